@@ -1,0 +1,40 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= data
+OUTPUT ?= runs
+
+.PHONY: install search test lint lock clean
+
+# The lock file is installed with its hashes; bytecode is compiled once here, because it halves the start of every process.
+$(VENV)/.installed: requirements.lock requirements-uv.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11 to 3.13 is needed, this is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+install: $(VENV)/.installed
+
+search: install $(DATA)/scenes/dataset_scenes.json
+	$(BIN)/orchestrator search scenes-smoke --data-root $(DATA) --output $(OUTPUT)
+
+$(DATA)/scenes/dataset_scenes.json: | install
+	$(BIN)/orchestrator data generate scenes --images 2000 --seed 0 --out $(DATA)/scenes
+
+test: install
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Solves pyproject.toml for Python 3.11 to 3.13 on Linux and macOS.
+lock: install
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra dev --generate-hashes --quiet \
+	  --upgrade --custom-compile-command "make lock" --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV)

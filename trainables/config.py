@@ -1,0 +1,114 @@
+"""One validated description of one training.
+
+Everything that decides the outcome of a trial is in here and nothing else is: the same config, data and machine give
+the same numbers. Standard library only, so that a wrong config is refused before anything heavy is imported.
+
+References:
+    [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from trainables.errors import ConfigError
+
+ParameterValue = bool | int | float | str | tuple[float, ...]
+"""What a hyper-parameter can be: a number, a word, or coefficients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a model is trained; the defaults are those of VSE++ [Faghri2018].
+
+    Attributes:
+        epochs: Passes over the train split, >= 1.
+        batch_size: Image-caption pairs a step, >= 2.
+        learning_rate: Adam's step size, > 0.
+        learning_rate_drop_epochs: The rate is multiplied by ``learning_rate_drop_factor`` every so many epochs, >= 1.
+        learning_rate_drop_factor: In (0, 1].
+        weight_decay: Decoupled weight decay (AdamW), >= 0; 0 is plain Adam.
+        gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
+        embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
+        word_size: Dimensions of a word embedding, >= 1.
+        duplicates: Two captions of one image in a batch: ``mask`` ignores the pair that is not the diagonal's,
+            ``negatives`` counts it as a negative, as the published code does.
+        cocos_every: COCOS statistics every so many epochs, >= 0; 0 takes them at the best epochs only.
+    """
+
+    epochs: int = 30
+    batch_size: int = 128
+    learning_rate: float = 2e-4
+    learning_rate_drop_epochs: int = 15
+    learning_rate_drop_factor: float = 0.1
+    weight_decay: float = 0.0
+    gradient_clip: float | None = 2.0
+    embedding_size: int = 1024
+    word_size: int = 300
+    duplicates: Literal["mask", "negatives"] = "mask"
+    cocos_every: int = 0
+
+    def __post_init__(self) -> None:
+        minima = {
+            "epochs": 1,
+            "batch_size": 2,
+            "learning_rate_drop_epochs": 1,
+            "weight_decay": 0,
+            "embedding_size": 1,
+            "word_size": 1,
+            "cocos_every": 0,
+        }
+        for name, minimum in minima.items():
+            if not minimum <= getattr(self, name) < math.inf:
+                raise ConfigError(f"training.{name} must be at least {minimum}, got {getattr(self, name)}")
+        for name in ("learning_rate", "learning_rate_drop_factor", "gradient_clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"training.{name} must be a finite number above 0, got {value}")
+        if self.learning_rate_drop_factor > 1:
+            raise ConfigError(
+                f"training.learning_rate_drop_factor must be at most 1, got {self.learning_rate_drop_factor}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialConfig:
+    """One training: what is trained on what, with which loss, how, and from which seed.
+
+    Attributes:
+        dataset: Name of a folder under the data root, or a path.
+        model: A name of ``trainables.models.MODELS``.
+        loss: A name of ``trainables.losses.LOSSES``.
+        model_parameters: Constructor arguments of the model beyond its sizes.
+        loss_parameters: Hyper-parameters of the loss by their constructor names; those left out keep their defaults.
+        training: The loop's settings.
+        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        metric: What selects the best epoch; larger is better.
+        seed: Of initialisation and batch order, >= 0.
+    """
+
+    dataset: str
+    model: str = "vsepp"
+    loss: str = "triplet_sh"
+    model_parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    loss_parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    vocabulary: Literal["train", "published"] = "train"
+    metric: str = "val/rsum"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists and numbers, as YAML and JSON hold them; ``from_dict`` takes them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":
+        """Build a config from what ``to_dict`` gave; types are trusted, ranges are checked."""
+        rest = dict(values)
+        training = TrainingConfig(**rest.pop("training", {}))
+        return cls(**rest, training=training)

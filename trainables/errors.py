@@ -1,0 +1,56 @@
+"""The errors that reach a person: each message names the place, the rule and the way out."""
+
+from collections.abc import Sequence
+
+
+class UserError(Exception):
+    """A mistake that the person at the keyboard can mend; its text is all they need to see.
+
+    Attributes:
+        exit_code: What the command line exits with when this error ends a command.
+    """
+
+    exit_code = 2
+
+
+class ConfigError(UserError, ValueError):
+    """A configuration that is refused: unknown key, wrong type, or a value out of its range."""
+
+
+class DataError(UserError):
+    """A dataset that is refused, with every problem that was found.
+
+    Attributes:
+        problems: One line a problem, each naming the file and the record.
+    """
+
+    shown = 10
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        lines = self.problems[: self.shown]
+        if len(self.problems) > self.shown:
+            lines.append(f"... and {len(self.problems) - self.shown} more of {len(self.problems)} problems")
+        super().__init__("\n".join(lines))
+
+
+class CheckpointError(UserError):
+    """A checkpoint that is missing, damaged, or of another trial."""
+
+
+class DivergedError(Exception):
+    """A loss or metric that stopped being a finite number; the trial ends at that step.
+
+    Attributes:
+        epoch: Epoch in which it happened, from 1.
+        step: Step of that epoch, from 1; 0 where an evaluation gave the value.
+        quantity: What was not finite, e.g. ``train/loss``.
+    """
+
+    def __init__(self, quantity: str, value: float, epoch: int, step: int) -> None:
+        self.quantity, self.value, self.epoch, self.step = quantity, value, epoch, step
+        super().__init__(f"{quantity} is {value} in epoch {epoch}, step {step}")
+
+    def __reduce__(self) -> tuple[type["DivergedError"], tuple[str, float, int, int]]:
+        """Survive the pickling between processes, which would call the constructor with the message alone."""
+        return type(self), (self.quantity, self.value, self.epoch, self.step)
