@@ -1,0 +1,35 @@
+"""The command line: which commands there are, and how an error becomes an exit code.
+
+A command lives in ``orchestrator/commands/``; it parses, calls one function and prints. Whatever is heavy is imported
+inside the command that needs it, so that ``--help`` answers at once and a bad config is refused before torch loads.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from orchestrator.commands import data, train
+from trainables.errors import UserError
+
+app = typer.Typer(
+    name="orchestrator",
+    help="Hyper-parameter search for image-caption retrieval: losses, COCOS statistics, winners you can defend.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.add_typer(data.app, name="data")
+app.command()(train.train)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 bad usage or input, 3 already running, 130 interrupted."""
+    try:
+        app(args=arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
