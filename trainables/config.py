@@ -14,6 +14,9 @@ from typing import Any, Literal
 
 from trainables.errors import ConfigError
 
+FEATURES = {"vsepp": "global"}
+"""Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """What a hyper-parameter can be: a number, a word, or coefficients."""
 
@@ -78,7 +81,7 @@ class TrialConfig:
 
     Attributes:
         dataset: Name of a folder under the data root, or a path.
-        model: A name of ``trainables.models.MODELS``.
+        model: A name of ``FEATURES``.
         loss: A name of ``trainables.losses.LOSSES``.
         model_parameters: Constructor arguments of the model beyond its sizes.
         loss_parameters: Hyper-parameters of the loss by their constructor names; those left out keep their defaults.
@@ -99,6 +102,8 @@ class TrialConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.model not in FEATURES:
+            raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}")
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
 

@@ -1,0 +1,113 @@
+"""Checkpoints: whole or not at all, verified before they are believed, and never able to run code.
+
+A checkpoint is a directory ``epoch_0007`` with two files: ``state.pt`` resumes the trial after that epoch, ``best.pt``
+is the model of the best epoch so far, with all that is needed to evaluate it. ``manifest.json``, written last, holds
+their sizes and SHA-256 digests; a directory without a matching manifest is not a checkpoint.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainables.errors import CheckpointError
+from trainables.reports import EpochReport
+
+FORMAT = 1
+STATE = "state.pt"
+BEST = "best.pt"
+MANIFEST = "manifest.json"
+
+
+def write_file(path: Path, payload: dict[str, Any]) -> None:
+    """Write tensors and plain values with ``torch.save`` and force them to the disk."""
+    with path.open("wb") as file:
+        torch.save({"format": FORMAT, **payload}, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_file(directory: Path, name: str) -> dict[str, Any]:
+    """Read ``state.pt`` or ``best.pt`` of a checkpoint directory after checking it against the manifest.
+
+    Raises:
+        CheckpointError: If the directory is no checkpoint, or the file is damaged or of another format.
+    """
+    damage = find_damage(directory)
+    if damage:
+        raise CheckpointError(damage)
+    payload = torch.load(directory / name, map_location="cpu", weights_only=True)
+    if payload.get("format") != FORMAT:
+        raise CheckpointError(f"{directory / name}: format {payload.get('format')} is not {FORMAT}; train it again")
+    return dict(payload)
+
+
+def find_damage(directory: Path) -> str | None:
+    """Return what is wrong with a checkpoint directory in one line, or ``None`` where it is whole."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        for name, expected in manifest.items():
+            if _digest(directory / name) != expected:
+                return f"{directory / name}: damaged: its content is not what manifest.json says"
+    except FileNotFoundError as error:
+        return f"{error.filename}: missing, so {directory} is no complete checkpoint"
+    except (ValueError, AttributeError):
+        return f"{directory / MANIFEST}: damaged: not a JSON object"
+    return None
+
+
+def save_epoch(root: Path, report: EpochReport, keep: int = 3) -> Path:
+    """Write the checkpoint of a report as ``root/epoch_NNNN`` and remove all but the newest ``keep``.
+
+    Several are kept because the newest may be damaged by what ended the process.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    final = root / f"epoch_{report.epoch:04d}"
+    partial = root / f".{final.name}.{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    report.save(partial)
+    _write_manifest(partial)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    _force_directory(root)
+    for old in list_epochs(root)[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def list_epochs(root: Path) -> list[Path]:
+    """Return the checkpoint directories under ``root``, oldest epoch first."""
+    return sorted(root.glob("epoch_[0-9]*"), key=lambda path: int(path.name.removeprefix("epoch_")))
+
+
+def find_latest(root: Path) -> Path | None:
+    """Return the newest undamaged checkpoint under ``root``, or ``None`` where there is none."""
+    return next((path for path in reversed(list_epochs(root)) if find_damage(path) is None), None)
+
+
+def _write_manifest(directory: Path) -> None:
+    manifest = {path.name: _digest(path) for path in sorted(directory.iterdir())}
+    with (directory / MANIFEST).open("w", encoding="utf-8") as file:
+        json.dump(manifest, file)
+        file.flush()
+        os.fsync(file.fileno())
+    _force_directory(directory)
+
+
+def _digest(path: Path) -> dict[str, int | str]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _force_directory(directory: Path) -> None:
+    """Force a rename or a new entry in the directory to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

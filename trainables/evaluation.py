@@ -1,0 +1,83 @@
+"""How well a model retrieves: encode a split, compare every image with every caption, count ranks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trainables.checkpoint import BEST, read_file
+from trainables.config import TrialConfig
+from trainables.data.batches import ResidentSplit
+from trainables.data.dataset import Dataset
+from trainables.devices import choose_device
+from trainables.errors import CheckpointError
+from trainables.metrics import embedding_metrics
+from trainables.models import RetrievalModel, build_model
+
+CHUNK = 512
+"""Images or captions encoded at a time; bounds memory, changes no number."""
+
+
+def evaluate(model: RetrievalModel, split: ResidentSplit) -> dict[str, float]:
+    """Return the metrics of a split by name (``i2t_r1`` ... ``rsum``), computed in eval mode without gradients.
+
+    Raises:
+        ValueError: If an embedding or similarity is not finite.
+    """
+    with evaluating(model):
+        images, captions = encode_images(model, split), encode_captions(model, split)
+        return embedding_metrics(images, captions, split.image_of_caption.to(split.device))
+
+
+def evaluate_checkpoint(directory: Path, data: Dataset, split: str, *, device: str = "auto") -> dict[str, float]:
+    """Return the metrics of a checkpoint's best model on ``val`` or ``test`` of the dataset it was trained on.
+
+    Raises:
+        CheckpointError: If the checkpoint is damaged, or of another dataset than ``data``.
+    """
+    model, _ = load_best(directory, data)
+    where = choose_device(device)
+    return evaluate(model.to(where), ResidentSplit(data.splits[split], where))
+
+
+def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:
+    """Return the best model of a checkpoint, on the CPU, and the config it was trained with."""
+    payload = read_file(directory, BEST)
+    if payload["digest"] != data.digest:
+        raise CheckpointError(
+            f"{directory}: trained on {payload['config']['dataset']} with digest {payload['digest'][:12]}, "
+            f"but {data.name} here has {data.digest[:12]}; evaluate it with the data it was trained on"
+        )
+    config = TrialConfig.from_dict(payload["config"])
+    model = build_model(config, data)
+    model.load_state_dict(payload["model"])
+    return model, config
+
+
+@contextmanager
+def evaluating(model: RetrievalModel) -> Iterator[None]:
+    """Put a model in eval mode without gradients, and back in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def encode_images(model: RetrievalModel, split: ResidentSplit) -> Tensor:
+    """Return the vectors of all images of a split, shape (I, E), in the order of the split."""
+    return torch.cat([model.encode_images(split.images(part)) for part in torch.arange(split.image_count).split(CHUNK)])
+
+
+def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Tensor:
+    """Return the vectors of all captions of a split, shape (C, E), in the order of the split.
+
+    They are encoded longest first, so that a chunk holds captions of nearly one length and little padding.
+    """
+    order = split.lengths.argsort(descending=True, stable=True)
+    encoded = torch.cat([model.encode_captions(*split.captions(part)) for part in order.split(CHUNK)])
+    return encoded[order.argsort().to(encoded.device)]

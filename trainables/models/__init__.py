@@ -1,0 +1,13 @@
+"""The models by name; a name's kind of image features stands in ``trainables.config.FEATURES``."""
+
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.vsepp import VSEPP
+
+MODELS: dict[str, type[RetrievalModel]] = {"vsepp": VSEPP}
+
+
+def build_model(config: TrialConfig, data: Dataset) -> RetrievalModel:
+    """Make the model that a config names, untrained, drawing from torch's global generator."""
+    return MODELS[config.model].build(config, data)

@@ -1,0 +1,26 @@
+"""What the training loop and the evaluation ask of a model."""
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+from torch import Tensor, nn
+
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+
+
+class RetrievalModel(nn.Module, ABC):
+    """Turns images and captions into vectors whose dot product is their similarity."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, config: TrialConfig, data: Dataset) -> Self:
+        """Make an untrained model of the config's sizes for the dataset's features and vocabulary."""
+
+    @abstractmethod
+    def encode_images(self, features: Tensor) -> Tensor:
+        """Map image features, (I, D) or (I, R, D), to vectors (I, E)."""
+
+    @abstractmethod
+    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Map token ids (C, T), zero-padded, with lengths (C,) on the CPU, to vectors (C, E)."""

@@ -1,0 +1,34 @@
+"""Captions to vectors: word embeddings and a GRU, as VSE++ and VSRN have it.
+
+References:
+    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:185-233.
+"""
+
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pack_padded_sequence
+
+
+class TextEncoder(nn.Module):
+    """The state of a one-layer, left-to-right GRU after a caption's last token, scaled to unit length."""
+
+    def __init__(self, vocabulary_size: int, word_size: int, embedding_size: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary_size, word_size)
+        self.gru = nn.GRU(word_size, embedding_size, batch_first=True)
+        # Every row, that of the padding too, as published.
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Encode captions.
+
+        Args:
+            tokens: Word ids, shape (C, T), int64, 0 after each caption's end.
+            lengths: Tokens of each caption, shape (C,), int64 on the CPU, in [1, T].
+
+        Returns:
+            Unit vectors, shape (C, embedding_size).
+        """
+        packed = pack_padded_sequence(self.words(tokens), lengths, batch_first=True, enforce_sorted=False)
+        _, final = self.gru(packed)
+        return normalize(final[0], dim=-1, eps=1e-12)

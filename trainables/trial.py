@@ -1,0 +1,188 @@
+"""The story of a trial: seed, build, then train and evaluate epoch by epoch and report each.
+
+Whoever listens is unknown here: a ``for`` loop in a test, the command ``train``, or an actor of a cluster.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables.checkpoint import BEST, STATE, read_file, write_file
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.batches import Batch, ResidentSplit, pair_batches
+from trainables.data.dataset import Dataset
+from trainables.devices import choose_device
+from trainables.errors import CheckpointError, DivergedError
+from trainables.evaluation import evaluate
+from trainables.losses import Loss, build_loss
+from trainables.models import RetrievalModel, build_model
+from trainables.reports import EpochReport
+from trainables.seeding import generator, make_deterministic, seed_torch
+
+
+def run_trial(
+    config: TrialConfig, data: Dataset, resume: Path | None = None, *, device: str = "auto"
+) -> Iterator[EpochReport]:
+    """Train one model and yield a report after each epoch.
+
+    Args:
+        config: What to train, and how.
+        data: The dataset that the config names.
+        resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a
+            listener that died between checkpoint and report misses nothing; then training goes on after it.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+
+    Yields:
+        A report an epoch, ``config.training.epochs`` in all when not resumed.
+
+    Raises:
+        DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
+        CheckpointError: If ``resume`` is damaged or of another trial.
+    """
+    trial = Trial(config, data, choose_device(device))
+    if resume is not None:
+        yield trial.restore(resume)
+    while trial.epoch < config.training.epochs:
+        yield trial.run_epoch()
+
+
+class Trial:
+    """A model, its loss and its optimiser on their way through the epochs.
+
+    Attributes:
+        epoch: Epochs trained so far.
+    """
+
+    def __init__(self, config: TrialConfig, data: Dataset, device: torch.device) -> None:
+        make_deterministic(device)
+        seed_torch(config.seed, "initialisation")
+        self.config, self.data, self.epoch = config, data, 0
+        self.train_split = ResidentSplit(data.splits["train"], device)
+        self.val_split = ResidentSplit(data.splits["val"], device)
+        self.model = build_model(config, data).to(device)
+        self.loss = build_loss(config.loss, **config.loss_parameters)
+        self.optimizer = build_optimizer(self.model, config.training)
+        self.metrics: dict[str, float] = {}
+        self.best_epoch, self.best_value, self.best_weights = 0, -math.inf, {}
+
+    def run_epoch(self) -> EpochReport:
+        """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
+        started = time.monotonic()
+        self.epoch += 1
+        training = self.config.training
+        seed_torch(self.config.seed, "epoch", self.epoch)
+        set_learning_rate(self.optimizer, training, self.epoch)
+        batches = pair_batches(
+            self.train_split,
+            training.batch_size,
+            generator(self.config.seed, "batches", self.epoch),
+            mask_duplicates=training.duplicates == "mask",
+        )
+        train_loss = train_epoch(self.model, self.loss, self.optimizer, batches, training.gradient_clip, self.epoch)
+        trained = time.monotonic()
+        self.metrics = {"train/loss": train_loss, **self._evaluate()}
+        self._remember_if_best()
+        now = time.monotonic()
+        self.metrics |= {
+            f"{self.config.metric}_best": self.best_value,
+            "time/train_seconds": trained - started,
+            "time/epoch_seconds": now - started,
+        }
+        return self._report()
+
+    def restore(self, directory: Path) -> EpochReport:
+        """Go back to the state after a checkpoint's epoch, and return that epoch's report again."""
+        state = read_file(directory, STATE)
+        self._check_origin(directory, state)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.epoch, self.metrics = state["epoch"], state["metrics"]
+        best = read_file(directory, BEST)
+        self.best_epoch, self.best_value, self.best_weights = best["epoch"], best["value"], best["model"]
+        return self._report()
+
+    def save(self, directory: Path) -> None:
+        """Write ``state.pt`` and ``best.pt`` into a directory that exists."""
+        origin = {"config": self.config.to_dict(), "digest": self.data.digest}
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        write_file(directory / STATE, {**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
+        best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
+        write_file(directory / BEST, {**origin, **best})
+
+    def _evaluate(self) -> dict[str, float]:
+        try:
+            metrics = evaluate(self.model, self.val_split)
+        except ValueError as error:
+            raise DivergedError("val/similarity", math.nan, self.epoch, 0) from error
+        return {f"val/{name}": value for name, value in metrics.items()}
+
+    def _remember_if_best(self) -> None:
+        value = self.metrics[self.config.metric]
+        if value > self.best_value:
+            self.best_epoch, self.best_value = self.epoch, value
+            self.best_weights = {name: tensor.cpu().clone() for name, tensor in self.model.state_dict().items()}
+
+    def _report(self) -> EpochReport:
+        return EpochReport(self.epoch, dict(self.metrics), self.best_epoch == self.epoch, self.save)
+
+    def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
+        if state["config"] != self.config.to_dict():
+            raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
+        if state["digest"] != self.data.digest:
+            raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
+
+
+def train_epoch(
+    model: RetrievalModel,
+    loss: Loss,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterable[Batch],
+    gradient_clip: float | None,
+    epoch: int,
+) -> float:
+    """Take one step a batch and return the mean loss over the steps.
+
+    Raises:
+        DivergedError: At the first step whose loss is not finite.
+    """
+    model.train()
+    total, steps = 0.0, 0
+    for steps, batch in enumerate(batches, start=1):
+        value = loss(similarities(model, batch), batch.positives, batch.ignore)
+        number = value.item()
+        if not math.isfinite(number):
+            raise DivergedError("train/loss", number, epoch, steps)
+        optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        if gradient_clip is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
+        optimizer.step()
+        total += number
+    return total / steps
+
+
+def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
+    """Return the similarity of each image to each caption of a batch, shape (I, C)."""
+    images = model.encode_images(batch.images)
+    captions = model.encode_captions(batch.tokens, batch.lengths)
+    matrix: Tensor = images @ captions.T
+    return matrix
+
+
+def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
+    """Make Adam, or AdamW where there is weight decay (with none the two are the same)."""
+    return torch.optim.AdamW(
+        model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
+    """Set the rate of an epoch, from 1: the initial one, dropped every ``learning_rate_drop_epochs``."""
+    drops = (epoch - 1) // training.learning_rate_drop_epochs
+    for group in optimizer.param_groups:
+        group["lr"] = training.learning_rate * training.learning_rate_drop_factor**drops
