@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from trainables.errors import CheckpointError
+from trainables.files import force_directory, write_whole
 from trainables.reports import EpochReport
 
 FORMAT = 1
@@ -74,7 +75,7 @@ def save_epoch(root: Path, report: EpochReport, keep: int = 3) -> Path:
     _write_manifest(partial)
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
-    _force_directory(root)
+    force_directory(root)
     for old in list_epochs(root)[:-keep]:
         shutil.rmtree(old)
     return final
@@ -92,22 +93,9 @@ def find_latest(root: Path) -> Path | None:
 
 def _write_manifest(directory: Path) -> None:
     manifest = {path.name: _digest(path) for path in sorted(directory.iterdir())}
-    with (directory / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump(manifest, file)
-        file.flush()
-        os.fsync(file.fileno())
-    _force_directory(directory)
+    write_whole(directory / MANIFEST, json.dumps(manifest))
 
 
 def _digest(path: Path) -> dict[str, int | str]:
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _force_directory(directory: Path) -> None:
-    """Force a rename or a new entry in the directory to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,6 +6,7 @@ Whoever listens is unknown here: a ``for`` loop in a test, the command ``train``
 import math
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,9 @@ class Trial:
         return EpochReport(self.epoch, dict(self.metrics), self.best_epoch == self.epoch, self.save)
 
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
-        if state["config"] != self.config.to_dict():
+        written = TrialConfig.from_dict(state["config"])
+        # More or fewer epochs are the same trial, gone on with or cut short.
+        if replace(written, training=replace(written.training, epochs=self.config.training.epochs)) != self.config:
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")

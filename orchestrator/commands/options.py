@@ -1,0 +1,17 @@
+"""Options that several commands share, so that they are named and explained once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DataRoot = Annotated[
+    Path, typer.Option(envvar="ORCHESTRATOR_DATA_ROOT", help="Folder that holds the datasets, one folder each.")
+]
+Device = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Output = Annotated[Path, typer.Option(envvar="ORCHESTRATOR_OUTPUT", help="Root of everything that is written.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. training.epochs=4; may be repeated."),
+]

@@ -1,0 +1,109 @@
+"""One training outside a search: a directory that holds its config, its history and its checkpoints."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainables.config import FEATURES, TrialConfig
+from trainables.errors import CheckpointError, ConfigError
+from trainables.files import write_whole
+from trainables.reports import EpochReport
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a training ended.
+
+    Attributes:
+        directory: Where its files lie.
+        checkpoint: The newest checkpoint; its ``best.pt`` is the model of ``best_epoch``.
+        epochs: Epochs trained in all.
+        best_epoch: The epoch with the highest selection metric, from 1.
+        metrics: That epoch's metrics.
+    """
+
+    directory: Path
+    checkpoint: Path
+    epochs: int
+    best_epoch: int
+    metrics: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        paths = {"directory": str(self.directory), "checkpoint": str(self.checkpoint)}
+        return {**paths, "epochs": self.epochs, "best_epoch": self.best_epoch, "metrics": self.metrics}
+
+
+def train(
+    config: TrialConfig,
+    directory: Path,
+    *,
+    data_root: Path,
+    device: str = "auto",
+    resume: bool = False,
+    on_report: Callable[[EpochReport], None],
+) -> TrainingResult:
+    """Train to the last epoch, with a checkpoint and a line of history an epoch.
+
+    Raises:
+        UserError: If config, data, directory or checkpoint is refused.
+        DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
+    """
+    from trainables.data.dataset import load_dataset
+
+    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
+    _open_directory(directory, resume=resume)
+    # Only now, because importing torch takes longer than refusing everything above.
+    from trainables.checkpoint import find_latest, save_epoch
+    from trainables.trial import run_trial
+
+    checkpoint = find_latest(directory) if resume else None
+    write_whole(directory / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+    history = read_history(directory) if checkpoint else {}
+    for report in run_trial(config, data, checkpoint, device=device):
+        history[report.epoch] = dict(report.metrics)
+        checkpoint = save_epoch(directory, report)
+        write_history(directory, history, report.epoch)
+        on_report(report)
+    if checkpoint is None:
+        raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
+    epochs = max(history)
+    best_epoch = max(history, key=lambda epoch: (history[epoch][config.metric], -epoch))
+    return TrainingResult(directory, checkpoint, epochs, best_epoch, history[best_epoch])
+
+
+def read_history(directory: Path) -> dict[int, dict[str, float]]:
+    """Return the metrics of each epoch that the directory's history holds."""
+    path = directory / "history.jsonl"
+    if not path.exists():
+        return {}
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return {row["epoch"]: row["metrics"] for row in rows}
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: damaged ({error}); remove it to go on without the history") from None
+
+
+def write_history(directory: Path, history: dict[int, dict[str, float]], last: int) -> None:
+    """Write the history up to an epoch; what a crash left behind it is dropped."""
+    rows = ({"epoch": epoch, "metrics": metrics} for epoch, metrics in sorted(history.items()) if epoch <= last)
+    write_whole(directory / "history.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _open_directory(directory: Path, *, resume: bool) -> None:
+    """Make the directory; refuse one that cannot be written, or that does not go with ``resume``."""
+    exists = (directory / "config.yaml").exists()
+    if exists and not resume:
+        raise ConfigError(f"{directory}: holds a training already; go on with --resume or choose another --name")
+    if resume and not exists:
+        raise ConfigError(f"{directory}: holds no training to resume; start it without --resume")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_whole(directory / ".writable", "")
+        (directory / ".writable").unlink()
+    except OSError as error:
+        raise ConfigError(f"--output {directory}: cannot be written: {error.strerror}") from None
