@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from trainables.config import TrialConfig
 from trainables.errors import CheckpointError
 from trainables.files import force_directory, write_whole
 from trainables.reports import EpochReport
@@ -89,6 +90,25 @@ def list_epochs(root: Path) -> list[Path]:
 def find_latest(root: Path) -> Path | None:
     """Return the newest undamaged checkpoint under ``root``, or ``None`` where there is none."""
     return next((path for path in reversed(list_epochs(root)) if find_damage(path) is None), None)
+
+
+def resolve_checkpoint(path: Path) -> Path:
+    """Return a checkpoint directory: the path itself, or the newest undamaged one of a training's directory.
+
+    Raises:
+        CheckpointError: If there is none.
+    """
+    if (path / MANIFEST).exists():
+        return path
+    latest = find_latest(path)
+    if latest is None:
+        raise CheckpointError(f"{path}: no undamaged checkpoint here; name an epoch_NNNN directory or a training's")
+    return latest
+
+
+def read_config(directory: Path) -> TrialConfig:
+    """Return the config that a checkpoint's best model was trained with."""
+    return TrialConfig.from_dict(read_file(directory, BEST)["config"])
 
 
 def _write_manifest(directory: Path) -> None:

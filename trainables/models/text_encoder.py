@@ -6,7 +6,8 @@ References:
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
-from torch.nn.utils.rnn import pack_padded_sequence
+
+from trainables.models.gru import final_states
 
 
 class TextEncoder(nn.Module):
@@ -29,6 +30,4 @@ class TextEncoder(nn.Module):
         Returns:
             Unit vectors, shape (C, embedding_size).
         """
-        packed = pack_padded_sequence(self.words(tokens), lengths, batch_first=True, enforce_sorted=False)
-        _, final = self.gru(packed)
-        return normalize(final[0], dim=-1, eps=1e-12)
+        return normalize(final_states(self.words, self.gru, tokens, lengths), dim=-1, eps=1e-12)

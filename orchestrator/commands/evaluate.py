@@ -1,0 +1,48 @@
+"""``orchestrator evaluate``: the retrieval metrics of a checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from orchestrator.commands.options import DataRoot, Device, Json
+
+
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(help="An epoch_NNNN directory, or a training's directory.")],
+    split: Annotated[Literal["val", "test"], typer.Option(help="Which split to retrieve in.")] = "test",
+    data_root: DataRoot = Path("data"),
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Evaluate the best model of a checkpoint on val or test."""
+    from trainables.checkpoint import read_config, resolve_checkpoint
+    from trainables.config import FEATURES
+    from trainables.data.dataset import load_dataset
+    from trainables.evaluation import evaluate_checkpoint
+
+    directory = resolve_checkpoint(checkpoint)
+    config = read_config(directory)
+    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
+    metrics = evaluate_checkpoint(directory, data, split, device=device)
+    if as_json:
+        print(json.dumps({"checkpoint": str(directory), "dataset": data.name, "split": split, "metrics": metrics}))
+        return
+    print_metrics(f"{data.name} {split}: {config.model} {config.loss}", metrics)
+
+
+def print_metrics(title: str, metrics: dict[str, float]) -> None:
+    """Print both directions of retrieval as a table, a direction a row."""
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "median rank", "meanr": "mean rank", "map5": "mAP@5"}
+    table = Table(title=f"{title}, rsum {metrics['rsum']:.1f}", title_justify="left")
+    table.add_column("direction")
+    for heading in columns.values():
+        table.add_column(heading, justify="right")
+    for direction, words in (("i2t", "image to captions"), ("t2i", "caption to images")):
+        values = (metrics.get(f"{direction}_{name}") for name in columns)
+        table.add_row(words, *("" if value is None else f"{value:.3g}" for value in values))
+    Console().print(table)

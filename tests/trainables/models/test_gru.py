@@ -1,0 +1,77 @@
+"""The written-out recurrence against the library's GRU, and its gradients against finite differences."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from trainables.models.gru import final_states
+
+
+def library_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
+    packed = pack_padded_sequence(words(tokens), lengths, batch_first=True, enforce_sorted=False)
+    return gru(packed)[1][0]
+
+
+def make(
+    lengths: list[int], seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[nn.Embedding, nn.GRU, Tensor, Tensor]:
+    torch.manual_seed(seed)
+    words, gru = nn.Embedding(9, 4, dtype=dtype), nn.GRU(4, 5, batch_first=True, dtype=dtype)
+    sizes = torch.tensor(lengths)
+    tokens = torch.randint(1, 9, (len(lengths), max(lengths) + 2))
+    return words, gru, tokens, sizes
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param([3, 1, 7, 7, 2], id="mixed"),
+        pytest.param([4, 4, 4], id="equal"),
+        pytest.param([1, 1], id="one token"),
+        pytest.param([6], id="one caption"),
+    ],
+)
+def test_values_and_gradients_are_those_of_the_library(lengths: list[int]) -> None:
+    words, gru, tokens, sizes = make(lengths)
+    parameters = [words.weight, *gru.parameters()]
+    weights = torch.randn(len(lengths), 5, dtype=torch.float64)
+    ours, theirs = final_states(words, gru, tokens, sizes), library_states(words, gru, tokens, sizes)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    gradients = torch.autograd.grad((ours * weights).sum(), parameters)
+    expected = torch.autograd.grad((theirs * weights).sum(), parameters)
+    for got, want in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_agree_with_finite_differences() -> None:
+    words, gru, tokens, sizes = make([2, 3, 1])
+
+    def function(embeddings: Tensor, *parameters: Tensor) -> Tensor:
+        table = nn.Embedding(9, 4, dtype=torch.float64)
+        del table.weight
+        table.weight = embeddings
+        names = [name for name, _ in gru.named_parameters()]
+        holder = nn.GRU(4, 5, batch_first=True, dtype=torch.float64)
+        for name, value in zip(names, parameters, strict=True):
+            delattr(holder, name)
+            setattr(holder, name, value)
+        return final_states(table, holder, tokens, sizes)
+
+    inputs = [value.detach().clone().requires_grad_() for value in (words.weight, *gru.parameters())]
+    assert torch.autograd.gradcheck(function, inputs)
+
+
+def test_what_stands_behind_a_captions_end_is_not_read() -> None:
+    words, gru, tokens, sizes = make([3, 1, 5])
+    before = final_states(words, gru, tokens, sizes)
+    tokens = tokens.clone()
+    tokens[1, 1:] = 8
+    assert torch.equal(final_states(words, gru, tokens, sizes), before)
+
+
+def test_without_gradient_the_values_are_the_same() -> None:
+    words, gru, tokens, sizes = make([3, 1, 5])
+    with torch.inference_mode():
+        silent = final_states(words, gru, tokens, sizes)
+    assert torch.equal(silent, final_states(words, gru, tokens, sizes).detach())
