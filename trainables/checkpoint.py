@@ -8,6 +8,7 @@ their sizes and SHA-256 digests; a directory without a matching manifest is not 
 import hashlib
 import json
 import os
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,10 @@ def read_file(directory: Path, name: str) -> dict[str, Any]:
     damage = find_damage(directory)
     if damage:
         raise CheckpointError(damage)
-    payload = torch.load(directory / name, map_location="cpu", weights_only=True)
+    try:
+        payload = torch.load(directory / name, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise CheckpointError(f"{directory / name}: holds more than tensors and plain values; refused") from None
     if payload.get("format") != FORMAT:
         raise CheckpointError(f"{directory / name}: format {payload.get('format')} is not {FORMAT}; train it again")
     return dict(payload)

@@ -4,6 +4,8 @@ Everything that decides the outcome of a trial is in here and nothing else is: t
 the same numbers. Standard library only, so that a wrong config is refused before anything heavy is imported.
 
 References:
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
+        arXiv:2202.07474, section 3.
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
 """
 
@@ -27,7 +29,12 @@ class TrainingConfig:
 
     Attributes:
         epochs: Passes over the train split, >= 1.
-        batch_size: Image-caption pairs a step, >= 2.
+        batches: ``pairs``: random image-caption pairs; ``images``: images, each with its captions (SmoothAP's).
+        batch_size: Pairs, or images, a step, >= 2.
+        captions_per_image: With ``images``, so many captions of each image, drawn anew each epoch where it has more,
+            >= 1.
+        scale_epochs: With ``images``, multiply ``epochs`` and ``learning_rate_drop_epochs`` by
+            ``captions_per_image``, which gives as many steps as ``pairs`` [Bleeker2022].
         learning_rate: Adam's step size, > 0.
         learning_rate_drop_epochs: The rate is multiplied by ``learning_rate_drop_factor`` every so many epochs, >= 1.
         learning_rate_drop_factor: In (0, 1].
@@ -35,13 +42,17 @@ class TrainingConfig:
         gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
+        length_buckets: Batches are cut from so many batches' worth of pairs sorted by length, >= 1; 1 does not sort.
         duplicates: Two captions of one image in a batch: ``mask`` ignores the pair that is not the diagonal's,
             ``negatives`` counts it as a negative, as the published code does.
         cocos_every: COCOS statistics every so many epochs, >= 0; 0 takes them at the best epochs only.
     """
 
     epochs: int = 30
+    batches: Literal["pairs", "images"] = "pairs"
     batch_size: int = 128
+    captions_per_image: int = 5
+    scale_epochs: bool = False
     learning_rate: float = 2e-4
     learning_rate_drop_epochs: int = 15
     learning_rate_drop_factor: float = 0.1
@@ -49,6 +60,7 @@ class TrainingConfig:
     gradient_clip: float | None = 2.0
     embedding_size: int = 1024
     word_size: int = 300
+    length_buckets: int = 1
     duplicates: Literal["mask", "negatives"] = "mask"
     cocos_every: int = 0
 
@@ -56,6 +68,8 @@ class TrainingConfig:
         minima = {
             "epochs": 1,
             "batch_size": 2,
+            "captions_per_image": 1,
+            "length_buckets": 1,
             "learning_rate_drop_epochs": 1,
             "weight_decay": 0,
             "embedding_size": 1,
@@ -73,6 +87,16 @@ class TrainingConfig:
             raise ConfigError(
                 f"training.learning_rate_drop_factor must be at most 1, got {self.learning_rate_drop_factor}"
             )
+
+    @property
+    def epoch_scale(self) -> int:
+        """What ``epochs`` and ``learning_rate_drop_epochs`` are multiplied by."""
+        return self.captions_per_image if self.scale_epochs and self.batches == "images" else 1
+
+    @property
+    def total_epochs(self) -> int:
+        """Epochs that are trained in all."""
+        return self.epochs * self.epoch_scale
 
 
 @dataclass(frozen=True, kw_only=True)

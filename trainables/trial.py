@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, read_file, write_file
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import Batch, ResidentSplit, pair_batches
+from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DivergedError
@@ -39,7 +39,7 @@ def run_trial(
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
     Yields:
-        A report an epoch, ``config.training.epochs`` in all when not resumed.
+        A report an epoch, ``config.training.total_epochs`` in all when not resumed.
 
     Raises:
         DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
@@ -48,7 +48,7 @@ def run_trial(
     trial = Trial(config, data, choose_device(device))
     if resume is not None:
         yield trial.restore(resume)
-    while trial.epoch < config.training.epochs:
+    while trial.epoch < config.training.total_epochs:
         yield trial.run_epoch()
 
 
@@ -78,12 +78,7 @@ class Trial:
         training = self.config.training
         seed_torch(self.config.seed, "epoch", self.epoch)
         set_learning_rate(self.optimizer, training, self.epoch)
-        batches = pair_batches(
-            self.train_split,
-            training.batch_size,
-            generator(self.config.seed, "batches", self.epoch),
-            mask_duplicates=training.duplicates == "mask",
-        )
+        batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch))
         train_loss = train_epoch(self.model, self.loss, self.optimizer, batches, training.gradient_clip, self.epoch)
         trained = time.monotonic()
         self.metrics = {"train/loss": train_loss, **self._evaluate()}
@@ -186,6 +181,6 @@ def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.op
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
     """Set the rate of an epoch, from 1: the initial one, dropped every ``learning_rate_drop_epochs``."""
-    drops = (epoch - 1) // training.learning_rate_drop_epochs
+    drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
     for group in optimizer.param_groups:
         group["lr"] = training.learning_rate * training.learning_rate_drop_factor**drops

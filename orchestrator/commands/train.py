@@ -64,7 +64,7 @@ def _progress(config: "TrialConfig", *, quiet: bool) -> "Iterator[Callable[[Epoc
 def _bar(config: "TrialConfig") -> "Iterator[Callable[[EpochReport], None]]":
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-    total = config.training.epochs
+    total = config.training.total_epochs
     with Progress(SpinnerColumn(), *Progress.get_default_columns()[:2], TimeElapsedColumn()) as progress:
         task = progress.add_task(f"{config.dataset} {config.model} {config.loss}", total=total)
 
@@ -77,9 +77,9 @@ def _bar(config: "TrialConfig") -> "Iterator[Callable[[EpochReport], None]]":
 
 def _line(config: "TrialConfig", report: "EpochReport") -> str:
     metrics = report.metrics
-    left = (config.training.epochs - report.epoch) * metrics["time/epoch_seconds"]
+    left = (config.training.total_epochs - report.epoch) * metrics["time/epoch_seconds"]
     return (
-        f"epoch {report.epoch:3d}/{config.training.epochs}  loss {metrics['train/loss']:10.4f}  "
+        f"epoch {report.epoch:3d}/{config.training.total_epochs}  loss {metrics['train/loss']:10.4f}  "
         f"val rsum {metrics['val/rsum']:6.1f}{' *' if report.is_best else '  '}  "
         f"{metrics['time/epoch_seconds']:5.1f} s  ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"
     )

@@ -5,13 +5,14 @@ order is drawn on the CPU, so it is the same for a seed on every device.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from trainables.config import TrainingConfig
 from trainables.data.dataset import Split
 
 
@@ -74,31 +75,72 @@ class ResidentSplit:
         return self._tokens[where * inside].long() * inside, lengths
 
 
-def pair_batches(
-    split: ResidentSplit, batch_size: int, generator: torch.Generator, *, mask_duplicates: bool
-) -> Iterator[Batch]:
-    """Yield one epoch of random image-caption pairs; each caption comes once, with its image beside it.
+def epoch_batches(split: ResidentSplit, training: TrainingConfig, generator: torch.Generator) -> Iterator[Batch]:
+    """Yield the batches of one epoch in the order that the generator, on the CPU, draws."""
+    if training.batches == "images":
+        return image_batches(split, training.batch_size, training.captions_per_image, generator)
+    order = order_pairs(split, training.batch_size, training.length_buckets, generator)
+    return pair_batches(split, order, mask_duplicates=training.duplicates == "mask")
 
-    Positives are the diagonal. Another caption of an image that is twice in the batch is ignored if
-    ``mask_duplicates``, otherwise a negative, as in the published code. The last batch may be smaller; one of a
-    single pair has nothing to compare with and is left out.
+
+def order_pairs(split: ResidentSplit, batch_size: int, length_buckets: int, generator: torch.Generator) -> list[Tensor]:
+    """Cut a random order of the captions into batches; the last one may be smaller.
+
+    With ``length_buckets`` > 1, so many batches at a time are sorted by length before they are cut, and the batches
+    are shuffled: each caption still comes once, beside captions of about its length, which saves padding.
     """
     order = torch.randperm(split.caption_count, generator=generator)
-    for captions in order.split(batch_size):
+    if length_buckets == 1:
+        return list(order.split(batch_size))
+    sorted_parts = [part[split.lengths[part].argsort(stable=True)] for part in order.split(batch_size * length_buckets)]
+    batches = [batch for part in sorted_parts for batch in part.split(batch_size)]
+    return [batches[index] for index in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def pair_batches(split: ResidentSplit, order: Iterable[Tensor], *, mask_duplicates: bool) -> Iterator[Batch]:
+    """Yield image-caption pairs, a batch for each tensor of caption indices.
+
+    Positives are the diagonal. Another caption of an image that is twice in the batch is ignored if
+    ``mask_duplicates``, otherwise a negative, as in the published code. A batch of a single pair has nothing to
+    compare with and is left out.
+    """
+    for captions in order:
         if len(captions) > 1:
-            yield make_pair_batch(split, captions, mask_duplicates=mask_duplicates)
+            yield _pair_batch(split, captions, mask_duplicates=mask_duplicates)
 
 
-def make_pair_batch(split: ResidentSplit, captions: Tensor, *, mask_duplicates: bool) -> Batch:
+def image_batches(
+    split: ResidentSplit, batch_size: int, captions_per_image: int, generator: torch.Generator
+) -> Iterator[Batch]:
+    """Yield each image once, with its captions, or as many of them, drawn anew, as ``captions_per_image`` allows.
+
+    The last batch may be smaller; one of a single image has nothing to compare with and is left out.
+    """
+    owners = split.image_of_caption
+    counts = owners.bincount(minlength=split.image_count)
+    firsts = counts.cumsum(0) - counts
+    # A random key below 1 added to the image's index sorts by image, and at random within each.
+    shuffled = (owners + torch.rand(len(owners), generator=generator, dtype=torch.float64)).argsort()
+    for images in torch.randperm(split.image_count, generator=generator).split(batch_size):
+        if len(images) > 1:
+            taken = counts[images].clamp(max=captions_per_image)
+            places = torch.arange(captions_per_image).expand(len(images), -1)
+            captions = shuffled[(firsts[images][:, None] + places)[places < taken[:, None]]]
+            tokens, lengths = split.captions(captions)
+            positives = images[:, None] == owners[captions]
+            yield Batch(split.images(images), tokens, lengths, positives.to(split.device), None)
+
+
+def _pair_batch(split: ResidentSplit, captions: Tensor, *, mask_duplicates: bool) -> Batch:
     """Gather some captions (indices on the CPU), each with its image."""
     owners = split.image_of_caption[captions]
     tokens, lengths = split.captions(captions)
-    diagonal = torch.eye(len(captions), dtype=torch.bool, device=split.device)
-    # Decided on the CPU, where the owners lie: most batches hold no image twice and need no mask.
+    diagonal = torch.eye(len(captions), dtype=torch.bool)
     same_image = owners[:, None] == owners
+    # Decided on the CPU, where the owners lie: most batches hold no image twice and need no mask.
     has_duplicates = mask_duplicates and int(same_image.sum()) > len(captions)
-    ignore = same_image.to(split.device) & ~diagonal if has_duplicates else None
-    return Batch(split.images(owners), tokens, lengths, diagonal, ignore)
+    ignore = (same_image & ~diagonal).to(split.device) if has_duplicates else None
+    return Batch(split.images(owners), tokens, lengths, diagonal.to(split.device), ignore)
 
 
 def _place_features(split: Split, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,101 @@
+"""Checkpoints are whole, verified and never run code."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainables.checkpoint import BEST, STATE, find_damage, find_latest, list_epochs, read_file, save_epoch, write_file
+from trainables.errors import CheckpointError
+from trainables.reports import EpochReport
+
+
+def report(epoch: int, value: float = 1.0) -> EpochReport:
+    def save(directory: Path) -> None:
+        write_file(directory / STATE, {"epoch": epoch, "weights": torch.full((1000,), value)})
+        write_file(directory / BEST, {"epoch": epoch, "weights": torch.full((10,), value)})
+
+    return EpochReport(epoch, {}, True, save)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    directory = save_epoch(tmp_path / "new" / "trial", report(7, 2.5))
+    assert directory.name == "epoch_0007"
+    assert read_file(directory, STATE)["epoch"] == 7
+    assert read_file(directory, BEST)["weights"].tolist() == [2.5] * 10
+
+
+def test_the_newest_are_kept_and_found(tmp_path: Path) -> None:
+    for epoch in (1, 2, 3, 9, 10):
+        save_epoch(tmp_path, report(epoch), keep=3)
+    assert [path.name for path in list_epochs(tmp_path)] == ["epoch_0003", "epoch_0009", "epoch_0010"]
+    assert find_latest(tmp_path) == tmp_path / "epoch_0010"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_0003", "epoch_0009", "epoch_0010"]
+
+
+def truncate(directory: Path) -> None:
+    path = directory / STATE
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip_a_bit(directory: Path) -> None:
+    content = bytearray((directory / BEST).read_bytes())
+    content[len(content) // 2] ^= 1
+    (directory / BEST).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        pytest.param(truncate, STATE, id="truncated"),
+        pytest.param(flip_a_bit, BEST, id="one bit"),
+        pytest.param(lambda directory: (directory / STATE).unlink(), STATE, id="file missing"),
+        pytest.param(lambda directory: (directory / "manifest.json").unlink(), "manifest.json", id="no manifest"),
+        pytest.param(lambda directory: (directory / "manifest.json").write_text("{"), "manifest.json", id="manifest cut"),
+        pytest.param(lambda directory: (directory / "manifest.json").write_text("[1]"), "manifest.json", id="not an object"),
+    ],
+)
+def test_damage_is_named_and_the_one_before_is_used(tmp_path: Path, damage, named: str) -> None:
+    good, bad = save_epoch(tmp_path, report(1)), save_epoch(tmp_path, report(2))
+    damage(bad)
+    assert named in (find_damage(bad) or "")
+    with pytest.raises(CheckpointError, match=named):
+        read_file(bad, STATE)
+    assert find_latest(tmp_path) == good
+
+
+def test_a_checkpoint_that_failed_halfway_leaves_the_old_one(tmp_path: Path) -> None:
+    save_epoch(tmp_path, report(1))
+
+    def fail(directory: Path) -> None:
+        (directory / STATE).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        save_epoch(tmp_path, EpochReport(2, {}, True, fail))
+    assert find_latest(tmp_path) == tmp_path / "epoch_0001"
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
+    class Payload:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    def save(directory: Path) -> None:
+        torch.save({"format": 1, "payload": Payload()}, directory / STATE)
+
+    directory = save_epoch(tmp_path / "trial", EpochReport(1, {}, True, save))
+    with pytest.raises(CheckpointError, match=STATE):
+        read_file(directory, STATE)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    def save(directory: Path) -> None:
+        torch.save({"format": 99}, directory / STATE)
+
+    directory = save_epoch(tmp_path, EpochReport(1, {}, True, save))
+    with pytest.raises(CheckpointError, match="format 99"):
+        read_file(directory, STATE)
+    assert json.loads((directory / "manifest.json").read_text())[STATE]["bytes"] > 0
