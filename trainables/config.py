@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from trainables.errors import ConfigError
+from trainables.model_parameters import check_model_parameters
 
-FEATURES = {"vsepp": "global"}
+FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global"}
 """Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 ParameterValue = bool | int | float | str | tuple[float, ...]
@@ -35,10 +36,11 @@ class TrainingConfig:
             >= 1.
         scale_epochs: With ``images``, multiply ``epochs`` and ``learning_rate_drop_epochs`` by
             ``captions_per_image``, which gives as many steps as ``pairs`` [Bleeker2022].
-        learning_rate: Adam's step size, > 0.
+        optimizer: ``adam``, or ``sgd``: plain stochastic gradient descent without momentum.
+        learning_rate: The optimiser's step size, > 0.
         learning_rate_drop_epochs: The rate is multiplied by ``learning_rate_drop_factor`` every so many epochs, >= 1.
         learning_rate_drop_factor: In (0, 1].
-        weight_decay: Decoupled weight decay (AdamW), >= 0; 0 is plain Adam.
+        weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
         word_size: Dimensions of a word embedding, >= 1.
@@ -107,7 +109,8 @@ class TrialConfig:
         dataset: Name of a folder under the data root, or a path.
         model: A name of ``FEATURES``.
         loss: A name of ``trainables.losses.LOSSES``.
-        model_parameters: Constructor arguments of the model beyond its sizes.
+        model_parameters: Constructor arguments of the model beyond its sizes; those left out keep their defaults.
+            ``trainables.model_parameters`` lists them.
         loss_parameters: Hyper-parameters of the loss by their constructor names; those left out keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
@@ -128,6 +131,7 @@ class TrialConfig:
     def __post_init__(self) -> None:
         if self.model not in FEATURES:
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}")
+        check_model_parameters(self.model, self.model_parameters)
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
 

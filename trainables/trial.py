@@ -160,6 +160,7 @@ def train_epoch(
         if gradient_clip is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
         optimizer.step()
+        model.constrain()
         total += number
     return total / steps
 
@@ -173,7 +174,11 @@ def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
 
 
 def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make Adam, or AdamW where there is weight decay (with none the two are the same)."""
+    """Make Adam, or AdamW where there is weight decay (with none the two are the same), or plain SGD."""
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(
+            model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
+        )
     return torch.optim.AdamW(
         model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
     )

@@ -24,3 +24,9 @@ class RetrievalModel(nn.Module, ABC):
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map token ids (C, T), zero-padded, with lengths (C,) on the CPU, to vectors (C, E)."""
+
+    def constrain(self) -> None:
+        """Bring the parameters back into the set that they must stay in; called after each optimiser step.
+
+        Most models have no such set, and nothing is done.
+        """

@@ -1,0 +1,79 @@
+"""What each model can be told beyond its sizes, checked before torch is imported.
+
+A model's parameters are keyword arguments of its constructor; here stand their names and what each accepts, so that a
+wrong ``model_parameters`` of a config is refused at once.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from trainables.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A word of a few."""
+
+    words: tuple[str, ...]
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is one of the words."""
+        return value in self.words
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+
+@dataclass(frozen=True)
+class Switch:
+    """True or false."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is a bool."""
+        return isinstance(value, bool)
+
+    def __str__(self) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True)
+class Positive:
+    """A finite number above 0."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is such a number; a bool is none."""
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+    def __str__(self) -> str:
+        return "a finite number above 0"
+
+
+MODEL_PARAMETERS: dict[str, dict[str, OneOf | Switch | Positive]] = {
+    "vsepp": {},
+    "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
+    "wsabie": {"radius": Positive()},
+}
+"""The parameters of each model and what they accept; all have defaults."""
+
+
+def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:
+    """Refuse a parameter that the model does not have, or a value that it does not accept.
+
+    Raises:
+        ConfigError: Naming the parameter, the rule and the value got.
+    """
+    known = MODEL_PARAMETERS[model]
+    for name, value in parameters.items():
+        if name not in known:
+            raise ConfigError(f"model_parameters.{name}: {model} has no such parameter; {_suggest(name, known)}")
+        if not known[name].accepts(value):
+            raise ConfigError(f"model_parameters.{name} must be {known[name]}, got {value!r:.60}")
+
+
+def _suggest(name: str, known: Mapping[str, object]) -> str:
+    if not known:
+        return "it has none, leave model_parameters empty"
+    nearest = get_close_matches(name, known, n=1, cutoff=0)
+    return f"did you mean {nearest[0]}? It has {', '.join(known)}"

@@ -1,0 +1,92 @@
+"""WSABIE for captions: a linear map of image features and a linear map of a caption's bag of words.
+
+    g(x, y) = (Z y)^T (V x),    y_w = count of word w in the caption * idf(w),
+
+x the image's features as they are stored, V (P, p) and Z (P, q) without bias, scores without normalisation [Verma2014,
+eq. 5-6]. After every step each column of V and Z that is longer than the radius is scaled back to it; the others stay
+as they are. The weight of a word is idf(w) = ln((1 + n) / (1 + n_w)) + 1 over the n captions of the train split, n_w
+of which hold it: finite for a word that only other splits have. ``<pad>``, ``<start>`` and ``<end>`` are no words, and
+neither is ``<unk>``: two rare words are not one word twice. A caption of unknown words alone scores 0 with all images.
+
+How training relates to [Verma2014, Algorithm 2], which draws one pair a step, then captions of the whole train split
+until one violates the margin: here a step takes a batch, and the loss ``warp`` draws from the batch's other captions
+(and images). Violators are found by the same rule, but the rank that a number of draws stands for is one among the
+batch, not among all captions. A bigger candidate set is a bigger ``training.batch_size``: vectors of linear maps are
+cheap, thousands of pairs are affordable. For plain SGD without clipping, as in the algorithm, set
+``training.optimizer: sgd`` and ``training.gradient_clip: null``.
+
+References:
+    [Verma2014] Verma and Jawahar, Im2Text and Text2Im: Associating Images and Texts for Cross-Modal Retrieval,
+        BMVC 2014, supplement.
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, IJCAI 2011, section 3.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
+
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset, Split
+from trainables.data.vocabulary import SPECIAL
+from trainables.models.retrieval_model import RetrievalModel
+
+
+class WSABIE(RetrievalModel):
+    """Images and captions as vectors whose dot product is any number.
+
+    Attributes:
+        image_columns: V transposed, shape (p, P): row i is column i of V.
+        word_columns: Z transposed, shape (q, P): row w is the vector of word w.
+        idf: Weight of each word, shape (q,), >= 0; 0 for what is no word.
+    """
+
+    idf: Tensor
+
+    def __init__(self, image_size: int, idf: Tensor, embedding_size: int, *, radius: float = 1.0) -> None:
+        """Draw both maps from N(0, 1/P), columns of length about 1 [Weston2011]; ``radius`` > 0 is lambda."""
+        super().__init__()
+        self.radius = radius
+        self.image_columns = nn.Parameter(torch.randn(image_size, embedding_size) * embedding_size**-0.5)
+        self.word_columns = nn.Parameter(torch.randn(len(idf), embedding_size) * embedding_size**-0.5)
+        self.register_buffer("idf", idf)
+        self.constrain()
+
+    @classmethod
+    def build(cls, config: TrialConfig, data: Dataset) -> Self:
+        """Make an untrained model for the dataset's global features, with the word weights of its train split."""
+        train = data.splits["train"]
+        idf = torch.from_numpy(inverse_document_frequency(train, len(data.vocabulary)))
+        parameters: dict[str, Any] = {**config.model_parameters}
+        return cls(train.features.shape[-1], idf, config.training.embedding_size, **parameters)
+
+    def encode_images(self, features: Tensor) -> Tensor:
+        """Map features (I, p) to vectors (I, P)."""
+        return features @ self.image_columns
+
+    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Map captions (C, T), zero-padded, to vectors (C, P): the weighted sum of their words' columns."""
+        # Dense bags would cost C * q * P; this costs C * T * P. Padding has weight 0.
+        return embedding_bag(tokens, self.word_columns, per_sample_weights=self.idf[tokens], mode="sum")
+
+    @torch.no_grad()
+    def constrain(self) -> None:
+        """Project the columns of both maps onto the ball: those longer than ``radius`` are scaled to it."""
+        self.image_columns.renorm_(p=2, dim=0, maxnorm=self.radius)
+        self.word_columns.renorm_(p=2, dim=0, maxnorm=self.radius)
+
+
+def inverse_document_frequency(split: Split, vocabulary_size: int) -> np.ndarray:
+    """Return ln((1 + n) / (1 + n_w)) + 1 of each word over the captions of a split, shape (q,), float32.
+
+    Special tokens get 0.
+    """
+    captions = len(split.offsets) - 1
+    caption_of_token = np.repeat(np.arange(captions), np.diff(split.offsets))
+    pairs = np.unique(caption_of_token * vocabulary_size + split.tokens)
+    holding = np.bincount(pairs % vocabulary_size, minlength=vocabulary_size)
+    idf = np.log((1 + captions) / (1 + holding)) + 1
+    idf[: len(SPECIAL)] = 0
+    return idf.astype(np.float32)
