@@ -1,0 +1,60 @@
+"""Losses on a similarity matrix: one file a family, no base class, one registry.
+
+A loss is a frozen dataclass whose fields are its hyper-parameters, numbers or tensors of the leading shape (...):
+
+    loss(similarity, positives, ignore=None) -> Tensor of shape (...)
+
+with ``similarity`` of shape (..., I, C), ``positives`` and ``ignore`` bool of shape (I, C). See ``directions`` for
+what is checked, and where.
+"""
+
+from dataclasses import fields
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from trainables.errors import ConfigError
+from trainables.losses.contributions import Contributions
+from trainables.losses.directions import Direction, NotANumberError
+from trainables.losses.nt_xent import NTXent
+from trainables.losses.triplet import Triplet, TripletHardest
+
+__all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss"]
+
+
+class Loss(Protocol):
+    """What a loss can do: give its value, and the weights of its gradient that COCOS counts."""
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss of each trial, shape (...)."""
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """Return the weights of candidates and positives in the gradient of each query's term."""
+
+
+LOSSES: dict[str, type] = {
+    "triplet": Triplet,
+    "triplet_sh": TripletHardest,
+    "nt_xent": NTXent,
+}
+"""Every loss by the name that configs and search spaces use."""
+
+
+def build_loss(name: str, **parameters: Any) -> Loss:
+    """Make a loss by its name.
+
+    Raises:
+        ConfigError: If no loss has the name, it has no such hyper-parameter, or a value is out of its range.
+
+    Example:
+        >>> build_loss("nt_xent", temperature=0.05)
+        NTXent(temperature=0.05)
+    """
+    if name not in LOSSES:
+        raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
+    known = [field.name for field in fields(LOSSES[name])]
+    unknown = sorted(parameters.keys() - set(known))
+    if unknown:
+        raise ConfigError(f"{name} has the hyper-parameters {', '.join(known)}, got {', '.join(unknown)}")
+    loss: Loss = LOSSES[name](**parameters)
+    return loss

@@ -1,0 +1,163 @@
+"""A batch seen as two retrieval tasks: images query captions (i2t), captions query images (t2i).
+
+Every loss is a sum over the two directions of one formula, so the formula is written once, for queries in rows and
+candidates in columns, and this module turns the batch around, checks it, and lists its (query, positive) pairs.
+
+Where values are checked. Shapes and dtypes always are. Values are read where reading is free: in eager mode,
+``positives`` once per tensor (the verdict is remembered until the tensor changes, so that a training loop on an
+accelerator that reuses its tensor stalls once, not every step), and NaN in ``similarity`` on the CPU. On an accelerator
+NaN goes through every loss into its value. Inside ``torch.compile`` nothing can be read: there the longer side's items
+must have one positive each, as captions have in every batch of image-caption pairs; otherwise the loss is NaN.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+
+class NotANumberError(ValueError):
+    """Similarities that hold NaN: the model has diverged."""
+
+
+class Direction(NamedTuple):
+    """One retrieval task: Q queries, M candidates, P pairs of a query and one of its positives.
+
+    Attributes:
+        scores: Similarities of queries to candidates, shape (..., Q, M), float32 or float64.
+        positives: Shape (Q, M), bool.
+        negatives: Shape (Q, M), bool: neither positive nor ignored.
+        query: The query of each pair, shape (P,), int64.
+        candidate: The positive of each pair, shape (P,), int64.
+        positive: The similarity of each pair, shape (..., P).
+    """
+
+    scores: Tensor
+    positives: Tensor
+    negatives: Tensor
+    query: Tensor
+    candidate: Tensor
+    positive: Tensor
+
+    @property
+    def pairs_are_queries(self) -> bool:
+        """Whether pair p is query p with its only positive."""
+        return self.query.shape[0] == self.scores.shape[-2]
+
+    def rows(self, matrix: Tensor) -> Tensor:
+        """Return the row of each pair's query, shape (..., P, M), of a matrix of shape (..., Q, M)."""
+        return matrix if self.pairs_are_queries else matrix.index_select(-2, self.query)
+
+    def per_pair(self, values: Tensor) -> Tensor:
+        """Return each pair's value, shape (..., P), of values of queries, shape (..., Q)."""
+        return values if self.pairs_are_queries else values.index_select(-1, self.query)
+
+    def hardest_negative(self) -> Tensor:
+        """Return the highest negative similarity of each query, shape (..., Q); -inf where it has no negative."""
+        return self.scores.masked_fill(~self.negatives, -torch.inf).max(dim=-1).values
+
+    def positives_per_query(self) -> Tensor:
+        """Return how many positives each query has, shape (Q,), int64."""
+        return self.positives.sum(-1)
+
+
+def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> tuple[Direction, Direction]:
+    """Check a batch and return its two retrieval tasks, i2t and t2i.
+
+    Args:
+        similarity: Shape (..., I, C), floating, larger is closer; leading dimensions are independent trials. Half
+            precision is computed in float32.
+        positives: Shape (I, C), bool; every row and every column has at least one True.
+        ignore: Shape (I, C), bool: pairs that are neither positive nor negative. A positive is never ignored.
+
+    Raises:
+        ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is NaN (the module's
+            docstring says where values are checked).
+    """
+    _check_shapes(similarity, positives, ignore)
+    scores = similarity if similarity.dtype == torch.float64 else similarity.float()
+    if torch.compiler.is_compiling():
+        one_each = True
+        scores = scores + torch.where(_one_positive_each(positives), 0.0, torch.nan)
+    else:
+        one_each = _check_positives(positives)
+        _check_numbers(similarity)
+    negatives = ~positives if ignore is None else ~(positives | ignore)
+    return (
+        _direction(scores, positives, negatives, one_each),
+        _direction(scores.mT, positives.mT, negatives.mT, one_each),
+    )
+
+
+def _direction(scores: Tensor, positives: Tensor, negatives: Tensor, one_each: bool) -> Direction:
+    query, candidate = _pairs(positives, one_each)
+    queries, candidates = positives.shape
+    # Columns of the matrix as it lies in memory: flattening its transpose would copy it.
+    if scores.is_contiguous():
+        flat, index = scores.flatten(-2), query * candidates + candidate
+    else:
+        flat, index = scores.mT.flatten(-2), candidate * queries + query
+    return Direction(scores, positives, negatives, query, candidate, flat.index_select(-1, index))
+
+
+def _pairs(positives: Tensor, one_each: bool) -> tuple[Tensor, Tensor]:
+    """Return query and candidate of each positive; without reading values if the longer side has one each."""
+    queries, candidates = positives.shape
+    if not one_each:
+        query, candidate = positives.nonzero(as_tuple=True)
+        return query, candidate
+    if queries >= candidates:
+        return torch.arange(queries, device=positives.device), positives.int().argmax(1)
+    return positives.int().argmax(0), torch.arange(candidates, device=positives.device)
+
+
+def _one_positive_each(positives: Tensor) -> Tensor:
+    """Return whether the longer side's items have one positive each and the others one or more, a bool scalar."""
+    images, captions = positives.shape
+    longer, shorter = (1, 0) if images >= captions else (0, 1)
+    return (positives.sum(longer) == 1).all() & positives.any(shorter).all()
+
+
+def _check_shapes(similarity: Tensor, positives: Tensor, ignore: Tensor | None) -> None:
+    if similarity.dim() < 2 or not similarity.is_floating_point():
+        raise ValueError(
+            f"similarity must be a floating tensor of shape (..., images, captions), "
+            f"got {similarity.dtype} of shape {tuple(similarity.shape)}"
+        )
+    for name, mask in (("positives", positives), ("ignore", ignore)):
+        if mask is not None and (mask.shape != similarity.shape[-2:] or mask.dtype != torch.bool):
+            raise ValueError(
+                f"{name} must be bool of shape {tuple(similarity.shape[-2:])}, as the last two dimensions of "
+                f"similarity, got {mask.dtype} of shape {tuple(mask.shape)}"
+            )
+
+
+def _check_numbers(similarity: Tensor) -> None:
+    if similarity.device.type == "cpu" and bool(similarity.detach().isnan().any()):
+        count = int(similarity.detach().isnan().sum())
+        raise NotANumberError(f"similarity must hold no NaN, got {count} of {similarity.numel()}")
+
+
+_verdicts: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""positives -> (its version, whether the longer side has one positive each); entries die with their tensors."""
+
+
+def _check_positives(positives: Tensor) -> bool:
+    """Check that every row and column has a positive, and return whether the longer side's items have one each."""
+    version = None if positives.is_inference() else positives._version
+    known = _verdicts.get(positives)
+    if known is not None and version is not None and known[0] == version:
+        return bool(known[1])
+    one_each = bool(_one_positive_each(positives))
+    if not one_each:
+        _require_positives(positives)
+    _verdicts[positives] = (version, one_each)
+    return one_each
+
+
+def _require_positives(positives: Tensor) -> None:
+    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
+        missing = (~positives.any(dim)).nonzero().flatten().tolist()
+        if missing:
+            raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")

@@ -1,0 +1,51 @@
+"""Hyper-parameters of losses: a number, or a tensor with one value per stacked trial."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError
+
+Parameter = float | Tensor
+"""A number, or a tensor of the leading shape (...) of the similarities."""
+
+
+def require_above_zero(name: str, value: Parameter) -> None:
+    """Raise ConfigError unless every value is a finite number above 0."""
+    _require(name, value, "a finite number above 0", lambda number: 0 < number < math.inf)
+
+
+def require_not_negative(name: str, value: Parameter) -> None:
+    """Raise ConfigError unless every value is a finite number, 0 or above."""
+    _require(name, value, "a finite number, 0 or above", lambda number: 0 <= number < math.inf)
+
+
+def numbers_of(name: str, value: object) -> list[float]:
+    """Return a number, or each number of a tensor, as floats.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if isinstance(value, Tensor) and (value.is_floating_point() or value.dtype in (torch.int32, torch.int64)):
+        return [float(number) for number in value.detach().flatten().tolist()]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [float(value)]
+    raise ConfigError(f"{name} must be a number or a tensor of numbers, got {value!r}")
+
+
+def per_query(value: Parameter, scores: Tensor) -> Parameter:
+    """Shape (...) to (..., 1): aligned with one value per query or pair, in the dtype of ``scores``."""
+    return value.to(scores.dtype)[..., None] if isinstance(value, Tensor) else value
+
+
+def per_score(value: Parameter, scores: Tensor) -> Parameter:
+    """Shape (...) to (..., 1, 1): aligned with one value per query and candidate, in the dtype of ``scores``."""
+    return value.to(scores.dtype)[..., None, None] if isinstance(value, Tensor) else value
+
+
+def _require(name: str, value: object, rule: str, holds: Callable[[float], bool]) -> None:
+    for number in numbers_of(name, value):
+        if not holds(number):
+            raise ConfigError(f"{name} must be {rule}, got {number}")

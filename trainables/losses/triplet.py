@@ -1,0 +1,89 @@
+"""Triplet losses with in-batch negatives: all of them, or the hardest of each query.
+
+    L    = sum over queries q, positives p and negatives n of q:  [margin + s_qn - s_qp]+
+    L_SH = sum over queries q and positives p of q:               [margin + max_n s_qn - s_qp]+
+
+Both are sums over both directions, never averaged: the gradient grows with the batch. The field says "semi-hard" of the
+second; it is the hardest negative, not restricted to those below the positive. At the kink, cost 0, the gradient is 0.
+
+References:
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
+        eq. 1 to 3. arXiv:2202.07474
+    [Faghri2018] Faghri et al., VSE++, eq. 4 to 6. arXiv:1707.05612
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainables.losses.contributions import Contributions
+from trainables.losses.directions import Direction, directions
+from trainables.losses.parameters import Parameter, per_query, per_score, require_not_negative
+
+
+@dataclass(frozen=True)
+class Triplet:
+    """Triplet loss over all negatives [Bleeker2022, eq. 1 and 2].
+
+    Attributes:
+        margin: In units of similarity, >= 0; a number or shape (...).
+
+    Example:
+        >>> import torch
+        >>> similarity = torch.tensor([[0.9, 0.8], [0.1, 0.4]])
+        >>> round(float(Triplet(margin=0.2)(similarity, torch.eye(2, dtype=torch.bool))), 4)
+        0.7
+    """
+
+    margin: Parameter = 0.2
+
+    def __post_init__(self) -> None:
+        require_not_negative("margin", self.margin)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return self._costs(i2t).sum((-2, -1)) + self._costs(t2i).sum((-2, -1))
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """A negative within the margin of a positive has weight 1: dL/ds_n = 1[cost > 0]."""
+        weights = (self._costs(direction) > 0).to(direction.scores.dtype)
+        return Contributions(weights, weights.sum(-1))
+
+    def _costs(self, direction: Direction) -> Tensor:
+        """Return the cost of each pair and negative, shape (..., P, M); 0 where a candidate is no negative."""
+        # margin + s_n first, as the published code adds: a score that is exactly on the margin stays there.
+        costs = per_score(self.margin, direction.scores) + direction.rows(direction.scores)
+        costs = (costs - direction.positive[..., None]).relu()
+        return costs.masked_fill(~direction.rows(direction.negatives), 0.0)
+
+
+@dataclass(frozen=True)
+class TripletHardest:
+    """Triplet loss with the hardest negative of each query ("SH") [Faghri2018, eq. 6].
+
+    A query without negatives costs nothing. Of equally hard negatives one gets the gradient.
+
+    Attributes:
+        margin: In units of similarity, >= 0; a number or shape (...).
+    """
+
+    margin: Parameter = 0.2
+
+    def __post_init__(self) -> None:
+        require_not_negative("margin", self.margin)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """The hardest negative has weight 1 where it is within the margin of the positive."""
+        weights = (self._costs(direction) > 0).to(direction.scores.dtype)
+        return Contributions(weights[..., None], weights)
+
+    def _costs(self, direction: Direction) -> Tensor:
+        """Return the cost of each pair, shape (..., P)."""
+        hardest = direction.per_pair(direction.hardest_negative())
+        return (per_query(self.margin, direction.scores) + hardest - direction.positive).relu()
