@@ -20,7 +20,7 @@ from trainables.data.dataset import Dataset
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate
-from trainables.losses import Loss, build_loss
+from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.models import RetrievalModel, build_model
 from trainables.reports import EpochReport
 from trainables.seeding import generator, make_deterministic, seed_torch
@@ -113,7 +113,7 @@ class Trial:
     def _evaluate(self) -> dict[str, float]:
         try:
             metrics = evaluate(self.model, self.val_split)
-        except ValueError as error:
+        except NotANumberError as error:
             raise DivergedError("val/similarity", math.nan, self.epoch, 0) from error
         return {f"val/{name}": value for name, value in metrics.items()}
 
@@ -151,7 +151,10 @@ def train_epoch(
     model.train()
     total, steps = 0.0, 0
     for steps, batch in enumerate(batches, start=1):
-        value = loss(similarities(model, batch), batch.positives, batch.ignore)
+        try:
+            value = loss(similarities(model, batch), batch.positives, batch.ignore)
+        except NotANumberError as error:
+            raise DivergedError("train/similarity", math.nan, epoch, steps) from error
         number = value.item()
         if not math.isfinite(number):
             raise DivergedError("train/loss", number, epoch, steps)

@@ -52,8 +52,12 @@ def flip_a_bit(directory: Path) -> None:
         pytest.param(flip_a_bit, BEST, id="one bit"),
         pytest.param(lambda directory: (directory / STATE).unlink(), STATE, id="file missing"),
         pytest.param(lambda directory: (directory / "manifest.json").unlink(), "manifest.json", id="no manifest"),
-        pytest.param(lambda directory: (directory / "manifest.json").write_text("{"), "manifest.json", id="manifest cut"),
-        pytest.param(lambda directory: (directory / "manifest.json").write_text("[1]"), "manifest.json", id="not an object"),
+        pytest.param(
+            lambda directory: (directory / "manifest.json").write_text("{"), "manifest.json", id="manifest cut"
+        ),
+        pytest.param(
+            lambda directory: (directory / "manifest.json").write_text("[1]"), "manifest.json", id="not an object"
+        ),
     ],
 )
 def test_damage_is_named_and_the_one_before_is_used(tmp_path: Path, damage, named: str) -> None:

@@ -51,6 +51,7 @@ class ResidentSplit:
         self._starts = offsets[:-1].to(device)
         self._tokens = _tensor(split.tokens).to(device)
         self._features, self._rows = _place_features(split, device)
+        self._diagonals: dict[int, Tensor] = {}
 
     @property
     def image_count(self) -> int:
@@ -61,6 +62,12 @@ class ResidentSplit:
     def caption_count(self) -> int:
         """Number of captions."""
         return self.lengths.numel()
+
+    def diagonal(self, size: int) -> Tensor:
+        """Return the identity of a size as bool, on the device: one tensor a size, so losses check it once."""
+        if size not in self._diagonals:
+            self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
+        return self._diagonals[size]
 
     def images(self, indices: Tensor) -> Tensor:
         """Return the features of some images, shape (len(indices), ...), float32, on the split's device."""
@@ -135,12 +142,12 @@ def _pair_batch(split: ResidentSplit, captions: Tensor, *, mask_duplicates: bool
     """Gather some captions (indices on the CPU), each with its image."""
     owners = split.image_of_caption[captions]
     tokens, lengths = split.captions(captions)
-    diagonal = torch.eye(len(captions), dtype=torch.bool)
+    diagonal = split.diagonal(len(captions))
     same_image = owners[:, None] == owners
     # Decided on the CPU, where the owners lie: most batches hold no image twice and need no mask.
     has_duplicates = mask_duplicates and int(same_image.sum()) > len(captions)
-    ignore = (same_image & ~diagonal).to(split.device) if has_duplicates else None
-    return Batch(split.images(owners), tokens, lengths, diagonal.to(split.device), ignore)
+    ignore = same_image.to(split.device) & ~diagonal if has_duplicates else None
+    return Batch(split.images(owners), tokens, lengths, diagonal, ignore)
 
 
 def _place_features(split: Split, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,130 @@
+"""What a step trains on: every caption once, with its own image, and nothing else marked positive."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.tiny import tiny_dataset
+from trainables.config import TrainingConfig
+from trainables.data.batches import Batch, ResidentSplit, epoch_batches, order_pairs, pair_batches
+from trainables.data.dataset import Split
+from trainables.seeding import generator
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return tiny_dataset().splits["train"]
+
+
+def batches(split: Split, **training: object) -> list[Batch]:
+    return list(epoch_batches(ResidentSplit(split, CPU), TrainingConfig(**training), generator(0, "batches", 1)))
+
+
+def caption(batch: Batch, column: int) -> list[int]:
+    return batch.tokens[column, : batch.lengths[column]].tolist()
+
+
+def captions_of(split: Split, image: int) -> list[list[int]]:
+    owned = np.flatnonzero(split.image_of_caption == image)
+    return [split.tokens[split.offsets[i] : split.offsets[i + 1]].tolist() for i in owned]
+
+
+def image_of(split: Split, features: torch.Tensor) -> int:
+    rows = split.features[split.image_rows].astype(np.float32)
+    return int(np.flatnonzero((rows == features.numpy()).all(1))[0])
+
+
+@pytest.fixture(scope="module")
+def distinct() -> Split:
+    """A split whose images and captions can all be told apart."""
+    split = tiny_dataset(images=30).splits["train"]
+    features = np.eye(90, dtype=np.float16)[: len(split.features)]
+    return replace(split, features=features)
+
+
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_pairs_hold_every_caption_once_with_its_image(distinct: Split, buckets: int) -> None:
+    got = batches(distinct, batch_size=16, length_buckets=buckets)
+    assert sorted(len(batch.lengths) for batch in got) == [6, *[16] * 9]
+    seen = [
+        (image_of(distinct, batch.images[row]), tuple(caption(batch, row)))
+        for batch in got
+        for row in range(len(batch.lengths))
+    ]
+    expected = [(image, tuple(words)) for image in range(30) for words in captions_of(distinct, image)]
+    assert sorted(seen) == sorted(expected)
+    assert all(torch.equal(batch.positives, torch.eye(len(batch.lengths), dtype=torch.bool)) for batch in got)
+
+
+def test_captions_are_padded_with_zeros(split: Split) -> None:
+    for batch in batches(split, batch_size=16):
+        assert batch.tokens.shape[1] == batch.lengths.max()
+        behind = torch.arange(batch.tokens.shape[1]) >= batch.lengths[:, None]
+        assert (batch.tokens[behind] == 0).all()
+        assert (batch.tokens[~behind] > 0).all()
+
+
+def test_buckets_save_padding(split: Split) -> None:
+    def padded(buckets: int) -> int:
+        return sum(batch.tokens.numel() for batch in batches(split, batch_size=16, length_buckets=buckets))
+
+    assert padded(8) < padded(1)
+
+
+def test_the_same_image_twice_is_masked_or_a_negative(split: Split) -> None:
+    resident = ResidentSplit(split, CPU)
+    order = [torch.tensor([0, 1, 7, 12, 3])]  # Captions 0, 1 and 3 are of image 0.
+    (masked,) = pair_batches(resident, order, mask_duplicates=True)
+    expected = torch.zeros(5, 5, dtype=torch.bool)
+    for row, column in [(0, 1), (1, 0), (0, 4), (4, 0), (1, 4), (4, 1)]:
+        expected[row, column] = True
+    assert masked.ignore is not None
+    assert torch.equal(masked.ignore, expected)
+    (published,) = pair_batches(resident, order, mask_duplicates=False)
+    assert published.ignore is None
+
+
+def test_a_batch_of_one_pair_is_left_out(split: Split) -> None:
+    resident = ResidentSplit(split, CPU)
+    order = order_pairs(resident, 299, 1, generator(0))
+    assert [len(part) for part in order] == [299, 1]
+    assert len(list(pair_batches(resident, order, mask_duplicates=True))) == 1
+
+
+def test_images_come_once_with_their_own_captions(distinct: Split) -> None:
+    got = batches(distinct, batch_size=8, batches="images")
+    assert [batch.positives.shape for batch in got] == [(8, 40), (8, 40), (8, 40), (6, 30)]
+    seen = []
+    for batch in got:
+        for row in range(len(batch.images)):
+            image = image_of(distinct, batch.images[row])
+            columns = batch.positives[row].nonzero().flatten().tolist()
+            assert sorted(caption(batch, column) for column in columns) == sorted(captions_of(distinct, image))
+            seen.append(image)
+        assert (batch.positives.sum(0) == 1).all()
+    assert sorted(seen) == list(range(30))
+
+
+def test_an_image_with_more_captions_gives_some_drawn_anew(distinct: Split) -> None:
+    resident = ResidentSplit(distinct, CPU)
+    training = TrainingConfig(batch_size=30, batches="images", captions_per_image=2)
+    drawn = set()
+    for epoch in range(20):
+        (batch,) = epoch_batches(resident, training, generator(0, "batches", epoch))
+        assert batch.positives.sum(1).tolist() == [2] * 30
+        row = int(batch.images[:, 0].argmax())
+        drawn |= {tuple(caption(batch, column)) for column in batch.positives[row].nonzero().flatten().tolist()}
+    assert drawn == {tuple(words) for words in captions_of(distinct, 0)}
+
+
+def test_the_order_is_the_seeds_and_differs_between_epochs(split: Split) -> None:
+    resident = ResidentSplit(split, CPU)
+    first, again, next_epoch = (
+        torch.cat(order_pairs(resident, 16, 1, generator(0, "batches", epoch))) for epoch in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, next_epoch)

@@ -1,0 +1,65 @@
+"""``trainables`` and ``search_spaces`` live without the engines, and training from features without image libraries."""
+
+import subprocess
+import sys
+
+import pytest
+
+BLOCK = """
+import importlib, pkgutil, sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"{name} is blocked")
+sys.meta_path.insert(0, Blocker())
+"""
+
+IMPORT_ALL = """
+for package in PACKAGES:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        importlib.import_module(module.name)
+        print(module.name)
+"""
+
+TRAIN = """
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.trial import run_trial
+reports = list(run_trial(tiny_config(epochs=1), tiny_dataset(), device="cpu"))
+print(reports[0].metrics["val/rsum"])
+"""
+
+
+def run(blocked: set[str], program: str) -> str:
+    code = f"BLOCKED = {blocked!r}\n" + BLOCK + program
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("blocked", "packages"),
+    [
+        pytest.param({"ray", "optuna", "mlflow", "orchestrator", "search_spaces"}, ["trainables"], id="trainables"),
+        pytest.param({"ray", "optuna", "mlflow", "orchestrator", "torch"}, ["search_spaces"], id="search_spaces"),
+    ],
+)
+def test_every_module_imports_without_the_engines(blocked: set[str], packages: list[str]) -> None:
+    modules = run(blocked, f"PACKAGES = {packages!r}\n" + IMPORT_ALL).splitlines()
+    assert len(modules) >= 2
+
+
+def test_training_from_features_needs_torch_and_numpy_alone() -> None:
+    blocked = {
+        "ray",
+        "optuna",
+        "mlflow",
+        "torchvision",
+        "pycocotools",
+        "nltk",
+        "PIL",
+        "pydantic",
+        "yaml",
+        "typer",
+        "rich",
+    }
+    assert float(run(blocked, TRAIN)) > 0

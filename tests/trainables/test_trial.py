@@ -1,0 +1,133 @@
+"""A trial learns, repeats itself, goes on where it stopped, and says where it diverged."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.config import TrainingConfig
+from trainables.data.dataset import Dataset
+from trainables.errors import CheckpointError, DivergedError
+from trainables.evaluation import evaluate_checkpoint
+from trainables.reports import EpochReport
+from trainables.trial import build_optimizer, run_trial, set_learning_rate
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return tiny_dataset()
+
+
+def numbers(report: EpochReport) -> dict[str, float]:
+    return {name: value for name, value in report.metrics.items() if not name.startswith("time/")}
+
+
+@pytest.mark.parametrize("loss", ["triplet", "triplet_sh", "nt_xent"])
+def test_it_learns(data: Dataset, loss: str) -> None:
+    reports = list(run_trial(tiny_config(loss=loss, epochs=5), data, device="cpu"))
+    assert [report.epoch for report in reports] == [1, 2, 3, 4, 5]
+    assert reports[-1].metrics["train/loss"] < reports[0].metrics["train/loss"]
+    # Chance for 20 images and 100 captions is about 5 + 25 + 50 per direction.
+    assert reports[-1].metrics["val/rsum_best"] > 300
+
+
+def test_a_seed_gives_the_same_numbers_and_another_seed_others(data: Dataset) -> None:
+    first, again, other = (
+        [numbers(report) for report in run_trial(tiny_config(seed=seed), data, device="cpu")] for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_best_is_the_highest_so_far_and_the_first_of_equals(data: Dataset) -> None:
+    best = -1.0
+    for report in run_trial(tiny_config(epochs=8), data, device="cpu"):
+        assert report.is_best == (report.metrics["val/rsum"] > best)
+        best = max(best, report.metrics["val/rsum"])
+        assert report.metrics["val/rsum_best"] == best
+
+
+@pytest.mark.parametrize("stop", [1, 2, 4])
+def test_a_resumed_trial_repeats_the_last_report_and_ends_like_an_undisturbed_one(
+    data: Dataset, tmp_path: Path, stop: int
+) -> None:
+    config = tiny_config(epochs=4, learning_rate_drop_epochs=2)
+    straight = [numbers(report) for report in run_trial(config, data, device="cpu")]
+    for report in run_trial(config, data, device="cpu"):
+        checkpoint = save_epoch(tmp_path, report)
+        if report.epoch == stop:
+            break
+    torch.manual_seed(12345)  # A process that did something else in between.
+    resumed = [numbers(report) for report in run_trial(config, data, checkpoint, device="cpu")]
+    assert resumed == straight[stop - 1 :]
+
+
+def test_the_checkpoint_holds_the_model_of_the_best_epoch(data: Dataset, tmp_path: Path) -> None:
+    # A rate far too high makes later epochs worse than the best.
+    for report in run_trial(tiny_config(epochs=6, learning_rate=0.05), data, device="cpu"):
+        checkpoint = save_epoch(tmp_path, report)
+    evaluated = evaluate_checkpoint(checkpoint, data, "val", device="cpu")
+    assert report.metrics["val/rsum"] < report.metrics["val/rsum_best"]
+    assert evaluated["rsum"] == pytest.approx(report.metrics["val/rsum_best"], abs=1e-9)
+    assert set(evaluate_checkpoint(checkpoint, data, "test", device="cpu")) == set(evaluated)
+
+
+def test_more_epochs_go_on_with_the_same_trial_but_another_config_does_not(data: Dataset, tmp_path: Path) -> None:
+    config = tiny_config(epochs=1)
+    checkpoint = save_epoch(tmp_path, next(run_trial(config, data, device="cpu")))
+    longer = replace(config, training=replace(config.training, epochs=2))
+    assert [report.epoch for report in run_trial(longer, data, checkpoint, device="cpu")] == [1, 2]
+    with pytest.raises(CheckpointError, match="another config"):
+        list(run_trial(replace(config, seed=5), data, checkpoint, device="cpu"))
+    with pytest.raises(CheckpointError, match="other data"):
+        list(run_trial(config, tiny_dataset(digest="other"), checkpoint, device="cpu"))
+    with pytest.raises(CheckpointError, match="digest other"):
+        evaluate_checkpoint(checkpoint, tiny_dataset(digest="other"), "val", device="cpu")
+
+
+def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) -> None:
+    with pytest.raises(DivergedError, match=r"train/(loss|similarity) is (nan|inf) in epoch 1, step [23]"):
+        list(run_trial(tiny_config(learning_rate=1e38, gradient_clip=None), data, device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "scale", "rate"),
+    [
+        pytest.param(1, False, 1.0, id="first"),
+        pytest.param(15, False, 1.0, id="last before the drop"),
+        pytest.param(16, False, 0.1, id="first after the drop"),
+        pytest.param(31, False, 0.01, id="second drop"),
+        pytest.param(75, True, 1.0, id="scaled, before"),
+        pytest.param(76, True, 0.1, id="scaled, after"),
+    ],
+)
+def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
+    training = TrainingConfig(learning_rate=1.0, batches="images" if scale else "pairs", scale_epochs=scale)
+    optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
+    set_learning_rate(optimizer, training, epoch)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+
+
+def test_the_gradient_is_clipped_to_the_global_norm(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    norms: list[float] = []
+    step = torch.optim.AdamW.step
+
+    def record(self, *arguments, **named):
+        gradients = [parameter.grad for group in self.param_groups for parameter in group["params"]]
+        norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
+        return step(self, *arguments, **named)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", record)
+    next(run_trial(tiny_config(loss="triplet", gradient_clip=0.5), data, device="cpu"))
+    assert max(norms) == pytest.approx(0.5, rel=1e-3)
+    norms.clear()
+    next(run_trial(tiny_config(loss="triplet", gradient_clip=None), data, device="cpu"))
+    assert max(norms) > 1
+
+
+def test_images_with_their_captions_train_as_many_scaled_epochs(data: Dataset) -> None:
+    config = tiny_config(epochs=1, batches="images", scale_epochs=True)
+    assert len(list(run_trial(config, data, device="cpu"))) == 5

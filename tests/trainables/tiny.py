@@ -1,0 +1,53 @@
+"""A dataset small enough to train on in a second: each image shows a few words, each caption names some of them."""
+
+from typing import Any
+
+import numpy as np
+
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.dataset import Dataset, Split
+from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
+
+WORDS = 24
+
+
+def tiny_dataset(images: int = 60, captions_per_image: int = 5, *, digest: str = "tiny", seed: int = 0) -> Dataset:
+    """Make train, val and test splits of ``images``, a third and a third of it, with global features (rows, WORDS)."""
+    vocabulary = Vocabulary((*SPECIAL, *(f"word{index}" for index in range(WORDS))))
+    rng = np.random.default_rng(seed)
+    sizes = {"train": images, "val": images // 3, "test": images // 3}
+    shown = [rng.choice(WORDS, size=4, replace=False) for _ in range(sum(sizes.values()))]
+    features = np.zeros((len(shown), WORDS), dtype=np.float16)
+    for row, words in enumerate(shown):
+        features[row, words] = 0.5
+    splits, first = {}, 0
+    for name, size in sizes.items():
+        rows = np.arange(first, first + size)
+        splits[name] = make_split(name, features, rows, [shown[row] for row in rows], captions_per_image, rng)
+        first += size
+    return Dataset(name="tiny", digest=digest, vocabulary=vocabulary, splits=splits)
+
+
+def make_split(
+    name: str, features: np.ndarray, rows: np.ndarray, shown: list[np.ndarray], per_image: int, rng: np.random.Generator
+) -> Split:
+    captions = [
+        [START, *(len(SPECIAL) + rng.permutation(words)[: rng.integers(2, 5)]), END]
+        for words in shown
+        for _ in range(per_image)
+    ]
+    return Split(
+        name=name,
+        features=features,
+        image_rows=rows.astype(np.int64),
+        image_ids=tuple(f"image{row}" for row in rows),
+        tokens=np.concatenate(captions).astype(np.int32),
+        offsets=np.cumsum([0, *map(len, captions)]).astype(np.int64),
+        image_of_caption=np.repeat(np.arange(len(rows)), per_image).astype(np.int64),
+    )
+
+
+def tiny_config(*, loss: str = "nt_xent", seed: int = 0, **training: Any) -> TrialConfig:
+    """Make a config that learns the tiny dataset in a few epochs."""
+    settings = {"epochs": 3, "batch_size": 16, "learning_rate": 5e-3, "embedding_size": 32, "word_size": 16}
+    return TrialConfig(dataset="tiny", loss=loss, seed=seed, training=TrainingConfig(**{**settings, **training}))
