@@ -1,0 +1,283 @@
+"""One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.config_files import STRICT, load_trial_config, override, read_yaml, validate
+from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, Values
+from search_spaces.space import check_name, suggestion
+from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError
+
+__all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
+
+METRICS = (
+    "val/rsum",
+    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "average_recall")),
+)
+"""What can be maximised: the metrics of which more is better."""
+
+
+class ListedValues(BaseModel):
+    """Values of a parameter, one by one."""
+
+    model_config = STRICT
+    values: Annotated[tuple[ParameterValue, ...], Field(min_length=1)]
+
+
+class Search(BaseModel):
+    """How the coefficients are searched.
+
+    Attributes:
+        sampler: ``tpe``, ``random``, or ``grid``, which takes the listed values one after the other.
+        trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
+        seed: Of the suggestions and of every training, >= 0.
+        metric: What is maximised; a trial counts with its best epoch.
+        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where it differs from the default.
+        fixed: Loss -> parameter -> the one value it has.
+    """
+
+    model_config = STRICT
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    trials: Annotated[int, Field(ge=1)] = 16
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    metric: str = "val/rsum"
+    space: dict[str, dict[str, tuple[float, float] | ListedValues]] = {}
+    fixed: dict[str, dict[str, ParameterValue]] = {}
+
+
+class Scheduler(BaseModel):
+    """When a trial is stopped for being worse than the others of its study.
+
+    Attributes:
+        name: ``asha`` or ``none``.
+        grace_epochs: No trial ends before this epoch, >= 1.
+        reduction_factor: One trial in so many goes on at each rung, > 1; a rung is so many times the one before.
+    """
+
+    model_config = STRICT
+    name: Literal["asha", "none"] = "asha"
+    grace_epochs: Annotated[int, Field(ge=1)] = 3
+    reduction_factor: Annotated[float, Field(gt=1)] = 3
+
+
+class Resources(BaseModel):
+    """What one trial takes.
+
+    Attributes:
+        cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
+        gpus: GPUs, >= 0, a fraction to share one; ``auto`` is a quarter where there is a GPU, else none.
+        max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
+    """
+
+    model_config = STRICT
+    cpus: Annotated[float, Field(gt=0)] = 1
+    gpus: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    max_concurrent: Annotated[int, Field(ge=1)] | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One study: a dataset, a model and a loss, with where to look.
+
+    Attributes:
+        name: Of the study, and the start of its trials' ids.
+        bounds: Where each searched parameter lies.
+        fixed: Parameters that are not searched.
+        seed: From which the seeds of its suggestions are made.
+    """
+
+    name: str
+    dataset: str
+    model: str
+    loss: str
+    bounds: Bounds = field(repr=False)
+    fixed: Mapping[str, Any] = field(repr=False)
+    seed: int = 0
+
+    @property
+    def space(self) -> LossSpace:
+        """The search space of its loss."""
+        return SPACES[self.loss]
+
+
+class Experiment(BaseModel):
+    """The resolved description of an experiment.
+
+    Attributes:
+        name: Folder of its output and name in MLflow.
+        description: For people.
+        datasets: Names under the data root, or paths.
+        models: Each is combined with each dataset and each loss; every combination is one study.
+        losses: Names of ``search_spaces.SPACES``.
+        training: What all trials share.
+        model_parameters: Constructor arguments of the models beyond their sizes.
+        vocabulary: See ``TrialConfig``.
+    """
+
+    model_config = STRICT
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    description: str = ""
+    datasets: Annotated[tuple[str, ...], Field(min_length=1)]
+    models: Annotated[tuple[str, ...], Field(min_length=1)] = ("vsepp",)
+    losses: Annotated[tuple[str, ...], Field(min_length=1)]
+    training: TrainingConfig = TrainingConfig()
+    model_parameters: dict[str, ParameterValue] = {}
+    vocabulary: Literal["train", "published"] = "train"
+    search: Search = Search()
+    scheduler: Scheduler = Scheduler()
+    resources: Resources = Resources()
+
+    @model_validator(mode="after")
+    def _check(self) -> "Experiment":
+        _check_names("models", self.models, FEATURES)
+        _check_names("losses", self.losses, SPACES)
+        _check_names("search.metric", [self.search.metric], METRICS)
+        for key, named in (("search.space", self.search.space), ("search.fixed", self.search.fixed)):
+            _check_names(key, named, self.losses)
+        names = [cell.name for cell in self.cells()]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
+        return self
+
+    def cells(self) -> list[Cell]:
+        """Return the studies, in the order of datasets, models and losses.
+
+        Raises:
+            ValueError: If bounds or fixed parameters are refused.
+        """
+        return [
+            self._cell(dataset, model, loss)
+            for dataset in self.datasets
+            for model in self.models
+            for loss in self.losses
+        ]
+
+    def _cell(self, dataset: str, model: str, loss: str) -> Cell:
+        name = f"{Path(dataset).name}-{model}-{loss}"
+        bounds, fixed = self._bounds(loss)
+        if self.search.sampler == "grid":
+            _check_grid(loss, bounds)
+        return Cell(name, dataset, model, loss, bounds, fixed, derive_seed(self.search.seed, name))
+
+    def _bounds(self, loss: str) -> tuple[Bounds, dict[str, Any]]:
+        """Return where to look for a loss's parameters, and those that stand still."""
+        space, fixed = SPACES[loss], dict(self.search.fixed.get(loss, {}))
+        given: dict[str, Range | Values] = {}
+        for name, bound in self.search.space.get(loss, {}).items():
+            try:
+                given[name] = _bound(bound, space.bounds.get(name))
+            except SpaceError as error:
+                raise ValueError(f"search.space.{loss}.{name}: {error}") from None
+        try:
+            bounds = space.narrowed(given)
+        except SpaceError as error:
+            raise ValueError(f"search.space.{loss}: {error}") from None
+        try:
+            space.check_parameters(fixed)
+        except SpaceError as error:
+            raise ValueError(f"search.fixed.{loss}: {error}") from None
+        searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in bounds}
+        return {**bounds, **searched}, fixed
+
+    def trial_config(self, cell: Cell, loss_parameters: Mapping[str, Any]) -> TrialConfig:
+        """Return the training that a suggestion describes."""
+        return TrialConfig(
+            dataset=cell.dataset,
+            model=cell.model,
+            loss=cell.loss,
+            model_parameters=self.model_parameters,
+            loss_parameters={**loss_parameters, **cell.fixed},
+            training=self.training,
+            vocabulary=self.vocabulary,
+            metric=self.search.metric,
+            seed=self.search.seed,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the resolved experiment as plain values; ``load_experiment`` reads them back."""
+        return self.model_dump(mode="json")
+
+
+def load_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment from a YAML file or, by its bare name, one that ships; apply ``--set`` and check all of it.
+
+    Raises:
+        ConfigError: If anything in it is refused.
+    """
+    path = find_experiment(source)
+    return validate(Experiment, override(read_yaml(path), overrides), str(path))
+
+
+def find_experiment(source: str) -> Path:
+    """Return the file of an experiment: a path, or the name of one that ships.
+
+    Raises:
+        ConfigError: If there is neither.
+    """
+    path = Path(source)
+    if path.suffix or len(path.parts) != 1 or path.is_file():
+        return path
+    shipped = shipped_experiments()
+    if source not in shipped:
+        hint = suggestion(source, sorted(shipped), "experiments that ship")
+        raise ConfigError(f"{source}: neither a file nor an experiment that ships; {hint}")
+    return shipped[source]
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """Return the experiments that ship with the product, by name."""
+    directory = Path(str(files("search_spaces"))) / "experiments"
+    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
+
+
+def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return the keys whose change would make trials of two starts of one experiment incomparable.
+
+    The description, the resources and more trials than before are no such change.
+    """
+    before, after = dict(_flat(old)), dict(_flat(new))
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    if before.get("search.trials", 0) <= after.get("search.trials", 0):
+        changed = [key for key in changed if key != "search.trials"]
+    return [key for key in changed if key != "description" and not key.startswith("resources.")]
+
+
+def derive_seed(seed: int, *names: str | int) -> int:
+    """Return a seed in [0, 2**32) that depends on all of its arguments and on nothing else."""
+    text = "/".join(str(part) for part in (seed, *names))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
+    return rows
+
+
+def _bound(given: tuple[float, float] | ListedValues, default: Range | Values | None) -> Range | Values:
+    if isinstance(given, ListedValues):
+        return Values(given.values)
+    return Range(given[0], given[1], log=isinstance(default, Range) and default.log)
+
+
+def _check_grid(loss: str, bounds: Bounds) -> None:
+    for name, bound in bounds.items():
+        if isinstance(bound, Range):
+            raise ValueError(f"search.space.{loss}.{name}: a grid needs values, e.g. {{values: [{bound.low}]}}")
+
+
+def _check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
+    for name in names:
+        try:
+            check_name(name, known, "known")
+        except SpaceError as error:
+            raise ValueError(f"{key}: {error}") from None

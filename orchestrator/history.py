@@ -1,0 +1,181 @@
+"""What the journal says about the trials: a pure fold over its records.
+
+Everybody who needs to know how an experiment stands (searcher, scheduler, tracking, display, summary) reads it here,
+so a fresh process that reads the journal knows what the process that wrote it knew.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from orchestrator.journal import Record
+
+
+class TrialState(StrEnum):
+    """How a trial stands; all but ``RUNNING`` are final."""
+
+    RUNNING = "running"
+    """Created and not ended: training, waiting, or to be resumed."""
+    FINISHED = "finished"
+    """Trained for all its epochs."""
+    STOPPED_EARLY = "stopped_early"
+    """Ended by the scheduler because others of its study were better at the same epoch."""
+    DIVERGED = "diverged"
+    """A loss or a metric stopped being finite. Never wins."""
+    FAILED = "failed"
+    """Raised an error, again after every retry. Never wins."""
+
+
+@dataclass
+class Trial:
+    """One trial, as far as the journal goes.
+
+    Attributes:
+        id: ``<study>-<number>``; the same across restarts.
+        study: Name of the (dataset, model, loss) cell.
+        number: Position in its study, from 0.
+        params: What the searcher suggested, by the names of the search space.
+        config: The whole ``TrialConfig`` as plain values.
+        state: How it stands.
+        epochs: Metrics by epoch, from 1; each epoch once.
+        created: Seconds since the Unix epoch.
+        ended: The same, once the state is final.
+        retries: How often it was started again after an error.
+        error: What ended it, where it diverged or failed.
+    """
+
+    id: str
+    study: str
+    number: int
+    params: Mapping[str, Any]
+    config: Mapping[str, Any]
+    created: float
+    state: TrialState = TrialState.RUNNING
+    epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    ended: float | None = None
+    retries: int = 0
+    error: str | None = None
+
+    @property
+    def last_epoch(self) -> int:
+        """The newest epoch recorded; 0 before the first."""
+        return max(self.epochs, default=0)
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric that is maximised."""
+        return str(self.config["metric"])
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The epoch with the highest metric (the first of equals), or ``None`` before the first."""
+        return max(self.epochs, key=lambda epoch: (self.epochs[epoch][self.metric], -epoch), default=None)
+
+    @property
+    def best_value(self) -> float | None:
+        """The highest metric so far: the one value that sampler, scheduler and verdict all use."""
+        epoch = self.best_epoch
+        return None if epoch is None else self.epochs[epoch][self.metric]
+
+    def running_best(self) -> dict[int, float]:
+        """Return the best value so far at each epoch, in the order of the epochs."""
+        best = float("-inf")
+        return {epoch: (best := max(best, self.epochs[epoch][self.metric])) for epoch in sorted(self.epochs)}
+
+
+@dataclass
+class History:
+    """All that the journal says.
+
+    Attributes:
+        experiment: The resolved experiment of the newest start; empty before the first.
+        data: Digest of each dataset by name.
+        trials: By id, in the order in which they were created.
+        tests_opened: Dataset -> trial for whose sake its test split was opened.
+        tests: Dataset -> test metrics of that trial.
+        finished: Whether the newest start came to its end.
+    """
+
+    experiment: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    trials: dict[str, Trial] = field(default_factory=dict)
+    tests_opened: dict[str, str] = field(default_factory=dict)
+    tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    finished: bool = False
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> "History":
+        """Fold records, oldest first."""
+        history = cls()
+        for record in records:
+            history.apply(record)
+        return history
+
+    def apply(self, record: Record) -> None:
+        """Take one record into account; kinds that say nothing about the standing are passed over."""
+        handler = _HANDLERS.get(record["kind"])
+        if handler is not None:
+            handler(self, record)
+
+    def study(self, name: str) -> list[Trial]:
+        """Return the trials of a study in the order of their numbers."""
+        return [trial for trial in self.trials.values() if trial.study == name]
+
+    def running(self) -> list[Trial]:
+        """Return the trials that have not ended, oldest first."""
+        return [trial for trial in self.trials.values() if trial.state is TrialState.RUNNING]
+
+
+def _start(history: History, record: Record) -> None:
+    history.experiment, history.data, history.finished = record["experiment"], record["data"], False
+
+
+def _finish(history: History, record: Record) -> None:
+    history.finished = record["outcome"] == "finished"
+
+
+def _create(history: History, record: Record) -> None:
+    fields = {name: record[name] for name in ("study", "number", "params", "config")}
+    history.trials[record["trial"]] = Trial(id=record["trial"], created=record["time"], **fields)
+
+
+def _epoch(history: History, record: Record) -> None:
+    trial = history.trials[record["trial"]]
+    trial.epochs.setdefault(record["epoch"], record["metrics"])
+    _set_state(trial, record)
+
+
+def _end(history: History, record: Record) -> None:
+    trial = history.trials[record["trial"]]
+    trial.error = record["error"]
+    _set_state(trial, record)
+
+
+def _set_state(trial: Trial, record: Record) -> None:
+    trial.state = TrialState(record["state"])
+    trial.ended = None if trial.state is TrialState.RUNNING else record["time"]
+
+
+def _retry(history: History, record: Record) -> None:
+    history.trials[record["trial"]].retries += 1
+
+
+def _open_test(history: History, record: Record) -> None:
+    history.tests_opened[record["dataset"]] = record["trial"]
+
+
+def _test(history: History, record: Record) -> None:
+    history.tests[record["dataset"]] = record["metrics"]
+
+
+_HANDLERS = {
+    "experiment_started": _start,
+    "experiment_ended": _finish,
+    "trial_created": _create,
+    "epoch": _epoch,
+    "trial_ended": _end,
+    "trial_retried": _retry,
+    "test_opened": _open_test,
+    "test_evaluated": _test,
+}

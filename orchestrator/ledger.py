@@ -1,0 +1,60 @@
+"""The journal and what it says, kept in step: nothing is acted upon that is not on the disk first."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.history import History, Trial, TrialState
+from orchestrator.journal import Journal, Record
+
+Listener = Callable[[Record], None]
+
+
+class Ledger:
+    """The one writer of an experiment's journal.
+
+    Attributes:
+        history: How the experiment stands after the newest record.
+        listeners: Called with each new record, in the thread that wrote it; they must be quick.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the journal and take in what it holds.
+
+        Raises:
+            JournalError: If it is damaged.
+        """
+        self._journal = Journal(path)
+        self.past = tuple(self._journal.records)
+        self.history = History.of(self.past)
+        self.listeners: list[Listener] = []
+
+    def append(self, kind: str, **fields: Any) -> None:
+        """Write an event, then let the history and the listeners know."""
+        record = self._journal.append(kind, **fields)
+        self.history.apply(record)
+        for listener in self.listeners:
+            listener(record)
+
+    def create(self, study: str, number: int, params: Mapping[str, Any], config: Mapping[str, Any]) -> Trial:
+        """Record a new trial under an id made of its study and number, and return it."""
+        trial_id = f"{study}-{number:04d}"
+        self.append("trial_created", trial=trial_id, study=study, number=number, params=params, config=config)
+        return self.history.trials[trial_id]
+
+    def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
+        """Record an epoch together with the verdict on it, so that no crash can come between the two.
+
+        An epoch that is there already, or one of an ended trial, is dropped: a resumed trial repeats its last report.
+        """
+        if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
+            self.append("epoch", trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state)
+
+    def end(self, trial: Trial, state: TrialState, error: str) -> None:
+        """Record that a trial diverged or failed; the first end of a trial is the one that counts."""
+        if trial.state is TrialState.RUNNING:
+            self.append("trial_ended", trial=trial.id, state=state, error=error)
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()

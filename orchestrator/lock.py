@@ -1,0 +1,120 @@
+"""One process at a time in an experiment directory.
+
+The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends; the file's content names
+the holder. On a disk shared by machines whose locks do not reach each other, the name is all there is: a lock left by
+another host is believed until a person removes it.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from trainables.errors import UserError
+
+
+class AlreadyRunningError(UserError):
+    """Another process holds the experiment."""
+
+    exit_code = 3
+
+
+@contextmanager
+def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
+    """Hold an experiment directory for the length of a ``with`` block.
+
+    Args:
+        directory: The experiment's directory, which exists.
+        scratch: A temporary directory of this process. The next holder removes it should this one be killed.
+
+    Raises:
+        AlreadyRunningError: If another process holds it; the message names that process.
+    """
+    path = directory / "lock"
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunningError(_refusal(directory, _read(file))) from None
+        _clear_stale(directory, _read(file))
+        _write(file, _describe(scratch))
+        try:
+            yield
+        finally:
+            _write(file, None)
+
+
+def find_holder(directory: Path) -> dict[str, Any] | None:
+    """Return pid, host and start of the process that holds a directory, or ``None`` where nobody does."""
+    path = directory / "lock"
+    if not path.is_file():
+        return None
+    with path.open("r", encoding="utf-8") as file:
+        holder = _read(file)
+        if holder is None or holder["host"] != socket.gethostname():
+            return holder
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return holder
+        return None
+
+
+def _describe(scratch: Path | None) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "boot_id": boot_id(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "scratch": None if scratch is None else str(scratch),
+    }
+
+
+def boot_id() -> str:
+    """Return what distinguishes this start of the machine from others; empty where the system does not tell."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="ascii").strip() if path.is_file() else ""
+
+
+def _clear_stale(directory: Path, holder: dict[str, Any] | None) -> None:
+    """Take over from a holder that was killed, or refuse where it may live on another machine."""
+    if holder is None:
+        return
+    if holder["host"] != socket.gethostname():
+        raise AlreadyRunningError(_refusal(directory, holder))
+    if holder["scratch"] is not None and Path(holder["scratch"]).name.startswith("icr-"):
+        shutil.rmtree(holder["scratch"], ignore_errors=True)
+
+
+def _refusal(directory: Path, holder: dict[str, Any] | None) -> str:
+    who = "another process"
+    if holder is not None:
+        who = f"process {holder['pid']} on {holder['host']}, since {holder['started']}"
+    return (
+        f"{directory}: already running: {who}; watch it with `orchestrator status {directory}`, "
+        f"or remove {directory / 'lock'} if that process is gone"
+    )
+
+
+def _read(file: IO[str]) -> dict[str, Any] | None:
+    """Return who wrote the lock, or ``None`` where it was released or its writer was killed while writing."""
+    file.seek(0)
+    try:
+        content = json.loads(file.read())
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _write(file: IO[str], holder: dict[str, Any] | None) -> None:
+    file.seek(0)
+    file.truncate()
+    if holder is not None:
+        file.write(json.dumps(holder))
+    file.flush()

@@ -1,0 +1,22 @@
+"""Where to look: one file a loss family, plain functions of an Optuna-like trial that return a loss's parameters.
+
+Nothing here imports torch, Ray or Optuna: a space is checked before anything heavy is loaded, and works with Optuna's
+``FixedTrial``, with a ten-line fake and in a real search alike.
+"""
+
+from search_spaces.nt_xent import NT_XENT
+from search_spaces.smooth_ap import SMOOTH_AP
+from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
+from search_spaces.triplet import TRIPLET, TRIPLET_SH
+from search_spaces.warp import WARP
+
+SPACES: dict[str, LossSpace] = {
+    "triplet": TRIPLET,
+    "triplet_sh": TRIPLET_SH,
+    "nt_xent": NT_XENT,
+    "smooth_ap": SMOOTH_AP,
+    "warp": WARP,
+}
+"""The space of each loss by the loss's name."""
+
+__all__ = ["SPACES", "Bounds", "Domain", "LossSpace", "Range", "SpaceError", "Trial", "Values"]

@@ -1,0 +1,23 @@
+"""The temperature of NT-Xent.
+
+References:
+    [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding. arXiv:1807.03748
+"""
+
+from typing import Any
+
+from search_spaces.space import POSITIVE, Bounds, LossSpace, Range, Trial
+
+
+def nt_xent(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest the temperature that divides the similarities."""
+    return {"temperature": bounds["temperature"].suggest(trial, "temperature")}
+
+
+# A temperature acts by its ratio to another, hence the logarithm. 0.1 is the study's value.
+NT_XENT = LossSpace(
+    suggest=nt_xent,
+    bounds={"temperature": Range(0.005, 0.5, log=True)},
+    published=({"temperature": 0.1},),
+    parameters={"temperature": POSITIVE},
+)

@@ -1,0 +1,182 @@
+"""What a search space is made of: a function that suggests, the bounds it searches, and what a loss accepts."""
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class SpaceError(ValueError):
+    """Bounds or a parameter that a loss cannot have; the message names the parameter, the rule and the value."""
+
+
+class Trial(Protocol):
+    """What a search space needs of an Optuna trial."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """Suggest a number in [low, high]."""
+        ...
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        """Suggest a whole number in [low, high]."""
+        ...
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """Suggest one of the choices."""
+        ...
+
+
+@dataclass(frozen=True)
+class Range:
+    """An interval to search, both ends included.
+
+    Attributes:
+        low: Its lower end.
+        high: Its upper end, above ``low``.
+        log: Whether equal ratios are equally likely; ``low`` must then be above 0.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise SpaceError(f"a range needs finite low < high, got [{self.low}, {self.high}]")
+        if self.log and self.low <= 0:
+            raise SpaceError(f"a log-uniform range must start above 0, got [{self.low}, {self.high}]")
+
+    def suggest(self, trial: Trial, name: str) -> float:
+        """Let the trial choose a number of the range."""
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+    def contains(self, value: Any) -> bool:
+        """Say whether a number lies in the range."""
+        return self.low <= value <= self.high
+
+    def ends(self) -> tuple[float, ...]:
+        """Return the values that must be acceptable for all others to be."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Values:
+    """Listed values: what a grid takes one after the other, and other samplers choose from.
+
+    Attributes:
+        values: At least one, each once.
+    """
+
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values or len(set(self.values)) != len(self.values):
+            raise SpaceError(f"values must be listed, each once, got {list(self.values)}")
+
+    def suggest(self, trial: Trial, name: str) -> Any:
+        """Let the trial choose one of the values."""
+        return trial.suggest_categorical(name, self.values)
+
+    def contains(self, value: Any) -> bool:
+        """Say whether a value is listed."""
+        return value in self.values
+
+    def ends(self) -> tuple[Any, ...]:
+        """Return the values that must be acceptable for all others to be."""
+        return self.values
+
+
+Bounds = Mapping[str, Range | Values]
+"""Where to look for each parameter, by its name."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What a loss accepts for a parameter.
+
+    Attributes:
+        rule: In words, e.g. ``above 0``.
+        accepts: Says whether a value obeys it.
+    """
+
+    rule: str
+    accepts: Callable[[Any], bool]
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a value outside the domain.
+
+        Raises:
+            SpaceError: If it is outside.
+        """
+        if not self.accepts(value):
+            raise SpaceError(f"{name} must be {self.rule}, got {value!r}")
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value is a finite number; a truth value is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
+POSITIVE = Domain("a number above 0", lambda value: is_number(value) and value > 0)
+
+
+@dataclass(frozen=True)
+class LossSpace:
+    """All that a search needs to know about one loss.
+
+    Attributes:
+        suggest: Function of a trial and bounds that returns the loss's parameters.
+        bounds: Where to look unless an experiment says otherwise.
+        published: Suggested parameters with which the loss was published; the first trials of every study.
+        parameters: What the loss's constructor takes, with what it accepts.
+    """
+
+    suggest: Callable[[Trial, Bounds], dict[str, Any]]
+    bounds: Bounds
+    published: tuple[Mapping[str, Any], ...]
+    parameters: Mapping[str, Domain]
+
+    def narrowed(self, bounds: Bounds) -> Bounds:
+        """Return the default bounds with some replaced, after checking these.
+
+        Raises:
+            SpaceError: If one is not searched, or reaches beyond what the loss accepts.
+        """
+        for name, bound in bounds.items():
+            check_name(name, self.bounds, "searched parameters")
+            for end in bound.ends():
+                self.parameters[name].check(name, end)
+        return {**self.bounds, **bounds}
+
+    def check_parameters(self, values: Mapping[str, Any]) -> None:
+        """Refuse parameters that the loss's constructor would refuse.
+
+        Raises:
+            SpaceError: If one is unknown or outside its domain.
+        """
+        for name, value in values.items():
+            check_name(name, self.parameters, "parameters")
+            self.parameters[name].check(name, value)
+
+    def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
+        """Return the published points that lie within bounds."""
+        return [point for point in self.published if all(bounds[name].contains(value) for name, value in point.items())]
+
+
+def check_name(name: str, known: Iterable[str], what: str) -> None:
+    """Refuse a name that is not known, with the nearest one that is.
+
+    Raises:
+        SpaceError: If it is not known.
+    """
+    known = list(known)
+    if name not in known:
+        raise SpaceError(f"unknown name {name!r}; {suggestion(name, known, what)}")
+
+
+def suggestion(name: str, known: Sequence[str], what: str) -> str:
+    """Return ``did you mean ...?`` where a known name is near, otherwise all that are known."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"{what}: {', '.join(known) or 'none'}"
