@@ -1,0 +1,98 @@
+"""What is worked out once and kept: digests of source files, and folders that appear whole or not at all."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from trainables.errors import DataError
+from trainables.files import force_directory, write_whole
+
+# A file that was changed in the last moment may change again within one tick of the file system's clock.
+_SETTLED_NANOSECONDS = 2_000_000_000
+
+
+def default_cache() -> Path:
+    """Return the folder of prepared datasets under the user's cache directory."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "icr-orchestrator" / "data"
+
+
+def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """Return what ``compute(path)`` gives, from the cache if the file is as it was then.
+
+    A file is known again by its path, size, inode and times of change, so that gigabytes are read once.
+    """
+    path = path.resolve()
+    status = path.stat()
+    identity = [str(path), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, compute.__qualname__]
+    record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        kept = json.loads(record.read_text())
+        if kept["identity"] == identity:
+            return kept["value"]
+    value = compute(path)
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NANOSECONDS:
+        with writing_to(cache):
+            record.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(record, json.dumps({"identity": identity, "value": value}))
+    return value
+
+
+@contextlib.contextmanager
+def writing_to(cache: Path) -> Iterator[None]:
+    """Turn a failure to write below a folder into an error that names the way out."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{error.filename or cache}: cannot be written: {error.strerror}; "
+            "point XDG_CACHE_HOME to a folder on a disk with space that you may write to"
+        ) from error
+
+
+@contextlib.contextmanager
+def whole_directory(target: Path) -> Iterator[Path]:
+    """Give a temporary folder that becomes ``target`` when the block ends well, and vanishes when it doesn't.
+
+    Where another process made ``target`` in the meantime, that one stays.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield partial
+        for file in partial.rglob("*"):
+            _force(file)
+        _force(partial)
+        # mkdtemp makes it private; the result is as readable as the umask lets folders be.
+        partial.chmod(0o777 & ~_umask())
+        try:
+            partial.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        force_directory(target.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _force(path: Path) -> None:
+    """Force a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    """Return the process's mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

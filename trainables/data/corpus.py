@@ -1,0 +1,116 @@
+"""The neutral form that every loader produces, and the rules that every corpus keeps.
+
+A loader reads one format into a ``Corpus``; whatever is wrong with a record becomes a line of ``problems`` that names
+the file and the record, so that one look shows all that has to be mended.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import NamedTuple
+
+SPLITS = ("train", "val", "test")
+"""The splits of a dataset, in the order in which they are listed."""
+
+SPLIT_ALIASES = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
+"""What the formats call the splits; restval is the rest of COCO's val images, which the papers train on."""
+
+
+class Image(NamedTuple):
+    """One image with its captions.
+
+    Attributes:
+        place: Where it stands in its source, for messages.
+        id: What the source calls it; unique in the corpus.
+        filename: Relative to the dataset's folder or one of its image folders; empty where the format has none.
+        split: One of ``SPLITS``.
+        captions: As written, in the source's order.
+    """
+
+    place: str
+    id: str
+    filename: str
+    split: str
+    captions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The images and captions of one dataset.
+
+    Attributes:
+        file: The source's main file, for messages.
+        images: In the order of the feature rows: of the images that share a feature file, the n-th has its n-th row.
+        problems: What the loader found wrong; a corpus with problems is described, never trained on.
+        notes: What is worth knowing and no mistake, such as images that no split lists.
+    """
+
+    file: str
+    images: Sequence[Image]
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def split(self, name: str) -> list[Image]:
+        """Return the images of one split in feature row order."""
+        return [image for image in self.images if image.split == name]
+
+
+def check_corpus(corpus: Corpus) -> list[str]:
+    """Return every problem of a corpus: the loader's, then those of the rules that hold across records."""
+    problems = [*corpus.problems]
+    problems += [f"{image.place}: image without captions" for image in corpus.images if not image.captions]
+    problems += _repeated(corpus.images, "id") + _repeated(corpus.images, "filename")
+    problems += [
+        f"{corpus.file}: split {split!r} has no images; every dataset needs train, val and test"
+        for split in SPLITS
+        if not any(image.split == split for image in corpus.images)
+    ]
+    return problems
+
+
+def caption_problem(caption: object) -> str | None:
+    """Say what keeps a caption from being used: no text, or text that is no Unicode; ``None`` if it is good."""
+    if not isinstance(caption, str):
+        return f"the caption must be text, got {caption!r:.60}"
+    if not caption.strip():
+        return "empty caption: write one, or remove the record"
+    if not _is_unicode(caption):
+        return f"the caption {caption!r:.60} is no Unicode text (half of a surrogate pair)"
+    return None
+
+
+def filename_problem(filename: object) -> str | None:
+    """Say what keeps a file name from being looked up inside the data root; ``None`` if it is good."""
+    if not isinstance(filename, str) or not filename or "\0" in filename or not _is_unicode(filename):
+        return f"the file name must be text, got {filename!r:.60}"
+    if PurePosixPath(filename).is_absolute() or PureWindowsPath(filename).drive or filename.startswith("\\"):
+        return f"file name {filename!r} is absolute; give it relative to the dataset's folder"
+    if ".." in PurePosixPath(filename.replace("\\", "/")).parts:
+        return f"file name {filename!r} leaves the data root; give it relative to the dataset's folder"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _repeated(images: Sequence[Image], key: str) -> list[str]:
+    """Name each image whose id or file name an earlier one has."""
+    first: dict[str, Image] = {}
+    problems = []
+    for image in images:
+        value = getattr(image, key)
+        # Where both agree, the id has said it already.
+        earlier = first.setdefault(value, image)
+        if not value or earlier is image or (key == "filename" and earlier.id == image.id):
+            continue
+        if earlier.split != image.split:
+            rule = f"the same image in two splits, {earlier.split!r} and {image.split!r}"
+        else:
+            rule = "two images of one " + ("id" if key == "id" else "file")
+        problems.append(f"{image.place}: {rule}: {key} {value!r} is that of {earlier.place} too")
+    return problems

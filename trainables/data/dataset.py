@@ -1,0 +1,188 @@
+"""A dataset as models see it: splits of feature rows and token ids, memory-mapped.
+
+``load_dataset`` reads a corpus once, checks it whole, and keeps what it prepared in a cache under the digest of its
+sources; from then on it only compares sizes and times of the files and maps arrays.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from trainables.data.cache import default_cache, remembered, writing_to
+from trainables.data.corpus import SPLITS, Corpus, check_corpus
+from trainables.data.features import check_features, inspect_features, open_features, row_of_images, sidecars
+from trainables.data.images import check_links, link_problem
+from trainables.data.prepared import VERSION, SplitArrays, open_prepared, prepare
+from trainables.data.source import Source, find_source
+from trainables.data.strings import Strings
+from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
+from trainables.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One split: I images with C captions of T tokens in all.
+
+    Attributes:
+        name: ``train``, ``val`` or ``test``.
+        features: Rows of the whole feature file, shape (rows, D) or (rows, R, D), float16 or float32, memory-mapped.
+        image_rows: Row of each image in ``features``, shape (I,), int64.
+        image_ids: What the source calls each image; I strings.
+        filenames: File name of each image, empty where the source has none; I strings.
+        tokens: Word ids of all captions one after the other, start and end included, shape (T,), int32.
+        offsets: Caption c is ``tokens[offsets[c]:offsets[c + 1]]``; shape (C + 1,), int64.
+        image_of_caption: Index in [0, I) of each caption's image, shape (C,), int64, non-decreasing.
+        captions: Each caption as written; C strings, decoded when asked for.
+    """
+
+    name: str
+    features: np.ndarray
+    image_rows: np.ndarray
+    image_ids: Strings
+    filenames: Strings
+    tokens: np.ndarray
+    offsets: np.ndarray
+    image_of_caption: np.ndarray
+    captions: Strings
+
+    def head(self, images: int) -> "Split":
+        """Return the split with its first so many images and their captions alone."""
+        captions = int(np.searchsorted(self.image_of_caption, images))
+        return replace(
+            self,
+            image_rows=self.image_rows[:images],
+            image_ids=self.image_ids[:images],
+            filenames=self.filenames[:images],
+            tokens=self.tokens[: self.offsets[captions]],
+            offsets=self.offsets[: captions + 1],
+            image_of_caption=self.image_of_caption[:captions],
+            captions=self.captions[:captions],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A dataset that passed every check.
+
+    Attributes:
+        name: The name of its folder.
+        digest: SHA-256 over captions, splits and features, 64 hex digits; the same wherever the folder lies.
+        vocabulary: The words that have an id.
+        splits: ``train``, ``val`` and ``test``.
+    """
+
+    name: str
+    digest: str
+    vocabulary: Vocabulary
+    splits: Mapping[str, Split]
+
+
+def load_dataset(
+    name: str,
+    data_root: Path,
+    *,
+    vocabulary: VocabularyName = "train",
+    features: str | None = "global",
+    val_images: int | None = None,
+    cache: Path | None = None,
+) -> Dataset:
+    """Load a dataset, preparing it if this has not been done before.
+
+    Args:
+        name: A folder under ``data_root``, or a path.
+        data_root: Where datasets lie; no file is read outside it.
+        vocabulary: ``train``: words of the train split; ``published``: of train and val, as for the papers' features.
+        features: ``global`` (rows, D), ``regions`` (rows, R, D), or what another ``features_NAME.npy`` is named;
+            ``None`` for captions alone, with features of shape (images, 0).
+        val_images: Keep the first so many val images only; the published code keeps 1,000.
+        cache: Where prepared datasets are kept; a folder under the user's cache directory by default.
+
+    Raises:
+        DataError: With every problem of the dataset, each naming file and record.
+    """
+    if vocabulary not in SPLITS_OF:
+        raise DataError(f"vocabulary must be one of {', '.join(SPLITS_OF)}, got {vocabulary!r}")
+    source = find_source(name, Path(data_root))
+    files = source.feature_files(features) if features else {}
+    cache = cache or default_cache()
+    digest = dataset_digest(source, files, cache)
+    folder = cache / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}"
+    opened = open_prepared(folder)
+    if opened is None:
+        corpus = source.read()
+        if problems := find_problems(source, corpus, {features: files} if features else {}, cache):
+            raise DataError(problems)
+        with writing_to(cache):
+            # What is there and can't be opened is damaged.
+            shutil.rmtree(folder, ignore_errors=True)
+            prepare(folder, corpus, _feature_rows(corpus, files), vocabulary)
+        opened = open_prepared(folder)
+    if opened is None:
+        raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
+    splits = {split: _make_split(split, files.get(split), arrays) for split, arrays in opened[1].items()}
+    if val_images is not None:
+        splits["val"] = splits["val"].head(val_images)
+    return Dataset(source.name, digest, opened[0], splits)
+
+
+def dataset_digest(source: Source, files: Mapping[str, Path], cache: Path) -> str:
+    """Return the SHA-256 over what a dataset is made of: captions, splits, features and whose features they are."""
+    digest = hashlib.sha256()
+    beside = [path for features in dict.fromkeys(files.values()) for path in sidecars(features) if path.exists()]
+    for path in (*source.files, *beside):
+        if outside := link_problem(path, source.roots):
+            raise DataError(outside)
+        digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
+    for split, path in files.items():
+        if outside := link_problem(path, source.roots):
+            raise DataError(outside)
+        digest.update(f"{split} {remembered(cache, path, inspect_features)['digest']}\n".encode())
+    return digest.hexdigest()
+
+
+def file_digest(path: Path) -> dict[str, Any]:
+    """Return the SHA-256 of a file as ``digest``."""
+    try:
+        with path.open("rb") as file:
+            return {"digest": hashlib.file_digest(file, "sha256").hexdigest()}
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping[str, Path]], cache: Path) -> list[str]:
+    """Return every problem of a corpus and of its feature files, given by kind and split."""
+    problems = check_corpus(corpus) + check_links(corpus, source.folder, source.roots)
+    for kind, files in features.items():
+        for path in dict.fromkeys(files.values()):
+            images = [image for image in corpus.images if files[image.split] == path]
+            try:
+                inspection = remembered(cache, path, inspect_features)
+            except DataError as error:
+                problems += error.problems
+            else:
+                problems += check_features(path, inspection, images, kind)
+    return problems
+
+
+def _feature_rows(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:
+    """Return the feature row of each split's images."""
+    if not files:
+        return {split: np.arange(len(corpus.split(split)), dtype=np.int64) for split in SPLITS}
+    rows: dict[str, np.ndarray] = {}
+    for path in dict.fromkeys(files.values()):
+        images = [image for image in corpus.images if files[image.split] == path]
+        row = row_of_images(len(open_features(path)), images)
+        owner = np.array([image.split for image in images])
+        rows |= {split: row[owner == split] for split in SPLITS if files[split] == path}
+    return rows
+
+
+def _make_split(name: str, path: Path | None, arrays: SplitArrays) -> Split:
+    count = len(arrays["image_rows"])
+    features = open_features(path) if path else np.empty((count, 0), dtype=np.float32)
+    return Split(name=name, features=features, **cast(dict[str, Any], arrays))

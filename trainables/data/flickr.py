@@ -1,0 +1,94 @@
+"""Flickr8k and Flickr30k as their authors gave them: ``Flickr8k.token.txt``, ``results_20130124.token``.
+
+A caption a line: ``NAME.jpg#2<tab>A dog runs .``. The splits are lists of file names beside it, with or without
+``.jpg``: ``Flickr_8k.trainImages.txt``, ``.devImages.txt``, ``.testImages.txt``, or ``train.txt``, ``val.txt``,
+``test.txt``. Feature rows go by these lists: train, then val, then test. Images with captions in no list are left out;
+the published lists leave out 92 of Flickr8k's 8,092.
+
+References:
+    [Hodosh2013] Hodosh, Young and Hockenmaier, Framing Image Description as a Ranking Task. JAIR 47.
+    [Young2014] Young et al., From Image Descriptions to Visual Denotations. TACL 2.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainables.data.corpus import Corpus, Image, caption_problem, filename_problem
+from trainables.data.text_files import read_lines
+from trainables.errors import DataError
+
+FORMAT = "Flickr captions (*.token or *.token.txt, with *.trainImages.txt or train.txt ...)"
+
+_LISTS = {
+    "train": ("*trainImages.txt", "train.txt"),
+    "val": ("*devImages.txt", "val.txt", "dev.txt"),
+    "test": ("*testImages.txt", "test.txt"),
+}
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the caption file and the split lists, or nothing."""
+    # Flickr8k's archive holds the lemmatised captions too, and those that were judged by experts.
+    tokens = [path for path in sorted(folder.glob("*.token*")) if path.name.endswith((".token", ".token.txt"))]
+    tokens = [path for path in tokens if "lemma" not in path.name]
+    return [*tokens, *_lists(folder).values()] if tokens else []
+
+
+def read(files: Sequence[Path]) -> Corpus:
+    """Read the captions, then the lists; problems are collected with their lines."""
+    lists = _lists(files[0].parent)
+    token_files = [file for file in files if file not in lists.values()]
+    if len(token_files) > 1:
+        names = ", ".join(file.name for file in token_files)
+        raise DataError(f"{files[0].parent}: one caption file a folder, but here are {names}; move all but one away")
+    if not lists:
+        wanted = ", ".join(patterns[0].replace("*", "Flickr_8k.") for patterns in _LISTS.values())
+        raise DataError(f"{token_files[0]}: no lists of the splits beside it; fetch {wanted}")
+    problems: list[str] = []
+    captions = _read_captions(token_files[0], problems)
+    images = [image for split, file in lists.items() for image in _read_list(file, split, captions, problems)]
+    left_out = len(captions.keys() - {image.filename for image in images})
+    notes = [f"{left_out} images with captions are in no list and left out"] if left_out else []
+    return Corpus(str(token_files[0]), images, problems, notes)
+
+
+def _lists(folder: Path) -> dict[str, Path]:
+    """Return the list of each split that has one."""
+    found = {
+        split: next((path for pattern in patterns for path in sorted(folder.glob(pattern))), None)
+        for split, patterns in _LISTS.items()
+    }
+    return {split: path for split, path in found.items() if path}
+
+
+def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:
+    """Return the captions of each file name in the order of their numbers."""
+    numbered: dict[str, dict[int, str]] = {}
+    for number, line in enumerate(read_lines(file), 1):
+        key, tab, caption = line.partition("\t")
+        filename, _, index = key.rpartition("#")
+        if not tab or not filename or not (index.isascii() and index.isdigit()):
+            wrong: str | None = f"must be 'NAME.jpg#NUMBER<tab>caption', got {line!r:.60}"
+        elif int(index) in numbered.get(filename, {}):
+            wrong = f"caption {index} of {filename!r} is there twice"
+        else:
+            wrong = filename_problem(filename) or caption_problem(caption)
+        if wrong:
+            problems.append(f"{file}: line {number}: {wrong}")
+        else:
+            numbered.setdefault(filename, {})[int(index)] = caption
+    return {filename: [captions[key] for key in sorted(captions)] for filename, captions in numbered.items()}
+
+
+def _read_list(file: Path, split: str, captions: dict[str, list[str]], problems: list[str]) -> list[Image]:
+    """Return the images of a split's list."""
+    images = []
+    for number, line in enumerate(read_lines(file), 1):
+        name = line.strip()
+        place = f"{file}: line {number}"
+        if wrong := filename_problem(name):
+            problems.append(f"{place}: {wrong}")
+            continue
+        filename = name if name in captions or name.endswith(".jpg") else f"{name}.jpg"
+        images.append(Image(place, filename, filename, split, tuple(captions.get(filename, ()))))
+    return images

@@ -1,0 +1,95 @@
+"""The JSON of Karpathy's splits: ``dataset_flickr8k.json``, ``dataset_flickr30k.json``, ``dataset_coco.json``.
+
+``{"dataset": name, "images": [{"filename", "imgid", "split", "sentids", "sentences": [{"raw", "imgid", ...}]}]}``;
+COCO's has ``filepath`` (a folder) and ``cocoid`` as well. Captions are the raw text, tokenised as all others are, not
+the ``tokens`` of the file, which have lost their punctuation. The order of ``images`` is the row order of the features.
+
+References:
+    [Karpathy2015] Karpathy and Fei-Fei, Deep Visual-Semantic Alignments. arXiv:1412.2306
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem, filename_problem
+from trainables.data.text_files import read_json, records
+from trainables.errors import DataError
+
+FORMAT = "Karpathy JSON"
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the files of this format in a folder: its ``dataset_*.json``, or nothing."""
+    return sorted(folder.glob("dataset_*.json"))
+
+
+def read(files: Sequence[Path]) -> Corpus:
+    """Read the one file of the dataset; problems are collected, an unreadable file raises ``DataError``."""
+    file = only_file(files)
+    images: list[Image] = []
+    problems: list[str] = []
+    for index, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
+        place = f"{file}: images[{index}]"
+        wrong = image_problem(record)
+        if wrong is None and not isinstance(record.get("sentences"), list):
+            wrong = "another schema: must have a list 'sentences'"
+        if wrong:
+            problems.append(f"{place}: {wrong}")
+            continue
+        found, captions = _sentences(place, record)
+        problems += found
+        # An image that lost all its captions to problems would be reported a second time as one without.
+        if captions or not found:
+            images.append(
+                Image(place, image_id(record, index), file_name(record), SPLIT_ALIASES[record["split"]], captions)
+            )
+    return Corpus(str(file), images, problems)
+
+
+def only_file(files: Sequence[Path]) -> Path:
+    """Return the one file of a sequence; ``DataError`` names them all if there are more."""
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise DataError(f"{files[0].parent}: one dataset a folder, but here are {names}; move all but one away")
+    return files[0]
+
+
+def image_problem(record: Any) -> str | None:
+    """Say what keeps an entry of ``images`` from being one; ``None`` if it is good."""
+    if not isinstance(record, dict):
+        return f"another schema: must be an object, got {record!r:.60}"
+    if record.get("split") not in SPLIT_ALIASES:
+        return f"'split' must be one of {', '.join(SPLIT_ALIASES)}, got {record.get('split')!r:.60}"
+    if "filename" not in record:
+        return "another schema: has no 'filename'"
+    if "filepath" in record and (wrong := filename_problem(record["filepath"])):
+        return wrong
+    return filename_problem(record["filename"])
+
+
+def image_id(record: dict[str, Any], index: int) -> str:
+    """Return COCO's id where there is one, else the id of the split, else the position."""
+    return str(record.get("cocoid", record.get("imgid", index)))
+
+
+def file_name(record: dict[str, Any]) -> str:
+    """Return the file name with the folder that COCO's records name."""
+    return f"{record['filepath']}/{record['filename']}" if "filepath" in record else record["filename"]
+
+
+def _sentences(place: str, record: dict[str, Any]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the problems and the good captions of an image's sentences."""
+    problems, captions = [], []
+    for index, sentence in enumerate(record["sentences"]):
+        if not isinstance(sentence, dict) or "raw" not in sentence:
+            wrong: str | None = "another schema: must be an object with 'raw'"
+        elif sentence.get("imgid", record.get("imgid")) != record.get("imgid"):
+            wrong = f"caption without image: its imgid is {sentence['imgid']!r}, the image's {record.get('imgid')!r}"
+        else:
+            wrong = caption_problem(sentence["raw"])
+        if wrong:
+            problems.append(f"{place}.sentences[{index}]: {wrong}")
+        else:
+            captions.append(sentence["raw"])
+    return problems, tuple(captions)

@@ -1,0 +1,124 @@
+"""Captions prepared once: tokenised into flat arrays, kept beside their vocabulary, memory-mapped ever after.
+
+A folder of the cache holds one dataset under one vocabulary::
+
+    meta.json  vocabulary.json
+    train/  val/  test/     tokens.npy  offsets.npy  image_of_caption.npy  image_rows.npy
+                            and captions, image_ids, filenames as NAME.bytes.npy with NAME.offsets.npy
+"""
+
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from trainables.data.cache import whole_directory
+from trainables.data.corpus import SPLITS, Corpus, Image
+from trainables.data.strings import Strings
+from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary, tokenize
+
+VERSION = 1
+"""Raised when the files or the tokeniser change, so that what older versions prepared is not used."""
+
+ARRAYS = ("tokens", "offsets", "image_of_caption", "image_rows")
+TEXTS = ("captions", "image_ids", "filenames")
+
+SplitArrays = Mapping[str, np.ndarray | Strings]
+
+
+def prepare(target: Path, corpus: Corpus, rows: Mapping[str, np.ndarray], vocabulary: str) -> None:
+    """Write a corpus that has no problems as a prepared folder; ``rows`` are the feature rows of each split's images.
+
+    Several processes may do so at once: the folder appears whole, and the first one stays.
+    """
+    splits = {name: corpus.split(name) for name in SPLITS}
+    words: dict[str, int] = {}
+    numbered = {name: _number_tokens(images, words) for name, images in splits.items()}
+    counted = np.concatenate([numbered[name][0] for name in SPLITS_OF[vocabulary]])
+    counts = np.bincount(counted, minlength=len(words))
+    built = Vocabulary.from_counts({word: int(counts[number]) for word, number in words.items()})
+    # Words were numbered as they came; this maps those numbers to the vocabulary's ids.
+    id_of = np.array([built.id_of(word) for word in words], dtype=np.int32)
+    with whole_directory(target) as folder:
+        (folder / "vocabulary.json").write_text(built.to_json(), encoding="utf-8")
+        for name, (numbers, lengths) in numbered.items():
+            (folder / name).mkdir()
+            _write_split(folder / name, splits[name], rows[name], id_of[numbers], lengths)
+        sizes = {name: len(images) for name, images in splits.items()}
+        (folder / "meta.json").write_text(json.dumps({"version": VERSION, "images": sizes}))
+
+
+def open_prepared(folder: Path) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
+    """Map a prepared folder; ``None`` if it is not there or damaged."""
+    try:
+        meta = json.loads((folder / "meta.json").read_text())
+        vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"))
+        splits = {name: _open_split(folder / name) for name in SPLITS}
+        whole = all(len(splits[name]["image_rows"]) == meta["images"][name] for name in SPLITS)
+    except (OSError, ValueError, KeyError):
+        return None
+    return (vocabulary, splits) if whole else None
+
+
+def caption_counts(images: Sequence[Image]) -> np.ndarray:
+    """Return the number of captions of each image, shape (I,), int64."""
+    return np.array([len(image.captions) for image in images], dtype=np.int64)
+
+
+def _number_tokens(images: Sequence[Image], words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return all tokens as numbers in the order of their first use (added to ``words``), and each caption's length.
+
+    Eight million tokens of COCO are so held in 32 MB, where lists of strings would take hundreds.
+    """
+    numbers, lengths = array("i"), array("q")
+    for image in images:
+        for caption in image.captions:
+            tokens = tokenize(caption)
+            lengths.append(len(tokens))
+            numbers.extend([words.setdefault(token, len(words)) for token in tokens])
+    return np.array(numbers, dtype=np.int32), np.array(lengths, dtype=np.int64)
+
+
+def _write_split(folder: Path, images: Sequence[Image], rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> None:
+    """Write one split's arrays; each caption gets its start and end here."""
+    np.save(folder / "tokens.npy", _wrap(ids, lengths))
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths + 2)]))
+    np.save(folder / "image_of_caption.npy", np.repeat(np.arange(len(images)), caption_counts(images)))
+    np.save(folder / "image_rows.npy", rows)
+    texts = {
+        "captions": [caption for image in images for caption in image.captions],
+        "image_ids": [image.id for image in images],
+        "filenames": [image.filename for image in images],
+    }
+    for name, strings in texts.items():
+        packed = Strings.pack(strings)
+        np.save(folder / f"{name}.bytes.npy", packed.data)
+        np.save(folder / f"{name}.offsets.npy", packed.offsets)
+
+
+def _wrap(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Put ``START`` before and ``END`` after each caption: (T,) and (C,) become (T + 2C,), int32."""
+    captions = np.arange(len(lengths))
+    ends = np.cumsum(lengths)
+    wrapped = np.empty(len(ids) + 2 * len(lengths), dtype=np.int32)
+    wrapped[ends - lengths + 2 * captions] = START
+    wrapped[ends + 2 * captions + 1] = END
+    wrapped[np.arange(len(ids)) + 2 * np.repeat(captions, lengths) + 1] = ids
+    return wrapped
+
+
+def _open_split(folder: Path) -> SplitArrays:
+    """Map one split's arrays; ``ValueError`` if a file is shorter than its header says."""
+    arrays: dict[str, np.ndarray | Strings] = {name: _map(folder / f"{name}.npy") for name in ARRAYS}
+    for name in TEXTS:
+        arrays[name] = Strings(_map(folder / f"{name}.bytes.npy"), _map(folder / f"{name}.offsets.npy"))
+    return arrays
+
+
+def _map(path: Path) -> np.ndarray:
+    # An empty array can't be mapped: precomputed folders have no file names.
+    if path.stat().st_size <= 128:
+        return np.load(path, allow_pickle=False)
+    return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -1,0 +1,123 @@
+"""Where a dataset is and which format it has: a name under the data root, or a path.
+
+Files are looked up inside the data root and nowhere else: a link that leads out of it is refused.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from trainables.data import coco, flickr, karpathy, precomputed
+from trainables.data.corpus import SPLITS, Corpus
+from trainables.errors import DataError
+
+
+class Format(Protocol):
+    """A module that reads one format."""
+
+    FORMAT: str
+
+    def find(self, folder: Path) -> list[Path]:
+        """Return the files that hold captions and splits, empty if the folder has another format."""
+
+    def read(self, files: Sequence[Path]) -> Corpus:
+        """Read these files."""
+
+
+# COCO first: its folders often hold the Karpathy JSON as well, for the splits.
+FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset that was found and not yet read.
+
+    Attributes:
+        name: The folder's name.
+        folder: Where it lies.
+        roots: Resolved folders that no file of the dataset may leave.
+        format: What reads it.
+        files: What holds captions and splits.
+    """
+
+    name: str
+    folder: Path
+    roots: tuple[Path, ...]
+    format: Format
+    files: tuple[Path, ...]
+
+    def read(self) -> Corpus:
+        """Read captions and splits."""
+        return self.format.read(self.files)
+
+    def feature_kinds(self) -> list[str]:
+        """Return the kinds of features that are there, e.g. ``global`` and ``regions``."""
+        kinds = [path.stem.removeprefix("features_") for path in sorted(self.folder.glob("features_*.npy"))]
+        if self.format is precomputed and all(path.exists() for path in precomputed.feature_files(self.files).values()):
+            kinds.append(precomputed.feature_kind(self.files))
+        return kinds
+
+    def feature_files(self, kind: str) -> Mapping[str, Path]:
+        """Return the feature file of each split; one file may serve them all. ``DataError`` lists what is there."""
+        path = self.folder / f"features_{kind}.npy"
+        if self.format is precomputed and not path.exists():
+            files = precomputed.feature_files(self.files)
+            if missing := [path for path in files.values() if not path.exists()]:
+                raise DataError([f"{path}: no such file: the features of the captions beside it" for path in missing])
+            if kind == precomputed.feature_kind(self.files):
+                return files
+        if not path.exists():
+            there = ", ".join(self.feature_kinds()) or "none"
+            raise DataError(
+                f"{path}: no such features; there are: {there}. Ask for one of these, or make them with "
+                f"`orchestrator data extract {self.name}`"
+            )
+        return dict.fromkeys(SPLITS, path)
+
+
+def find_source(name: str, data_root: Path) -> Source:
+    """Find a dataset by its name under the data root or by its path; ``DataError`` says what is there instead."""
+    folder = data_root / name
+    if not folder.is_dir() and _looks_like_path(name):
+        folder = Path(name)
+    if not folder.is_dir():
+        raise DataError(_unknown(name, data_root))
+    for reader in FORMATS:
+        if files := reader.find(folder):
+            # The dataset's folder may itself be a link: the person put it there. What lies in it may not lead on.
+            roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
+            return Source(folder.resolve().name, folder, roots, reader, tuple(files))
+    known = "; ".join(reader.FORMAT for reader in FORMATS)
+    raise DataError(f"{folder}: holds no dataset of a known format: {known}")
+
+
+def dataset_names(data_root: Path) -> list[str]:
+    """Return the names of the datasets under the data root, sorted."""
+    if not data_root.is_dir():
+        return []
+    folders = sorted(path for path in data_root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [folder.name for folder in folders if any(reader.find(folder) for reader in FORMATS)]
+
+
+def _looks_like_path(name: str) -> bool:
+    return os.sep in name or name in (".", "..")
+
+
+def _unknown(name: str, data_root: Path) -> str:
+    """Say which datasets there are, which one was perhaps meant, and how the generated one is made."""
+    there = dataset_names(data_root)
+    message = f"no dataset {name!r} in the data root {data_root}"
+    if not data_root.is_dir():
+        message += ", which does not exist; name another with --data-root"
+    else:
+        message += f"; there are: {', '.join(there)}" if there else ", which has none; name another with --data-root"
+    nearest = difflib.get_close_matches(name, [*there, "scenes"], n=1, cutoff=0.6)
+    if nearest and nearest[0] != name:
+        message += f"; did you mean {nearest[0]!r}?"
+    if "scenes" not in there and "scenes" in (name, *nearest):
+        folder = data_root / "scenes"
+        message += f"; make it with `orchestrator data generate scenes --images 2000 --seed 0 --out {folder}`"
+    return message

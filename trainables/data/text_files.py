@@ -1,0 +1,50 @@
+"""Text files of datasets: what cannot be read is named with its line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trainables.errors import DataError
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a UTF-8 file; ``DataError`` names the line that is none."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}: line {line}: not UTF-8 text; convert the file to UTF-8") from error
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a UTF-8 file without their ends; a line end that closes the file adds none."""
+    lines = read_text(path).replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; ``DataError`` names line and column of what is broken."""
+    try:
+        content = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}; fetch the file again"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: broken JSON: {error}; fetch the file again") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: another schema: must be a JSON object, got a {type(content).__name__}")
+    return content
+
+
+def records(path: Path, content: dict[str, Any], key: str, known_as: str) -> list[Any]:
+    """Return the list under a key of a JSON file; ``DataError`` if the file has another schema."""
+    value = content.get(key)
+    if not isinstance(value, list):
+        found = ", ".join(sorted(map(str, content))) or "nothing"
+        raise DataError(f"{path}: another schema: {known_as} has a list {key!r}; this file has {found:.80}")
+    return value
