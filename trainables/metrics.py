@@ -1,0 +1,277 @@
+"""Retrieval metrics: recall, ranks, mAP@5 and rsum in both directions, from similarities or from embeddings.
+
+The rank of a query is that of its best positive:  rank = 1 + #{negatives n: s_n >= max_p s_p}. Ties rank against the
+query, so that a model that maps everything to one point never scores above chance. From the ranks:
+
+    R@K = 100 * mean(rank <= K)      medr = floor(median(rank))      meanr = mean(rank)
+    AP@5 = (1/z) * sum of r / position_r  over the positives, r-th best first, whose position is at most 5
+
+with z the number of those positives ("published"; one hit at rank 1 gives 1) or min(5, positives of the query)
+("standard"). Everything needed is, for each query, how many negatives are at or above each of its five best positives:
+counts, which add up over blocks of the similarity matrix, so the matrix need not exist at once.
+
+References:
+    [Faghri2018] Faghri et al., VSE++, section 4: recall and the COCO 1K and 5K protocols. arXiv:1707.05612
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
+        section 4: average recall, rsum and mAP@5. arXiv:2202.07474
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+AveragePrecision = Literal["published", "standard"]
+"""What AP@5 is divided by: the hits in the top 5, or min(5, positives)."""
+
+DEPTH = 5
+"""mAP looks at the first five candidates, so at most the five best positives of a query matter."""
+
+ROUNDING = 1e-12
+"""Scores of embeddings closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
+
+QUERIES_AT_A_TIME = 512
+"""Rows of a given similarity matrix that are masked and compared at a time; bounds memory, changes no number."""
+
+
+def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecision = "published") -> dict[str, float]:
+    """Return the metrics of a similarity matrix.
+
+    Args:
+        similarity: Shape (I, C), floating, finite; rows are images, columns captions, larger is closer.
+        positives: Shape (I, C), bool; every row and every column has at least one True.
+        map5: What AP@5 is divided by.
+
+    Returns:
+        ``i2t_r1 i2t_r5 i2t_r10 i2t_average_recall`` in percent, ``i2t_medr i2t_meanr`` from 1, ``i2t_map5`` in [0, 1],
+        the same for ``t2i_``, and ``rsum``, the sum of the six recalls.
+
+    Raises:
+        ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is not finite.
+
+    Example:
+        >>> retrieval_metrics(torch.eye(20), torch.eye(20, dtype=torch.bool))["rsum"]
+        600.0
+        >>> retrieval_metrics(torch.ones(20, 20), torch.eye(20, dtype=torch.bool))["rsum"]
+        0.0
+    """
+    if similarity.dim() != 2:
+        raise ValueError(f"similarity must have the shape (images, captions), got {tuple(similarity.shape)}")
+    return _as_floats(stacked_retrieval_metrics(similarity, positives, map5))
+
+
+def stacked_retrieval_metrics(
+    similarity: Tensor, positives: Tensor, map5: AveragePrecision = "published"
+) -> dict[str, Tensor]:
+    """Return the metrics of each of several trials: ``retrieval_metrics`` with leading dimensions.
+
+    Args:
+        similarity: Shape (..., I, C).
+        positives: Shape (I, C), shared by the trials.
+        map5: What AP@5 is divided by.
+
+    Returns:
+        The keys of ``retrieval_metrics``, each of shape (...), float64.
+
+    Raises:
+        ValueError: As ``retrieval_metrics``.
+    """
+    _check_matrix(similarity, positives)
+    i2t, t2i = _harder_negatives(similarity, positives), _harder_negatives(similarity.mT, positives.mT)
+    return _both_directions(i2t, positives.sum(1), t2i, positives.sum(0), map5)
+
+
+def embedding_metrics(
+    images: Tensor,
+    captions: Tensor,
+    image_of_caption: Tensor,
+    *,
+    folds: int = 1,
+    map5: AveragePrecision = "published",
+    chunk: int = 1024,
+) -> dict[str, float]:
+    """Return the metrics of dot products of embeddings, without their I x C matrix.
+
+    Scores are float64, whatever the embeddings are, so that blocks of any size count the same. Memory is that of the
+    embeddings in float64 and a few blocks.
+
+    Args:
+        images: Shape (I, D), floating, finite.
+        captions: Shape (C, D), on the same device.
+        image_of_caption: Shape (C,), integers in [0, I): the image of each caption; every image has at least one.
+        folds: Consecutive parts of equally many images that are evaluated alone and averaged: 5 on the 5,000 images of
+            COCO's test split is the 1K protocol, 1 the 5K protocol. Divides I.
+        map5: What AP@5 is divided by.
+        chunk: Rows and columns of a block, >= 1.
+
+    Returns:
+        The dict of ``retrieval_metrics``.
+
+    Raises:
+        ValueError: If a shape, index or number is out of the ranges above.
+    """
+    _check_embeddings(images, captions, image_of_caption)
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    if folds < 1 or len(images) % folds:
+        raise ValueError(f"folds must divide the number of images, {len(images)}, got {folds}")
+    size = len(images) // folds
+    results = []
+    for start in range(0, len(images), size):
+        inside = (image_of_caption >= start) & (image_of_caption < start + size)
+        part = (images[start : start + size], captions[inside], image_of_caption[inside] - start)
+        results.append(_embedding_metrics(*part, map5, chunk))
+    return {name: sum(result[name] for result in results) / folds for name in results[0]}
+
+
+def _embedding_metrics(
+    images: Tensor, captions: Tensor, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
+) -> dict[str, float]:
+    images = images.double()
+    own = torch.cat(
+        [
+            (images[owner] * part.double()).sum(-1)
+            for owner, part in zip(image_of_caption.split(chunk), captions.split(chunk), strict=True)
+        ]
+    )
+    # Blocks round differently from the sums above: a negative within rounding of a positive is a tie, and ranks first.
+    own -= ROUNDING * images.norm(dim=-1).max() * torch.linalg.vector_norm(captions, dim=-1, dtype=torch.float64).max()
+    best, captions_per_image = _best_positives(own, image_of_caption, len(images))
+    i2t = torch.zeros_like(best, dtype=torch.int64)
+    t2i = torch.zeros_like(own, dtype=torch.int64)
+    for first, part in zip(range(0, len(captions), chunk), captions.split(chunk), strict=True):
+        columns = slice(first, first + len(part))
+        candidates = part.double().T
+        for top in range(0, len(images), chunk):
+            rows = slice(top, top + chunk)
+            block = images[rows] @ candidates
+            _mask_positives(block, image_of_caption[columns] - top)
+            for rank in range(best.shape[1]):
+                i2t[rows, rank] += _count(block >= best[rows, rank, None], 1)
+            t2i[columns] += _count(block >= own[columns], 0)
+    one = torch.ones_like(t2i)
+    return _as_floats(_both_directions(i2t, captions_per_image, t2i[:, None], one, map5))
+
+
+def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> tuple[Tensor, Tensor]:
+    """Return the scores of each image's best positives, shape (I, <= 5), best first, padded with +inf; and how many."""
+    order = own.argsort(descending=True)
+    order = order[image_of_caption[order].argsort(stable=True)]
+    counts = torch.bincount(image_of_caption, minlength=image_count)
+    owner = image_of_caption[order]
+    place = torch.arange(len(own), device=own.device) - (counts.cumsum(0) - counts)[owner]
+    kept = place < DEPTH
+    best = own.new_full((image_count, min(DEPTH, int(counts.max()))), torch.inf)
+    best[owner[kept], place[kept]] = own[order[kept]]
+    return best, counts
+
+
+def _mask_positives(block: Tensor, row_of_column: Tensor) -> None:
+    """Set each column's positive, where it lies in the block, to -inf."""
+    inside = ((row_of_column >= 0) & (row_of_column < len(block))).nonzero().flatten()
+    block[row_of_column[inside], inside] = -torch.inf
+
+
+def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
+    """Return how many negatives are at or above each query's r-th best positive, shape (..., Q, <= 5)."""
+    depth = min(DEPTH, int(positives.sum(1).max()))
+    parts = []
+    for rows, own in zip(scores.split(QUERIES_AT_A_TIME, -2), positives.split(QUERIES_AT_A_TIME), strict=True):
+        best = rows.masked_fill(~own, -torch.inf).topk(depth).values
+        negatives = rows.masked_fill(own, -torch.inf)
+        # Queries with fewer positives than others have -inf here, of which nothing may be counted.
+        best = best.masked_fill(best == -torch.inf, torch.inf)
+        parts.append(torch.stack([_count(negatives >= best[..., r, None], -1) for r in range(depth)], -1))
+    return torch.cat(parts, -2)
+
+
+def _count(flags: Tensor, dim: int) -> Tensor:
+    """Count True; int32 is three times as fast as the int64 of a plain sum."""
+    return flags.sum(dim, dtype=torch.int32)
+
+
+def _both_directions(
+    i2t: Tensor, captions_per_image: Tensor, t2i: Tensor, images_per_caption: Tensor, map5: AveragePrecision
+) -> dict[str, Tensor]:
+    metrics = _direction("i2t", i2t, captions_per_image, map5) | _direction("t2i", t2i, images_per_caption, map5)
+    recalls = [metrics[f"{direction}_r{k}"] for direction in ("i2t", "t2i") for k in (1, 5, 10)]
+    return {**metrics, "rsum": torch.stack(recalls).sum(0)}
+
+
+def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> dict[str, Tensor]:
+    """Return one direction's metrics from the counts of ``_harder_negatives``."""
+    rank = harder[..., 0] + 1
+    # Sums of integers: exact, whatever the order of the queries.
+    recalls = {f"r{k}": 100 * (rank <= k).sum(-1).double() / rank.shape[-1] for k in (1, 5, 10)}
+    metrics = {
+        **recalls,
+        "medr": _median(rank),
+        "meanr": rank.double().mean(-1),
+        "map5": _average_precision(harder, positive_count, map5).mean(-1),
+        "average_recall": torch.stack(list(recalls.values())).mean(0),
+    }
+    return {f"{name}_{metric}": value for metric, value in metrics.items()}
+
+
+def _median(rank: Tensor) -> Tensor:
+    """Return floor of the median; the mean of the middle two of an even number, as the field does."""
+    ordered = rank.sort(-1).values
+    middle = rank.shape[-1] - 1
+    return ((ordered[..., middle // 2] + ordered[..., (middle + 1) // 2]) // 2).double()
+
+
+def _average_precision(harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> Tensor:
+    """Return AP@5 of each query, shape (..., Q)."""
+    place = torch.arange(1, harder.shape[-1] + 1, device=harder.device)
+    position = harder + place
+    hit = (position <= DEPTH) & (place <= positive_count[:, None])
+    total = (hit * (place / position.double())).sum(-1)
+    if map5 == "published":
+        return total / hit.sum(-1).clamp(min=1)
+    if map5 == "standard":
+        return total / positive_count.clamp(max=DEPTH)
+    raise ValueError(f"map5 must be 'published' or 'standard', got {map5!r}")
+
+
+def _as_floats(metrics: dict[str, Tensor]) -> dict[str, float]:
+    values = torch.stack(list(metrics.values())).tolist()
+    return dict(zip(metrics, values, strict=True))
+
+
+def _check_matrix(similarity: Tensor, positives: Tensor) -> None:
+    if similarity.dim() < 2 or positives.shape != similarity.shape[-2:] or positives.dtype != torch.bool:
+        raise ValueError(
+            f"similarity must have the shape (..., images, captions) and positives, bool, its last two dimensions, "
+            f"got {tuple(similarity.shape)} and {positives.dtype} of shape {tuple(positives.shape)}"
+        )
+    if positives.numel() == 0:
+        raise ValueError(f"similarity needs at least one image and one caption, got {tuple(similarity.shape)}")
+    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
+        missing = (~positives.any(dim)).nonzero().flatten().tolist()
+        if missing:
+            raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")
+    _check_finite("similarity", similarity)
+
+
+def _check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor) -> None:
+    shapes = f"{tuple(images.shape)}, {tuple(captions.shape)} and {tuple(image_of_caption.shape)}"
+    if images.dim() != 2 or captions.dim() != 2 or images.shape[1] != captions.shape[1]:
+        raise ValueError(f"images and captions must have the shapes (I, D) and (C, D), got {shapes}")
+    if image_of_caption.shape != captions.shape[:1] or image_of_caption.is_floating_point():
+        raise ValueError(f"image_of_caption must be integers of shape (C,), got {image_of_caption.dtype} with {shapes}")
+    if image_of_caption.numel() == 0:
+        raise ValueError(f"at least one image and one caption are needed, got {shapes}")
+    lowest, highest = int(image_of_caption.min()), int(image_of_caption.max())
+    if lowest < 0 or highest >= len(images):
+        raise ValueError(f"image_of_caption must be in [0, {len(images)}), got {lowest} to {highest}")
+    missing = (torch.bincount(image_of_caption, minlength=len(images)) == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(f"every image needs at least one caption, got none for {missing[:5]}")
+    _check_finite("images", images)
+    _check_finite("captions", captions)
+
+
+def _check_finite(name: str, values: Tensor) -> None:
+    finite = values.isfinite()
+    if not bool(finite.all()):
+        raise ValueError(f"{name} must be finite, got {int((~finite).sum())} of {values.numel()} that are not")
