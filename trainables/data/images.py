@@ -1,94 +1,36 @@
-"""Image files: found under the dataset's folder, decoded, cropped as VSE++ does it.
+"""Where the image files of a dataset are: in its folder or in the folders in it, and nowhere else."""
 
-For evaluation the shorter side is resized and the centre cut out; for training a random part of the image is resized
-to the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with antialiasing, as published.
-
-References:
-    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, data.py:311-325.
-"""
-
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import PIL.Image
-
-from trainables.data.corpus import Image
-from trainables.data.source import Source
-from trainables.errors import DataError
-
-UNREADABLE = (OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError)
-"""What Pillow raises on a file that is missing, truncated, too large, or no image."""
-
-AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
-"""Ranges of a random crop: part of the image's area, and width over height."""
+from trainables.data.corpus import Corpus
 
 
-def find_images(source: Source, images: Sequence[Image]) -> list[Path]:
-    """Return the file of each image, looked up in the dataset's folder and the folders in it.
-
-    Raises:
-        DataError: Naming every image whose file is missing, or a link that leaves the data root.
-    """
-    folders = [source.folder, *sorted(path for path in source.folder.iterdir() if _is_image_folder(path))]
-    if images and not any(image.filename for image in images):
-        raise DataError(f"{images[0].place}: this dataset names no image files, so there is nothing to extract from")
-    paths: list[Path] = []
-    problems: list[str] = []
-    for image in images:
-        path = next((path for folder in folders if (path := folder / image.filename).is_file()), None)
-        problem = source.check_inside(path) if path else f"no such image in {source.folder} or the folders in it"
-        if path and not problem:
-            paths.append(path)
-        else:
-            problems.append(f"{image.place}: {image.filename}: {problem}")
-    if problems:
-        raise DataError(problems)
-    return paths
+def image_folders(folder: Path) -> list[Path]:
+    """Return the folders in which image files are looked up: the dataset's own, then those in it by name."""
+    inner = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    return [folder, *sorted(inner)]
 
 
-def decode(path: Path) -> PIL.Image.Image:
-    """Return the pixels of a file as red, green, blue; raises one of ``UNREADABLE``."""
-    with PIL.Image.open(path) as image:
-        return image.convert("RGB")
+def find_image(folders: Sequence[Path], filename: str) -> Path | None:
+    """Return the first file of that name in the folders, ``None`` if there is none."""
+    return next((path for folder in folders if filename and (path := folder / filename).is_file()), None)
 
 
-def center_crop(image: PIL.Image.Image, size: int) -> np.ndarray:
-    """Resize the shorter side to 256/224 of the crop and cut out the centre, shape (size, size, 3), uint8."""
-    shorter = resized_side(size)
-    scale = shorter / min(image.size)
-    width, height = (shorter if side == min(image.size) else int(side * scale) for side in image.size)
-    image = image.resize((width, height), PIL.Image.Resampling.BILINEAR)
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    return np.asarray(image.crop((left, top, left + size, top + size)))
+def link_problem(path: Path, roots: Sequence[Path]) -> str | None:
+    """Say that a file lies outside the resolved roots, links followed; ``None`` if it lies inside."""
+    real = path.resolve()
+    if any(real.is_relative_to(root) for root in roots):
+        return None
+    return f"{path}: is a link that leaves the data root {roots[0]}; move the file itself there"
 
 
-def random_crop(image: PIL.Image.Image, size: int, random: np.random.Generator) -> np.ndarray:
-    """Resize a random part to the crop and mirror it half of the time, shape (size, size, 3), uint8."""
-    left, top, width, height = _random_box(*image.size, random)
-    image = image.crop((left, top, left + width, top + height))
-    pixels = np.asarray(image.resize((size, size), PIL.Image.Resampling.BILINEAR))
-    return pixels[:, ::-1] if random.random() < 0.5 else pixels
-
-
-def resized_side(size: int) -> int:
-    """Return the length of the shorter side from which the centre is cut: 256 for 224."""
-    return round(size * 256 / 224)
-
-
-def _random_box(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
-    """Draw left, top, width and height of a part; after ten tries that do not fit, the largest one in the centre."""
-    for _ in range(10):
-        area = width * height * random.uniform(*AREA)
-        aspect = math.exp(random.uniform(math.log(ASPECT[0]), math.log(ASPECT[1])))
-        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if 0 < w <= width and 0 < h <= height:
-            return int(random.integers(width - w + 1)), int(random.integers(height - h + 1)), w, h
-    w = min(width, round(height * ASPECT[1]))
-    h = min(height, round(width / ASPECT[0]))
-    return (width - w) // 2, (height - h) // 2, w, h
-
-
-def _is_image_folder(path: Path) -> bool:
-    return path.is_dir() and not path.name.startswith(".")
+def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str]:
+    """Return a problem for each image whose file is there and lies outside the roots, links followed."""
+    folders = image_folders(folder)
+    found = ((image, find_image(folders, image.filename)) for image in corpus.images)
+    return [
+        f"{image.place}: {problem}"
+        for image, path in found
+        if path and (problem := link_problem(path, roots)) is not None
+    ]
