@@ -28,9 +28,9 @@ def link_problem(path: Path, roots: Sequence[Path]) -> str | None:
 def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str]:
     """Return a problem for each image whose file is there and lies outside the roots, links followed."""
     folders = image_folders(folder)
-    found = ((image, find_image(folders, image.filename)) for image in corpus.images)
-    return [
-        f"{image.place}: {problem}"
-        for image, path in found
-        if path and (problem := link_problem(path, roots)) is not None
-    ]
+    problems = []
+    for image in corpus.images:
+        path = find_image(folders, image.filename)
+        if path and (problem := link_problem(path, roots)):
+            problems.append(f"{image.place}: {problem}")
+    return problems
