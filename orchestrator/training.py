@@ -59,8 +59,10 @@ def train(
     _open_directory(directory, resume=resume)
     # Only now, because importing torch takes longer than refusing everything above.
     from trainables.checkpoint import find_latest, save_epoch
+    from trainables.devices import choose_device
     from trainables.trial import run_trial
 
+    choose_device(device)
     checkpoint = find_latest(directory) if resume else None
     write_whole(directory / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
     history = read_history(directory) if checkpoint else {}

@@ -55,6 +55,7 @@ class TrainingConfig:
     batch_size: int = 128
     captions_per_image: int = 5
     scale_epochs: bool = False
+    optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 2e-4
     learning_rate_drop_epochs: int = 15
     learning_rate_drop_factor: float = 0.1

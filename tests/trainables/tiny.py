@@ -6,6 +6,7 @@ import numpy as np
 
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
+from trainables.data.strings import Strings
 from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
 
 WORDS = 24
@@ -40,10 +41,12 @@ def make_split(
         name=name,
         features=features,
         image_rows=rows.astype(np.int64),
-        image_ids=tuple(f"image{row}" for row in rows),
+        image_ids=Strings.pack(f"image{row}" for row in rows),
+        filenames=Strings.pack(f"image{row}.jpg" for row in rows),
         tokens=np.concatenate(captions).astype(np.int32),
         offsets=np.cumsum([0, *map(len, captions)]).astype(np.int64),
         image_of_caption=np.repeat(np.arange(len(rows)), per_image).astype(np.int64),
+        captions=Strings.pack(" ".join(map(str, words)) for words in captions),
     )
 
 
