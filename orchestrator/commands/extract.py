@@ -1,0 +1,79 @@
+"""``orchestrator data extract``: features of a dataset's images, from a backbone of torchvision."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import DataRoot, Device, Json
+
+
+def extract(
+    dataset: Annotated[str, typer.Argument(help="Name of a folder under the data root, or a path.")],
+    backbone: Annotated[str, typer.Option(help="Any classifier of torchvision: resnet50, resnet152, vgg19, ...")] = (
+        "resnet50"
+    ),
+    weights: Annotated[
+        str, typer.Option(metavar="FILE|DEFAULT|none", help="State dict, or torchvision's.")
+    ] = "DEFAULT",
+    features: Annotated[str, typer.Option(help="global, regions or both.")] = "global",
+    augmentations: Annotated[int, typer.Option(help="Random crops of each image beside its centre.")] = 0,
+    split: Annotated[str | None, typer.Option(help="Only the images of train, val or test.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
+    data_root: DataRoot = Path("data"),
+    device: Device = "auto",
+    workers: Annotated[int, typer.Option(help="Processes that work on shards.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of untrained weights and random crops.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Compute image features in shards; killed, the same command goes on where it was."""
+    from orchestrator.data_extraction import ExtractionRequest, extract_features
+
+    request = ExtractionRequest(
+        dataset=dataset,
+        data_root=data_root,
+        out=out,
+        split=split,
+        backbone=backbone,
+        weights=weights,
+        features=features,
+        augmentations=augmentations,
+        seed=seed,
+        device=device,
+        workers=workers,
+    )
+    started = time.monotonic()
+    with _progress(quiet=as_json) as on_progress:
+        result = extract_features(request, on_progress)
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=2))
+        return
+    seconds = time.monotonic() - started
+    print(f"{result.images} images, {result.extracted} of them extracted now, {seconds:.1f} s")
+    for path in result.files:
+        print(path)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how many images are done: a bar on a terminal, a line a shard elsewhere."""
+    if quiet:
+        yield lambda done, total: None
+    elif sys.stdout.isatty():
+        yield from _bar()
+    else:
+        yield lambda done, total: print(f"{done}/{total} images", flush=True)
+
+
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task("images", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,0 +1,218 @@
+"""Features of images, computed in shards that survive a kill.
+
+Images are cut into shards of fixed size. Each shard is computed from its images alone, in batches of fixed size, and
+written whole; when all are there they are joined into ``features_KIND.npy`` with one row an image, and, where asked
+for, ``augmented_KIND.npy`` with the features of N random crops of each image, (rows, N, ...). So the files are the same
+byte for byte however often the extraction was interrupted. Threads decode the next images while a batch is encoded.
+
+What encodes crops is a function from outside: nothing here needs torch.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from trainables.data.pixels import UNREADABLE, center_crop, decode, random_crop
+from trainables.errors import ConfigError, DataError
+from trainables.files import write_whole, writing_whole
+
+SHARD = 256
+"""Images a shard: at most so many are computed again after a kill."""
+
+BATCH = 64
+"""Crops encoded at a time."""
+
+PLAN = "plan.json"
+
+Encoder = Callable[[np.ndarray], dict[str, np.ndarray]]
+"""Maps crops (B, S, S, 3), uint8, to float16 features (B, ...) by kind."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides the features of a dataset's images.
+
+    Attributes:
+        folder: Where shards are written.
+        paths: File of each image, in row order.
+        places: Where each image stands in its source, for messages.
+        kinds: What is extracted: ``global``, ``regions``.
+        image_size: Side of a crop in pixels.
+        augmentations: Random crops of each image beside its centre, >= 0.
+        seed: Of the random crops.
+        origin: What is written beside the features; shards of another origin are not gone on with.
+    """
+
+    folder: Path
+    paths: Sequence[Path]
+    places: Sequence[str]
+    kinds: tuple[str, ...]
+    image_size: int
+    augmentations: int
+    seed: int
+    origin: dict[str, object]
+
+    @property
+    def shard_count(self) -> int:
+        """Number of shards; the last may be smaller than the others."""
+        return -(-len(self.paths) // SHARD)
+
+    def rows(self, shard: int) -> range:
+        """Return the rows of a shard."""
+        return range(shard * SHARD, min((shard + 1) * SHARD, len(self.paths)))
+
+    def file(self, kind: str, shard: int) -> Path:
+        """Return the file of a shard, of shape (its rows, 1 + augmentations, ...), the centre crop first."""
+        return self.folder / f"{kind}_{shard:05d}.npy"
+
+    def is_done(self, shard: int) -> bool:
+        """Whether all files of a shard are there; they are written whole."""
+        return all(self.file(kind, shard).exists() for kind in self.kinds)
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """How a shard went.
+
+    Attributes:
+        images: Images in it.
+        problems: A line for each image that cannot be read; with any, the shard is not written.
+    """
+
+    images: int
+    problems: tuple[str, ...]
+
+
+def open_shards(plan: Plan) -> list[int]:
+    """Make the folder of the shards, or go on with what is in it, and return the shards that are still to do.
+
+    Raises:
+        ConfigError: If the folder holds shards of another origin.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    path = plan.folder / PLAN
+    wanted = json.loads(json.dumps({**plan.origin, "kinds": plan.kinds, "shard": SHARD, "batch": BATCH}))
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        differing = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+        if differing:
+            raise ConfigError(
+                f"{plan.folder}: holds an unfinished extraction with another {', '.join(differing)}; finish it with "
+                "the same options, remove the folder, or choose another --out"
+            )
+    else:
+        write_whole(path, json.dumps(wanted, indent=2))
+    return [shard for shard in range(plan.shard_count) if not plan.is_done(shard)]
+
+
+def extract_shards(plan: Plan, shards: Sequence[int], encode: Encoder, threads: int) -> Iterator[ShardResult]:
+    """Compute and write some shards, one after the other.
+
+    Args:
+        plan: What to compute.
+        shards: Which of its shards; other processes may work on the others.
+        encode: The network.
+        threads: Threads that decode, >= 1.
+    """
+    rows = [row for shard in shards for row in plan.rows(shard)]
+    with ThreadPoolExecutor(threads) as pool:
+        crops = _ahead(plan, rows, pool)
+        for shard in shards:
+            yield _extract_shard(plan, shard, islice(crops, len(plan.rows(shard))), encode)
+
+
+def join_shards(plan: Plan, out: Path) -> list[Path]:
+    """Join all shards into feature files with their origin beside them, and return the paths of the features."""
+    written = []
+    for kind in plan.kinds:
+        files = [plan.file(kind, shard) for shard in range(plan.shard_count)]
+        names = {"features": np.s_[:, 0]} | ({"augmented": np.s_[:, 1:]} if plan.augmentations else {})
+        for name, views in names.items():
+            path = out / f"{name}_{kind}.npy"
+            shape = _write_rows(path, len(plan.paths), (_load(file)[views] for file in files))
+            origin = {**plan.origin, "kind": kind, "shape": shape, "dtype": "float16"}
+            write_whole(path.with_suffix(".json"), json.dumps(origin, indent=2) + "\n")
+            written.append(path)
+    return written
+
+
+def _extract_shard(
+    plan: Plan, shard: int, crops: Iterator[tuple[int, np.ndarray | str]], encode: Encoder
+) -> ShardResult:
+    """Encode the crops of a shard's images and write them, or return what cannot be read."""
+    problems: list[str] = []
+    features: dict[str, list[np.ndarray]] = {kind: [] for kind in plan.kinds}
+    views = 1 + plan.augmentations
+    while batch := list(islice(crops, max(1, BATCH // views))):
+        problems += [
+            f"{plan.places[row]}: {plan.paths[row]}: {found}" for row, found in batch if isinstance(found, str)
+        ]
+        if problems:
+            continue
+        flat = np.concatenate([found for _, found in batch if not isinstance(found, str)])
+        parts = [encode(flat[start : start + BATCH]) for start in range(0, len(flat), BATCH)]
+        for kind in plan.kinds:
+            encoded = np.concatenate([part[kind] for part in parts])
+            features[kind].append(encoded.reshape(len(batch), views, *encoded.shape[1:]))
+    if not problems:
+        for kind, blocks in features.items():
+            _write_shard(plan.file(kind, shard), np.concatenate(blocks))
+    return ShardResult(len(plan.rows(shard)), tuple(problems))
+
+
+def _crops(plan: Plan, row: int) -> tuple[int, np.ndarray | str]:
+    """Return the crops of an image, (1 + augmentations, S, S, 3), uint8, or why it cannot be read."""
+    try:
+        image = decode(plan.paths[row])
+        # A generator an image: its crops do not depend on which others were decoded before it.
+        random = np.random.default_rng((plan.seed, row))
+        augmented = [random_crop(image, plan.image_size, random) for _ in range(plan.augmentations)]
+        return row, np.stack([center_crop(image, plan.image_size), *augmented])
+    except UNREADABLE as error:
+        return row, f"cannot be read as an image: {error}; fetch it again"
+
+
+def _ahead(plan: Plan, rows: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[tuple[int, np.ndarray | str]]:
+    """Yield the crops of some rows in order; at most two batches are decoded before they are asked for."""
+    waiting: deque[Future[tuple[int, np.ndarray | str]]] = deque()
+    for row in rows:
+        waiting.append(pool.submit(_crops, plan, row))
+        if len(waiting) >= 2 * BATCH:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _write_shard(path: Path, features: np.ndarray) -> None:
+    """Write a shard whole; ``DataError`` if the network gave something that is no number."""
+    if not np.isfinite(features).all():
+        raise DataError(f"{path}: the backbone gave NaN or infinity; are these the right weights?")
+    with writing_whole(path) as file:
+        np.save(file, features, allow_pickle=False)
+
+
+def _load(path: Path) -> np.ndarray:
+    """Read a shard."""
+    try:
+        array: np.ndarray = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: damaged: {error}; remove it and run the command again") from error
+    return array
+
+
+def _write_rows(path: Path, rows: int, blocks: Iterator[np.ndarray]) -> tuple[int, ...]:
+    """Write an array block by block and return its shape."""
+    first = next(blocks)
+    shape = (rows, *first.shape[1:])
+    with writing_whole(path) as file:
+        header = {"descr": first.dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in chain([first], blocks):
+            file.write(np.ascontiguousarray(block).data)
+    return shape

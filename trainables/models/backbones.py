@@ -1,0 +1,208 @@
+"""Convolutional networks and transformers of torchvision as image encoders: a classifier without its last layer.
+
+Global features are what the last layer would read, region features the cells of the last grid before it is pooled
+(without the class token, where there is one). Both are scaled to unit length: VSE++ does so before its linear map
+[Faghri2018], and it keeps every network's features in the range of float16.
+
+References:
+    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:117-135, data.py:311-325.
+"""
+
+import hashlib
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from trainables.backbone_names import check_backbone
+from trainables.errors import ConfigError, DataError
+from trainables.seeding import seed_torch
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's pixels, red, green, blue, in [0, 1]."""
+
+_AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
+"""Classifiers of two networks that are used in training alone."""
+
+_COUNTER = "num_batches_tracked"
+"""Not in files of before 2018, and not used for inference."""
+
+
+class Backbone(nn.Module):
+    """A network that gives global features and the grid that they were pooled from.
+
+    Attributes:
+        image_size: Pixels of the square images it was made for.
+        has_grid: Whether a grid of cells was found in it.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, image_size: int) -> None:
+        """Take a classifier whose last layer is gone."""
+        super().__init__()
+        self.network, self.image_size = network.eval().requires_grad_(False), image_size
+        self.register_buffer("mean", 255 * torch.tensor(MEAN)[:, None, None], persistent=False)
+        self.register_buffer("std", 255 * torch.tensor(STD)[:, None, None], persistent=False)
+        self._grid = torch.empty(0)
+        grid_name = _last_grid(network, image_size)
+        self.has_grid = grid_name is not None
+        if grid_name is not None:
+            network.get_submodule(grid_name).register_forward_hook(self._keep_grid)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Map pixels to unit vectors.
+
+        Args:
+            images: Shape (I, image_size, image_size, 3), uint8, red, green, blue.
+
+        Returns:
+            Global features (I, D) and region features (I, R, D'); the latter are empty without a grid.
+        """
+        pixels = (images.permute(0, 3, 1, 2) - self.mean) / self.std
+        pooled = self.network(pixels).flatten(1)
+        grid, self._grid = self._grid, torch.empty(0)
+        return normalize(pooled, dim=-1), normalize(grid, dim=-1)
+
+    def _keep_grid(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
+        self._grid = output.flatten(2).transpose(1, 2) if output.dim() == 4 else output[:, 1:]
+
+
+def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0) -> Backbone:
+    """Make a network of torchvision without its last layer, in eval mode.
+
+    Args:
+        name: A name of ``trainables.backbone_names.BACKBONES``.
+        weights: ``DEFAULT``: torchvision's best; ``none``: untrained, drawn from the seed; else a state-dict file, in
+            which the last layer may be of any size or missing.
+        seed: Of the untrained weights.
+
+    Raises:
+        ConfigError: If the name is unknown.
+        DataError: If the weights cannot be had, or are another architecture's.
+    """
+    check_backbone(name)
+    from torchvision import models
+
+    defaults = models.get_model_weights(name).DEFAULT
+    network = _download(name, defaults) if weights == "DEFAULT" else _draw(name, seed)
+    last = _last_layer(network)
+    network.set_submodule(last, nn.Identity())
+    if weights not in ("DEFAULT", "none"):
+        _load(network, _read_state(Path(weights)), last, weights, name)
+    return Backbone(network, defaults.transforms().crop_size[0])
+
+
+def make_encoder(
+    backbone: Backbone, kinds: tuple[str, ...], device: torch.device
+) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """Return a function from crops (B, S, S, 3) uint8 to float16 features by kind: ``global``, ``regions``.
+
+    Raises:
+        ConfigError: If regions are asked for and the backbone has no grid.
+    """
+    if "regions" in kinds and not backbone.has_grid:
+        raise ConfigError("this backbone has no grid of cells to take region features from; ask for --features global")
+    backbone = backbone.to(device).to(memory_format=torch.channels_last)
+
+    @torch.inference_mode()
+    def encode(crops: np.ndarray) -> dict[str, np.ndarray]:
+        pooled, grid = backbone(torch.from_numpy(crops).to(device))
+        features = {"global": pooled, "regions": grid}
+        return {kind: features[kind].to("cpu", torch.float16).numpy() for kind in kinds}
+
+    return encode
+
+
+def weights_digest(backbone: Backbone) -> str:
+    """Return the SHA-256 over names and values of all weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(backbone.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.cpu().contiguous().view(-1).numpy())
+    return digest.hexdigest()
+
+
+def _last_layer(network: nn.Module) -> str:
+    """Return the name of the classifier: the last linear map or convolution."""
+    return [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)][-1]
+
+
+@torch.inference_mode()
+def _last_grid(network: nn.Module, image_size: int) -> str | None:
+    """Return the name of the module whose output is the last one of several cells, by looking at one image pass."""
+    found: list[str] = []
+
+    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and (output.dim() == 3 or (output.dim() == 4 and output[0, 0].numel() > 1)):
+                found.append(name)
+
+        return hook
+
+    hooks = [module.register_forward_hook(note(name)) for name, module in network.named_modules() if name]
+    network(torch.zeros(1, 3, image_size, image_size))
+    for hook in hooks:
+        hook.remove()
+    return found[-1] if found else None
+
+
+def _download(name: str, weights: Any) -> nn.Module:
+    """Make a network with torchvision's weights, from its cache or the network."""
+    from torchvision import models
+
+    try:
+        network: nn.Module = models.get_model(name, weights=weights, progress=False)
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            f"{weights.url}: cannot be fetched: {error}; fetch it elsewhere and name the file with --weights"
+        ) from error
+    return network
+
+
+def _draw(name: str, seed: int) -> nn.Module:
+    """Make an untrained network; torch's global generator is left as it was."""
+    from torchvision import models
+
+    # Two networks warn unless they are told that drawing is wanted.
+    options = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    with torch.random.fork_rng(devices=[]):
+        seed_torch(seed, "backbone", name)
+        network: nn.Module = models.get_model(name, weights=None, **options)
+    return network
+
+
+def _read_state(path: Path) -> dict[str, Tensor]:
+    """Read a state dict; nothing in the file can run."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: cannot be read as a state dict of torch: {reason:.200}") from error
+    if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
+        raise DataError(f"{path}: not a state dict, the dict of tensors that torch.save(model.state_dict()) writes")
+    return state
+
+
+def _load(network: nn.Module, state: dict[str, Tensor], last: str, source: str, name: str) -> None:
+    """Load weights into a network; what belongs to the last layer or to auxiliary classifiers is left out."""
+    wanted = network.state_dict()
+    # torchvision's DenseNet files still have the names of modules that it has long renamed.
+    given = {re.sub(r"\.(norm|conv)\.([12])\.", r".\1\2.", key): value for key, value in state.items()}
+    needed = {key for key in wanted if not key.startswith(_AUXILIARY) and not key.endswith(_COUNTER)}
+    foreign = [key for key in given if key not in wanted and not key.startswith((f"{last}.", *_AUXILIARY))]
+    other = [key for key in needed & given.keys() if given[key].shape != wanted[key].shape]
+    for keys, what in ((needed - given.keys(), "missing"), (foreign, "unknown to it"), (other, "of another shape")):
+        if keys:
+            raise DataError(
+                f"{source}: not the weights of a {name}: {len(keys)} tensors are {what}, e.g. {min(keys)}; "
+                "name the architecture that they are of with --backbone"
+            )
+    network.load_state_dict({key: value for key, value in given.items() if key in wanted}, strict=False)
