@@ -17,7 +17,10 @@ from trainables.errors import ConfigError
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, NotANumberError
 from trainables.losses.nt_xent import NTXent
+from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
+from trainables.losses.smooth_ap import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
+from trainables.losses.warp import WARP
 
 __all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss"]
 
@@ -36,6 +39,10 @@ LOSSES: dict[str, type] = {
     "triplet": Triplet,
     "triplet_sh": TripletHardest,
     "nt_xent": NTXent,
+    "smooth_ap": SmoothAP,
+    "polynomial_self": PolynomialSelf,
+    "polynomial_relative": PolynomialRelative,
+    "warp": WARP,
 }
 """Every loss by the name that configs and search spaces use."""
 

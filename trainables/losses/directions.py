@@ -25,6 +25,7 @@ class Direction(NamedTuple):
     """One retrieval task: Q queries, M candidates, P pairs of a query and one of its positives.
 
     Attributes:
+        name: ``i2t`` or ``t2i``.
         scores: Similarities of queries to candidates, shape (..., Q, M), float32 or float64.
         positives: Shape (Q, M), bool.
         negatives: Shape (Q, M), bool: neither positive nor ignored.
@@ -33,6 +34,7 @@ class Direction(NamedTuple):
         positive: The similarity of each pair, shape (..., P).
     """
 
+    name: str
     scores: Tensor
     positives: Tensor
     negatives: Tensor
@@ -85,12 +87,12 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
         _check_numbers(similarity)
     negatives = ~positives if ignore is None else ~(positives | ignore)
     return (
-        _direction(scores, positives, negatives, one_each),
-        _direction(scores.mT, positives.mT, negatives.mT, one_each),
+        _direction("i2t", scores, positives, negatives, one_each),
+        _direction("t2i", scores.mT, positives.mT, negatives.mT, one_each),
     )
 
 
-def _direction(scores: Tensor, positives: Tensor, negatives: Tensor, one_each: bool) -> Direction:
+def _direction(name: str, scores: Tensor, positives: Tensor, negatives: Tensor, one_each: bool) -> Direction:
     query, candidate = _pairs(positives, one_each)
     queries, candidates = positives.shape
     # Columns of the matrix as it lies in memory: flattening its transpose would copy it.
@@ -98,7 +100,7 @@ def _direction(scores: Tensor, positives: Tensor, negatives: Tensor, one_each: b
         flat, index = scores.flatten(-2), query * candidates + candidate
     else:
         flat, index = scores.mT.flatten(-2), candidate * queries + query
-    return Direction(scores, positives, negatives, query, candidate, flat.index_select(-1, index))
+    return Direction(name, scores, positives, negatives, query, candidate, flat.index_select(-1, index))
 
 
 def _pairs(positives: Tensor, one_each: bool) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,205 @@
+"""Polynomial losses of universal weighting: on the similarities themselves, or on their difference.
+
+With s+ a positive of a query, s^ = max_n s_qn its hardest negative, Delta = s^ - s+, N the number of positive pairs:
+
+    self, joint:     L = (1/N) sum over both directions  [sum_p a_p s+^p + sum_q b_q s^^q]+           (eq. 10)
+    self, separate:  L = (1/N) sum over both directions  [sum_p a_p s+^p]+ + [sum_q b_q s^^q]+        (published code)
+    relative:        L = (1/N) sum over both directions  [sum_p e_p Delta^p]+                         (eq. 13)
+
+The power is that of the maximum, not the maximum of powers. A pair contributes only above the gate, Delta > -gate,
+where there is one; a query without negatives never does. With a = (margin, -1), b = (0, 1) or e = (margin, 1) these
+are ``triplet_sh`` / N.
+
+References:
+    [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
+    [PolyLoss] https://github.com/wayne980/PolyLoss/blob/05da003/model.py#L337-L401: two hinges, gate 0.2, coefficients
+        (0.5, -0.7, 0.2) and (0.03, -0.4, 0.9); the second pushes negatives up where s^ is below 0.0955.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError
+from trainables.losses.contributions import Contributions
+from trainables.losses.directions import Direction, directions
+from trainables.losses.parameters import Parameter, numbers_of, per_query, require_not_negative
+from trainables.polynomials import DOMAINS, Kind, is_feasible, nearest_feasible, require_finite
+
+Coefficients = Sequence[float] | Tensor
+"""Ascending powers, index = power: numbers, or a tensor of shape (..., powers), a vector per stacked trial."""
+
+
+@dataclass(frozen=True)
+class PolynomialSelf:
+    """Polynomial loss of self-similarities [Wei2021, eq. 10].
+
+    Attributes:
+        positive_coefficients: Of s+; must make the term fall with s+ (see ``trainables.polynomials``).
+        negative_coefficients: Of the hardest negative; must make the term rise with it.
+        hinge: ``joint`` is the paper's; ``separate`` is the published code's, which takes any coefficients, because the
+            published ones are infeasible.
+        gate: Only pairs with s^ + gate > s+ contribute, >= 0, a number or shape (...); ``None`` is no gate.
+        allow_infeasible: Take coefficients that push the wrong way on part of the domain.
+    """
+
+    positive_coefficients: Coefficients = (0.2, -1.0)
+    negative_coefficients: Coefficients = (0.0, 1.0)
+    hinge: Literal["joint", "separate"] = "joint"
+    gate: Parameter | None = None
+    allow_infeasible: bool = False
+
+    def __post_init__(self) -> None:
+        if self.hinge not in ("joint", "separate"):
+            raise ConfigError(f"hinge must be 'joint' or 'separate', got {self.hinge!r}")
+        if self.gate is not None:
+            require_not_negative("gate", self.gate)
+        unchecked = self.allow_infeasible or self.hinge == "separate"
+        kinds: dict[str, Kind] = {"positive_coefficients": "positive", "negative_coefficients": "negative"}
+        for name, kind in kinds.items():
+            checked = _checked(name, getattr(self, name), kind, DOMAINS[kind], unchecked)
+            object.__setattr__(self, name, checked)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """The weights are the slopes: |sum_p p a_p s+^(p-1)| and |sum_q q b_q s^^(q-1)| where the hinge is active.
+
+        Differentiate the pair's term: the hinge passes the slope of what it clamps where that is above 0, and nothing
+        elsewhere, so the sign constraints, eq. 14 to 17, are those on these slopes. ``joint`` switches both together,
+        ``separate`` each on its own.
+        """
+        hardest, kept = _hardest(direction, self.gate)
+        positive_term, negative_term = self._terms(direction, hardest)
+        if self.hinge == "joint":
+            positive_term = negative_term = positive_term + negative_term
+        pull = _evaluate(_derivative(self.positive_coefficients), direction.positive).abs()
+        push = _evaluate(_derivative(self.negative_coefficients), hardest).abs()
+        return Contributions((push * (kept & (negative_term > 0)))[..., None], pull * (kept & (positive_term > 0)))
+
+    def _costs(self, direction: Direction) -> Tensor:
+        """Return the cost of each pair, shape (..., P)."""
+        hardest, kept = _hardest(direction, self.gate)
+        positive_term, negative_term = self._terms(direction, hardest)
+        if self.hinge == "joint":
+            costs = (positive_term + negative_term).relu()
+        else:
+            costs = positive_term.relu() + negative_term.relu()
+        return costs.masked_fill(~kept, 0.0)
+
+    def _terms(self, direction: Direction, hardest: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            _evaluate(self.positive_coefficients, direction.positive),
+            _evaluate(self.negative_coefficients, hardest),
+        )
+
+
+@dataclass(frozen=True)
+class PolynomialRelative:
+    """Polynomial loss of relative similarities [Wei2021, eq. 13].
+
+    A parabola that opens upwards is above 0 again for pairs far below its vertex, and pulls them the wrong way; a gate
+    at most as far out as the vertex ends it there.
+
+    Attributes:
+        coefficients: Of Delta; must make the term rise with Delta down to -gate, or to -1 without a gate.
+        gate: Only pairs with Delta > -gate contribute, >= 0, a number or shape (...); ``None`` is no gate.
+        allow_infeasible: Take coefficients that pull the wrong way on part of the domain.
+
+    Example:
+        >>> similarity = torch.tensor([[0.9, 0.8], [0.1, 0.4]])
+        >>> round(float(PolynomialRelative((0.2, 1.0))(similarity, torch.eye(2, dtype=torch.bool))), 4)
+        0.35
+    """
+
+    coefficients: Coefficients = (0.2, 1.0)
+    gate: Parameter | None = None
+    allow_infeasible: bool = False
+
+    def __post_init__(self) -> None:
+        low, high = DOMAINS["relative"]
+        if self.gate is not None:
+            require_not_negative("gate", self.gate)
+            low = -max(numbers_of("gate", self.gate))
+        checked = _checked("coefficients", self.coefficients, "relative", (low, high), self.allow_infeasible)
+        object.__setattr__(self, "coefficients", checked)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """Both weights are the slope |sum_p p e_p Delta^(p-1)| where the hinge is active: dDelta is ds^ - ds+."""
+        hardest, kept = _hardest(direction, self.gate)
+        difference = hardest - direction.positive
+        slope = _evaluate(_derivative(self.coefficients), difference).abs()
+        weights = slope * (kept & (_evaluate(self.coefficients, difference) > 0))
+        return Contributions(weights[..., None], weights)
+
+    def _costs(self, direction: Direction) -> Tensor:
+        """Return the cost of each pair, shape (..., P)."""
+        hardest, kept = _hardest(direction, self.gate)
+        return _evaluate(self.coefficients, hardest - direction.positive).relu().masked_fill(~kept, 0.0)
+
+
+def _hardest(direction: Direction, gate: Parameter | None) -> tuple[Tensor, Tensor]:
+    """Return the hardest negative of each pair's query, shape (..., P), and whether the pair contributes."""
+    kept = direction.per_pair(direction.negatives.any(-1))
+    # Powers of the -inf of a query without negatives would be NaN in the backward pass, masked or not.
+    hardest = torch.where(kept, direction.per_pair(direction.hardest_negative()), 0.0)
+    if gate is not None:
+        # "not below" rather than "above": NaN has to come through.
+        kept = kept & ~(hardest + per_query(gate, hardest) <= direction.positive)
+    return hardest, kept
+
+
+def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
+    """Return sum_p c_p x^p of each x, shape (..., P), by Horner's rule."""
+    if not isinstance(coefficients, Tensor):
+        value = torch.full_like(x, coefficients[-1])
+        for number in reversed(coefficients[:-1]):
+            value = value * x + number
+        return value
+    columns = coefficients.to(x.dtype)[..., None, :]
+    value = columns[..., -1] + torch.zeros_like(x)
+    for power in range(coefficients.shape[-1] - 2, -1, -1):
+        value = value * x + columns[..., power]
+    return value
+
+
+def _derivative(coefficients: Coefficients) -> Coefficients:
+    """Return p c_p for p >= 1; a constant has the derivative (0,)."""
+    if isinstance(coefficients, Tensor):
+        powers = torch.arange(coefficients.shape[-1], device=coefficients.device)
+        return (coefficients * powers)[..., 1:] if coefficients.shape[-1] > 1 else torch.zeros_like(coefficients)
+    return tuple(power * number for power, number in enumerate(coefficients))[1:] or (0.0,)
+
+
+def _checked(
+    name: str, value: Coefficients, kind: Kind, domain: tuple[float, float], allow_infeasible: bool
+) -> Coefficients:
+    """Return the coefficients, numbers as a tuple of floats, or raise ConfigError."""
+    if isinstance(value, Tensor) and value.dim() > 0:
+        vectors = value.detach().double().reshape(-1, value.shape[-1]).tolist()
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        value = tuple(number for entry in value for number in numbers_of(name, entry))
+        vectors = [list(value)]
+    else:
+        raise ConfigError(f"{name} must be a sequence of numbers or a tensor, got {value!r}")
+    for vector in vectors:
+        require_finite(name, vector)
+        if not allow_infeasible and not is_feasible(vector, kind, domain):
+            nearest = tuple(float(f"{number:.6g}") for number in nearest_feasible(vector, kind, domain))
+            raise ConfigError(
+                f"{name} must make the loss {'fall' if kind == 'positive' else 'rise'} with its similarity "
+                f"on [{domain[0]}, {domain[1]}], got {tuple(vector)}; nearest that do: {nearest}, "
+                f"or pass allow_infeasible"
+            )
+    return value

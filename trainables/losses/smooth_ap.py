@@ -1,0 +1,77 @@
+"""SmoothAP: one minus average precision, with ranks made differentiable by a sigmoid.
+
+    L = 1/2 mean_i2t( 1 - AP_q ) + 1/2 mean_t2i( 1 - AP_q ),   AP_q = mean over positives i of q of  R+_i / R_i
+    R_i  = 1 + sum over candidates j != i of  sigmoid((s_j - s_i) / t)
+    R+_i = 1 + the same sum over the positives j != i
+
+s_j - s_i with j the other candidate: a rank counts those that score higher. (The text of [Bleeker2022] prints
+s_i - s_j; its code and its gradient, eq. 12, have the sign above.) Only the rows of positives are needed, P x C numbers
+for P positive pairs, where the published code builds Q x C x C. A sigmoid never overflows, so the published clamp of
+its exponent at +-50 is not needed; it sets gradients below 1e-21/t to 0.
+
+References:
+    [Brown2020] Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval. arXiv:2007.12163
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
+        eq. 6 to 8, 12 and 13. arXiv:2202.07474
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainables.losses.contributions import Contributions
+from trainables.losses.directions import Direction, directions
+from trainables.losses.parameters import Parameter, per_score, require_above_zero
+
+
+@dataclass(frozen=True)
+class SmoothAP:
+    """SmoothAP over both directions [Brown2020]; any number of positives per query.
+
+    Attributes:
+        temperature: Divides differences of similarities, > 0, typical 0.01; a number or shape (...). As it goes to 0
+            the loss goes to 1 - AP.
+
+    Example:
+        >>> import torch
+        >>> similarity = torch.tensor([[0.9, 0.8], [0.1, 0.4]])
+        >>> round(float(SmoothAP(temperature=0.01)(similarity, torch.eye(2, dtype=torch.bool))), 4)
+        0.125
+    """
+
+    temperature: Parameter = 0.01
+
+    def __post_init__(self) -> None:
+        require_above_zero("temperature", self.temperature)
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), in [0, 1]; arguments and errors are those of ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return 1 - (self._mean_precision(i2t) + self._mean_precision(t2i)) / 2
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """A candidate j of positive i has weight G (1 - G) / R_i^2, G = sigmoid((s_j - s_i)/t) [Bleeker2022, eq. 13].
+
+        The factor 1/t is left out, as the published counts do, and so are the factors R+ and R - R+ that tell negatives
+        from other positives; both kinds are candidates here. The positive's weight is the sum over the candidates.
+        """
+        exceeds = self._exceeds(direction)
+        weights = exceeds * (1 - exceeds) / (0.5 + exceeds.sum(-1, keepdim=True)).square()
+        weights = weights.scatter(-1, direction.candidate[:, None].expand(*weights.shape[:-1], 1), 0.0)
+        return Contributions(weights, weights.sum(-1))
+
+    def _mean_precision(self, direction: Direction) -> Tensor:
+        exceeds = self._exceeds(direction)
+        # The positive itself is in both sums with sigmoid(0) = 1/2 and no gradient: 1 + (sum - 1/2).
+        rank = 0.5 + exceeds.sum(-1)
+        if direction.pairs_are_queries:
+            return (1 / rank).mean(-1)
+        rank_in_positives = 0.5 + (exceeds * direction.rows(direction.positives)).sum(-1)
+        weights = 1 / direction.per_pair(direction.positives_per_query()).to(rank.dtype)
+        return (rank_in_positives / rank * weights).sum(-1) / direction.scores.shape[-2]
+
+    def _exceeds(self, direction: Direction) -> Tensor:
+        """Return sigmoid((s_j - s_i)/t) of each pair i and candidate j, shape (..., P, M); 0 for those ignored."""
+        differences = direction.rows(direction.scores) - direction.positive[..., None]
+        exceeds = (differences / per_score(self.temperature, differences)).sigmoid()
+        return exceeds.masked_fill(~direction.rows(direction.positives | direction.negatives), 0.0)

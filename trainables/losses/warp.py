@@ -1,0 +1,118 @@
+"""WARP: the weighted approximate-rank pairwise loss of WSABIE, on a similarity matrix.
+
+For a query with M negatives and each of its positives, negatives are drawn uniformly with replacement until one
+violates, s_n > s+ - margin, after N <= M draws; if none does there is no loss. Otherwise it is
+
+    L( floor(M / N) ) * [margin - s+ + s_n]+ ,   L(k) = sum_{j=1..k} 1/j
+
+and the mean over the pairs of a query and a positive is taken. With one positive each, M = C - 1 [Verma2014, alg. 2].
+
+The sequence of draws is not simulated: with V of M negatives violating, N is geometric with success probability V / M,
+and the violator is uniform among the V. One number each is drawn, which gives the exact joint distribution in O(C) a
+pair. The weight L is a constant to the gradient. Draws come from torch's generator of the device and are shared by
+stacked trials, so that after one seed K stacked trials draw what each of K separate calls draws after that seed.
+
+References:
+    [Weston2011] Weston et al., WSABIE: Scaling Up to Large Vocabulary Image Annotation, IJCAI 2011.
+    [Verma2014] Verma and Jawahar, Im2Text and Text2Im: Associating Images and Texts for Cross-Modal Retrieval,
+        algorithm 2. BMVC 2014.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError
+from trainables.losses.contributions import Contributions
+from trainables.losses.directions import Direction, directions
+from trainables.losses.parameters import Parameter, per_query, require_not_negative
+
+
+@dataclass(frozen=True)
+class WARP:
+    """WARP loss [Weston2011]; random: seed torch to repeat it.
+
+    Captions of the query's own image are positives or ignored, never drawn; the published algorithm draws them.
+
+    Attributes:
+        margin: In units of similarity, >= 0; a number or shape (...). 1 as published; the cosines here span 2.
+        direction: ``both`` sums the two; ``i2t`` is the published one alone, ``t2i`` its mirror.
+    """
+
+    margin: Parameter = 1.0
+    direction: Literal["both", "i2t", "t2i"] = "both"
+
+    def __post_init__(self) -> None:
+        require_not_negative("margin", self.margin)
+        if self.direction not in ("both", "i2t", "t2i"):
+            raise ConfigError(f"direction must be 'both', 'i2t' or 't2i', got {self.direction!r}")
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        if self.direction == "both":
+            return self._mean(i2t) + self._mean(t2i)
+        return self._mean(i2t if self.direction == "i2t" else t2i)
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """Weights of the expected gradient, without a draw: each violator has E[weight] / V, the positive E[weight].
+
+        The hinge of a drawn violator has slope 1, times L. With v = V / M the chance that a draw violates, the expected
+        weight is E[weight] = sum_{N=1..M} v (1 - v)^(N-1) L(floor(M / N)), and each of the V violators is equally
+        likely to be the one. A direction that is not trained has no weights.
+        """
+        violators = self._violators(direction)
+        violating = violators.sum(-1)
+        total = direction.per_pair(direction.negatives.sum(-1))
+        expected = _expected_weight(violating, total, direction.scores) * (self.direction in ("both", direction.name))
+        each = expected / violating.clamp(min=1)
+        return Contributions(violators * each[..., None], expected)
+
+    def _mean(self, direction: Direction) -> Tensor:
+        rows = direction.rows(direction.scores)
+        running = self._violators(direction).cumsum(-1, dtype=torch.int32)
+        violating = running[..., -1]
+        total = direction.per_pair(direction.negatives.sum(-1))
+        for_draws, for_choice = torch.rand(2, len(direction.query), dtype=rows.dtype, device=rows.device)
+        draws = _draws(violating / total.clamp(min=1), 1 - for_draws)
+        drawn = draws <= total
+        # The k-th violator, k uniform in 1 ... V, is where the running count reaches k.
+        kth = torch.minimum((for_choice * violating).int() + 1, violating)
+        chosen = torch.searchsorted(running, kth[..., None].contiguous()).clamp(max=rows.shape[-1] - 1)
+        negative = rows.expand(*chosen.shape[:-1], -1).gather(-1, chosen).squeeze(-1)
+        rank = total // torch.minimum(draws, total.clamp(min=1)).long()
+        weight = _harmonic(rows)[rank] * drawn
+        cost = (per_query(self.margin, rows) - direction.positive + negative).relu()
+        # A comparison with NaN is false and would hide it: every score goes into the sum.
+        return (weight * cost).mean(-1) + 0 * rows.detach().sum((-2, -1))
+
+    def _violators(self, direction: Direction) -> Tensor:
+        """Return the negatives within the margin of each pair's positive, shape (..., P, M), bool."""
+        bound = direction.positive - per_query(self.margin, direction.scores)
+        return (direction.rows(direction.scores) > bound[..., None]) & direction.rows(direction.negatives)
+
+
+def _draws(chance: Tensor, uniform: Tensor) -> Tensor:
+    """Return a geometric number of draws up to the first success, >= 1, from a uniform number in (0, 1].
+
+    With chance 0 it is infinite; with chance 1 the logarithm is, and the number 1.
+    """
+    draws = 1 + (uniform.log() / (-chance).log1p()).floor()
+    return draws.masked_fill(chance == 0, torch.inf)
+
+
+def _harmonic(scores: Tensor) -> Tensor:
+    """Return L(0) ... L(M) = sum_{j<=k} 1/j, shape (M + 1,)."""
+    numbers = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+    return torch.cat([numbers.new_zeros(1), numbers.reciprocal().cumsum(0)])
+
+
+def _expected_weight(violating: Tensor, total: Tensor, scores: Tensor) -> Tensor:
+    """Return E[L(floor(M / N)); N <= M] of each pair, shape (..., P)."""
+    draws = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
+    chance = (violating / total.clamp(min=1)).to(scores.dtype)[..., None]
+    # 0^0 = 1: where everything violates the first draw is the only one.
+    probability = chance * (1 - chance) ** (draws - 1) * (draws <= total[:, None])
+    return (probability * _harmonic(scores)[total[:, None] // draws]).sum(-1)

@@ -1,0 +1,186 @@
+"""Which polynomial coefficients give a loss that pulls the right way, and the nearest that do.
+
+A polynomial loss [Wei2021] weighs a similarity x by f(x) = sum_p c_p x^p. It trains in the right direction where
+
+    positive: f falls with s+,    sum_p p c_p x^(p-1) <= 0  for x in [-1, 1]     (eq. 14, 16)
+    negative: f rises with s-,    sum_p p c_p x^(p-1) >= 0  for x in [-1, 1]     (eq. 15, 17)
+    relative: f rises with Delta, sum_p p c_p x^(p-1) >= 0  for x in [-1, 2]
+
+with Delta = hardest negative - positive. Delta could be as low as -2, but below -1 a pair is easier than any margin in
+use, and to ask for a rising f there would forbid hinges that are off long before; pass another domain to ask more.
+
+The feasible vectors are a closed convex cone, so each vector has one nearest feasible one. Standard library only:
+search spaces call this where torch is not imported.
+
+References:
+    [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+from trainables.errors import ConfigError
+
+Kind = Literal["positive", "negative", "relative"]
+"""What a polynomial weighs: s+, s-, or Delta."""
+
+DOMAINS: dict[str, tuple[float, float]] = {"positive": (-1.0, 1.0), "negative": (-1.0, 1.0), "relative": (-1.0, 2.0)}
+"""Where the slope of each kind has to have its sign."""
+
+TOLERANCE = 1e-9
+"""A slope of the wrong sign is forgiven up to this part of the largest slope that the coefficients could give."""
+
+CUTS, SWEEPS = 40, 2000
+"""Bounds of the projection: points at which the slope is constrained, and passes over them."""
+
+
+def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, float] | None = None) -> bool:
+    """Say whether the polynomial's slope has the right sign everywhere on the domain.
+
+    Args:
+        coefficients: Ascending powers, index = power; at least one, all finite.
+        kind: What the polynomial weighs.
+        domain: Where to look, instead of ``DOMAINS[kind]``.
+
+    Raises:
+        ConfigError: If there are no coefficients, one is not finite, or ``kind`` is unknown.
+
+    Example:
+        >>> is_feasible((0.2, -1.0), "positive"), is_feasible((0.03, -0.4, 0.9), "negative")
+        (True, False)
+    """
+    slope = _slope(coefficients, kind)
+    low, high = domain or DOMAINS[kind]
+    return _evaluate(slope, _lowest_point(slope, low, high)) >= -_allowance(slope, low, high)
+
+
+def nearest_feasible(
+    coefficients: Sequence[float], kind: Kind, domain: tuple[float, float] | None = None
+) -> tuple[float, ...]:
+    """Return the feasible coefficients that are nearest in Euclidean distance, to about 1e-9; feasible ones unchanged.
+
+    The slope's sign at a point x is one linear constraint, n(x).c >= 0 with n(x) = (1, 2x, 3x^2, ...). The vector is
+    projected on the constraints of a few points by Hildreth's method, the point at which the result violates most is
+    added, and so on; what rounding leaves is made up in the linear coefficient, which shifts the whole slope.
+
+    Args:
+        coefficients: Ascending powers, index = power; at least one, all finite. The constant is never changed.
+        kind: What the polynomial weighs.
+        domain: Where to look, instead of ``DOMAINS[kind]``.
+
+    Raises:
+        ConfigError: As ``is_feasible``.
+
+    Example:
+        >>> nearest_feasible((0.5, 0.3), "positive")
+        (0.5, 0.0)
+    """
+    if is_feasible(coefficients, kind, domain):
+        return tuple(float(number) for number in coefficients)
+    low, high = domain or DOMAINS[kind]
+    sign = _sign(kind)
+    slope = _project(_slope(coefficients, kind), low, high)
+    slope[0] += max(0.0, -_evaluate(slope, _lowest_point(slope, low, high)))
+    return (float(coefficients[0]), *(sign * value / power for power, value in enumerate(slope, start=1)))
+
+
+def require_finite(name: str, coefficients: Sequence[float]) -> None:
+    """Raise ConfigError unless there is at least one coefficient and all are finite."""
+    if len(coefficients) == 0 or not all(math.isfinite(number) for number in coefficients):
+        raise ConfigError(f"{name} must be one or more finite numbers, ascending powers, got {tuple(coefficients)}")
+
+
+def _sign(kind: Kind) -> float:
+    if kind not in DOMAINS:
+        raise ConfigError(f"kind must be one of {', '.join(DOMAINS)}, got {kind!r}")
+    return -1.0 if kind == "positive" else 1.0
+
+
+def _slope(coefficients: Sequence[float], kind: Kind) -> list[float]:
+    """Return the derivative's coefficients, with the sign that makes "right" mean >= 0; [0] for a constant."""
+    require_finite("coefficients", coefficients)
+    sign = _sign(kind)
+    return [sign * power * number for power, number in enumerate(coefficients)][1:] or [0.0]
+
+
+def _allowance(slope: Sequence[float], low: float, high: float) -> float:
+    reach = max(abs(low), abs(high), 1.0)
+    return TOLERANCE * sum(abs(number) * reach**power for power, number in enumerate(slope))
+
+
+def _evaluate(polynomial: Sequence[float], x: float) -> float:
+    value = 0.0
+    for number in reversed(polynomial):
+        value = value * x + number
+    return value
+
+
+def _lowest_point(polynomial: Sequence[float], low: float, high: float) -> float:
+    """Return where a polynomial is lowest on an interval: an end, or a root of its derivative."""
+    derivative = [power * number for power, number in enumerate(polynomial)][1:]
+    return min([low, high, *_crossings(derivative, low, high)], key=lambda x: _evaluate(polynomial, x))
+
+
+def _crossings(polynomial: Sequence[float], low: float, high: float) -> list[float]:
+    """Return where a polynomial changes sign on an interval: between two extrema it does so at most once."""
+    if len(polynomial) < 2:
+        return []
+    derivative = [power * number for power, number in enumerate(polynomial)][1:]
+    edges = [low, *_crossings(derivative, low, high), high]
+    found = []
+    for left, right in pairwise(edges):
+        at_left, at_right = _evaluate(polynomial, left), _evaluate(polynomial, right)
+        if at_left == 0 or at_left * at_right < 0:
+            found.append(left if at_left == 0 else _bisect(polynomial, left, right))
+    return found
+
+
+def _bisect(polynomial: Sequence[float], left: float, right: float) -> float:
+    rising = _evaluate(polynomial, left) < 0
+    middle = (left + right) / 2
+    while left < middle < right:
+        if (_evaluate(polynomial, middle) < 0) == rising:
+            left = middle
+        else:
+            right = middle
+        middle = (left + right) / 2
+    return middle
+
+
+def _project(slope: list[float], low: float, high: float) -> list[float]:
+    """Return the slope of the nearest coefficients whose slope is >= 0 on the interval, up to rounding.
+
+    Distances are those of the coefficients c_p = slope_(p-1) / p.
+    """
+    powers = range(1, len(slope) + 1)
+    start = [value / power for power, value in zip(powers, slope, strict=True)]
+    points = [low, high]
+    nearest = start
+    for _ in range(CUTS):
+        nearest = _hildreth(start, [[power * x ** (power - 1) for power in powers] for x in points])
+        current = [power * value for power, value in zip(powers, nearest, strict=True)]
+        worst = _lowest_point(current, low, high)
+        if _evaluate(current, worst) >= -TOLERANCE * _allowance(slope, low, high) or worst in points:
+            break
+        points.append(worst)
+    return [power * value for power, value in zip(powers, nearest, strict=True)]
+
+
+def _hildreth(start: Sequence[float], normals: Sequence[Sequence[float]]) -> list[float]:
+    """Return the point nearest to ``start`` with normal . point >= 0 for each normal, by dual coordinate ascent."""
+    point, multipliers = list(start), [0.0] * len(normals)
+    scale = math.hypot(*start)
+    for _ in range(SWEEPS):
+        largest = 0.0
+        for index, normal in enumerate(normals):
+            length = sum(value * value for value in normal)
+            violation = -sum(a * b for a, b in zip(normal, point, strict=True)) / length
+            step = max(-multipliers[index], violation)
+            multipliers[index] += step
+            point = [a + step * b for a, b in zip(point, normal, strict=True)]
+            largest = max(largest, abs(step) * math.sqrt(length))
+        if largest <= 1e-15 * scale:
+            break
+    return point
