@@ -32,6 +32,7 @@ class Direction(NamedTuple):
         query: The query of each pair, shape (P,), int64.
         candidate: The positive of each pair, shape (P,), int64.
         positive: The similarity of each pair, shape (..., P).
+        pairs_are_queries: Whether pair p is query p with its only positive.
     """
 
     name: str
@@ -41,11 +42,7 @@ class Direction(NamedTuple):
     query: Tensor
     candidate: Tensor
     positive: Tensor
-
-    @property
-    def pairs_are_queries(self) -> bool:
-        """Whether pair p is query p with its only positive."""
-        return self.query.shape[0] == self.scores.shape[-2]
+    pairs_are_queries: bool
 
     def rows(self, matrix: Tensor) -> Tensor:
         """Return the row of each pair's query, shape (..., P, M), of a matrix of shape (..., Q, M)."""
@@ -95,12 +92,16 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
 def _direction(name: str, scores: Tensor, positives: Tensor, negatives: Tensor, one_each: bool) -> Direction:
     query, candidate = _pairs(positives, one_each)
     queries, candidates = positives.shape
+    # Pairs come in the order of queries and every query has one, so with as many pairs as queries it has no other.
+    pairs_are_queries = len(query) == queries
     # Columns of the matrix as it lies in memory: flattening its transpose would copy it.
     if scores.is_contiguous():
         flat, index = scores.flatten(-2), query * candidates + candidate
     else:
         flat, index = scores.mT.flatten(-2), candidate * queries + query
-    return Direction(name, scores, positives, negatives, query, candidate, flat.index_select(-1, index))
+    return Direction(
+        name, scores, positives, negatives, query, candidate, flat.index_select(-1, index), pairs_are_queries
+    )
 
 
 def _pairs(positives: Tensor, one_each: bool) -> tuple[Tensor, Tensor]:

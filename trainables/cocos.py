@@ -1,0 +1,278 @@
+"""COCOS: counting the samples that contribute to the gradient of a loss.
+
+For a batch, per direction (``i2t``: images query captions; ``t2i``: captions query images), with "counted" a candidate
+whose weight in the gradient of its query's term exceeds epsilon:
+
+    negatives_per_query       C^q   counted candidates of a query; mean over the queries that have any, for NT-Xent over
+                                    all queries, as in the papers' tables. NaN where no query has any: not computable.
+    negatives_per_batch       C^B   counted candidates, summed over the queries
+    queries_without_gradient  C^0   queries that have none
+    negative_weight           W-    weights of a query's counted candidates, summed; mean over all queries
+    positive_weight           W+    weight of a query's positive; mean over all queries
+
+A query with several positives counts the mean over them. What a weight is, each loss says at its ``contributions``.
+And for any loss, from autograd and with no formula:
+
+    gradient_negatives, gradient_positives   negative (positive) pairs whose |dL/ds| exceeds epsilon
+
+Weights are those of one query's term, without the reduction over queries and without 1/temperature, so that one epsilon
+suits all batch sizes; |dL/ds| is the whole gradient, with both. All counts are about the similarities that enter the
+loss; the normalisation of embeddings is not part of them.
+
+References:
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
+        section 5, tables 2 to 4. arXiv:2202.07474
+    [Code2022] https://github.com/MauritsBleeker/ecir-2022-reproducibility-bleeker/blob/9800594/shared/losses.py
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError
+from trainables.losses.contributions import Contributions
+from trainables.losses.directions import Direction, directions
+from trainables.losses.nt_xent import NTXent
+from trainables.losses.smooth_ap import SmoothAP
+from trainables.losses.triplet import Triplet, TripletHardest
+
+Convention = Literal["paper", "published"]
+"""The papers' definitions, or what the published code computes."""
+
+CODED_POSITIVES = 5
+"""The published SmoothAP counter takes positions 5q to 5q + 4 for the positives of query q, in either direction."""
+
+
+def count_contributions(
+    loss: Callable[..., Tensor],
+    similarity: Tensor,
+    positives: Tensor,
+    ignore: Tensor | None = None,
+    *,
+    epsilon: float = 0.01,
+    convention: Convention = "paper",
+) -> dict[str, Tensor]:
+    """Count the contributing samples of a batch, without gradients and without touching the random state.
+
+    ``published`` reproduces the published code with its defects, which the printed tables have: for ``triplet`` the t2i
+    counts per query are sums over captions per image [Code2022, line 79]; for ``smooth_ap`` the positives of query q
+    are at 5q to 5q + 4, for captions as for images, a query's count is divided by 5 (i2t) or 1 (t2i) [lines 263 to
+    271], and a batch in which no query counts gives 0. Its other counters are right, and the same in both conventions.
+
+    Args:
+        loss: Any differentiable loss of the losses' signature; those of ``trainables.losses`` get every counter, others
+            the general ones.
+        similarity: Shape (..., I, C), floating.
+        positives: Shape (I, C), bool.
+        ignore: Shape (I, C), bool; the published code ignores nothing.
+        epsilon: Weights above it count, > 0. In units of weight: probabilities for NT-Xent, slopes for polynomials.
+        convention: Which definitions.
+
+    Returns:
+        Each counter's name, such as ``i2t_negatives_per_query``, with a float64 tensor of shape (...).
+
+    Raises:
+        ConfigError: If epsilon is out of its range, or no published counters of this loss exist.
+        ValueError: If the batch is refused (see ``trainables.losses.directions``).
+
+    Example:
+        >>> from trainables.losses import build_loss
+        >>> similarity = torch.tensor([[0.9, 0.8], [0.1, 0.4]])
+        >>> counts = count_contributions(build_loss("triplet"), similarity, torch.eye(2, dtype=torch.bool))
+        >>> float(counts["i2t_negatives_per_batch"]), float(counts["t2i_negatives_per_batch"])
+        (1.0, 1.0)
+    """
+    _check(loss, epsilon, convention)
+    general = count_gradients(loss, similarity, positives, ignore, epsilon=epsilon)
+    if not hasattr(loss, "contributions"):
+        return general
+    counts: dict[str, Tensor] = {}
+    with torch.no_grad():
+        for direction in directions(similarity, positives, ignore):
+            counters = _published(loss, direction, epsilon) if convention == "published" else None
+            counters = counters or _counters(loss, direction, epsilon)
+            counts |= {f"{direction.name}_{name}": value for name, value in counters.items()}
+    return counts | general
+
+
+def count_gradients(
+    loss: Callable[..., Tensor],
+    similarity: Tensor,
+    positives: Tensor,
+    ignore: Tensor | None = None,
+    *,
+    epsilon: float = 0.01,
+) -> dict[str, Tensor]:
+    """Count the pairs whose |dL/ds| exceeds epsilon, for any differentiable loss.
+
+    A random loss is differentiated at one draw; torch's random state is left as it was.
+
+    Returns:
+        ``gradient_negatives`` (negatives and ignored pairs) and ``gradient_positives``, float64 of shape (...).
+    """
+    gradient = _gradient(loss, similarity, positives, ignore)
+    counted = gradient.abs() > epsilon
+    return {
+        "gradient_negatives": (counted & ~positives).sum((-2, -1)).double(),
+        "gradient_positives": (counted & positives).sum((-2, -1)).double(),
+    }
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation (ddof 0) over batches."""
+
+    mean: float
+    std: float
+
+
+class ContributionStatistics:
+    """Mean and standard deviation of each counter over the batches of a pass, each batch weighing the same.
+
+    Adding keeps tensors where they are; only ``summary`` waits for the device.
+    """
+
+    def __init__(self) -> None:
+        self._batches: list[dict[str, Tensor]] = []
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def add(self, counts: Mapping[str, Tensor]) -> None:
+        """Take the counters of one batch of one trial, each a scalar; every batch has the same ones.
+
+        Raises:
+            ValueError: If a counter is not a scalar, or names differ from those of the first batch.
+        """
+        shapes = {name: tuple(value.shape) for name, value in counts.items() if value.dim() > 0}
+        if shapes:
+            raise ValueError(f"counters must be scalars, one trial at a time, got {shapes}")
+        if self._batches and counts.keys() != self._batches[0].keys():
+            raise ValueError(f"counters must be {sorted(self._batches[0])} in every batch, got {sorted(counts)}")
+        self._batches.append(dict(counts))
+
+    def summary(self) -> dict[str, Spread]:
+        """Return each counter's spread over the batches in which it is computable.
+
+        A counter that is computable in no batch is left out: it is not 0.
+        """
+        if not self._batches:
+            return {}
+        names = list(self._batches[0])
+        table = torch.stack([torch.stack([batch[name] for name in names]) for batch in self._batches]).cpu()
+        columns = {name: column[~column.isnan()] for name, column in zip(names, table.T, strict=True)}
+        return {
+            name: Spread(float(column.mean()), float(column.std(correction=0)))
+            for name, column in columns.items()
+            if len(column) > 0
+        }
+
+
+def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) -> None:
+    if not 0 < epsilon < math.inf:
+        raise ConfigError(f"epsilon must be a finite number above 0, got {epsilon}")
+    if convention not in ("paper", "published"):
+        raise ConfigError(f"convention must be 'paper' or 'published', got {convention!r}")
+    if convention == "published" and not isinstance(loss, Triplet | TripletHardest | NTXent | SmoothAP):
+        raise ConfigError(
+            f"published counters exist for triplet, triplet_sh, nt_xent and smooth_ap, got {type(loss).__name__}; "
+            f"use convention 'paper'"
+        )
+
+
+def _counters(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor]:
+    """Return the counters of one direction by the papers' definitions."""
+    contributions: Contributions = loss.contributions(direction)  # type: ignore[attr-defined]
+    counted = contributions.candidates > epsilon
+    counts = _per_query(counted.sum(-1), direction)
+    return {
+        **_summarise(counts, over_all=isinstance(loss, NTXent)),
+        "negative_weight": _per_query((contributions.candidates * counted).sum(-1), direction).mean(-1),
+        "positive_weight": _per_query(contributions.positive, direction).mean(-1),
+    }
+
+
+def _summarise(counts: Tensor, *, over_all: bool = False) -> dict[str, Tensor]:
+    """Return C^q, C^B and C^0 of counts of queries, shape (..., Q)."""
+    total, without = counts.sum(-1), (counts == 0).sum(-1).double()
+    queries = counts.shape[-1] if over_all else counts.shape[-1] - without
+    return {
+        "negatives_per_query": total / queries,
+        "negatives_per_batch": total,
+        "queries_without_gradient": without,
+    }
+
+
+def _per_query(values: Tensor, direction: Direction) -> Tensor:
+    """Return each query's mean over its positives, shape (..., Q), float64, of values of pairs, shape (..., P)."""
+    values = values.double()
+    if direction.pairs_are_queries:
+        return values
+    return _sum_per_query(values, direction) / direction.positives_per_query()
+
+
+def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:
+    sums = values.new_zeros(*values.shape[:-1], direction.scores.shape[-2])
+    return sums.index_add(-1, direction.query, values)
+
+
+def _published(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor] | None:
+    """Return the counters of a direction as coded, or None where the code follows the definitions."""
+    if isinstance(loss, Triplet) and direction.name == "t2i":
+        # Summed along the captions, where the candidates of a caption, the images, are along the other axis.
+        counted = loss.contributions(direction).candidates > epsilon
+        return _counters(loss, direction, epsilon) | _summarise(counted.sum(-2).double())
+    if isinstance(loss, SmoothAP):
+        as_coded = _with_coded_positives(direction)
+        counted = loss.contributions(as_coded).candidates > epsilon
+        divisor = CODED_POSITIVES if direction.name == "i2t" else 1
+        counts = _sum_per_query(counted.sum(-1).double(), as_coded) / divisor
+        summary = _summarise(counts)
+        summary["negatives_per_query"] = summary["negatives_per_query"].nan_to_num(0.0)
+        return _counters(loss, direction, epsilon) | summary
+    return None
+
+
+def _with_coded_positives(direction: Direction) -> Direction:
+    """Return the direction with candidates 5q to 5q + 4 for the positives of query q, where there are such."""
+    queries, candidates = direction.positives.shape
+    device = direction.scores.device
+    owner = torch.arange(candidates, device=device) // CODED_POSITIVES
+    positives = owner == torch.arange(queries, device=device)[:, None]
+    query, candidate = positives.nonzero(as_tuple=True)
+    return direction._replace(
+        positives=positives,
+        negatives=(direction.positives | direction.negatives) & ~positives,
+        query=query,
+        candidate=candidate,
+        positive=direction.scores[..., query, candidate],
+        pairs_are_queries=False,
+    )
+
+
+def _gradient(loss: Callable[..., Tensor], similarity: Tensor, positives: Tensor, ignore: Tensor | None) -> Tensor:
+    """Return dL/ds, shape (..., I, C), of each trial's loss with respect to its own similarities."""
+    device = similarity.device
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.random.fork_rng([device] if device.type == "cuda" else [], device_type="cuda"),
+    ):
+        positives = _saveable(positives)
+        ignore = None if ignore is None else _saveable(ignore)
+        leaf = similarity.detach().clone().requires_grad_()
+        value = loss(leaf, positives, ignore)
+        if value.dim() > leaf.dim() - 2:
+            # Hyper-parameters of several trials on one matrix: each trial needs a matrix of its own.
+            leaf = leaf.detach().expand(*value.shape, *leaf.shape[-2:]).clone().requires_grad_()
+            value = loss(leaf, positives, ignore)
+        if not value.requires_grad:
+            return torch.zeros_like(leaf)
+        return torch.autograd.grad(value.sum(), leaf)[0]
+
+
+def _saveable(mask: Tensor) -> Tensor:
+    """Return a tensor that the backward pass may keep: those of inference mode may not be."""
+    return mask.clone() if mask.is_inference() else mask
