@@ -1,0 +1,219 @@
+"""Five English captions for a scene: a small grammar with synonyms, and with the omissions that people make."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from trainables.data.scenes.scene import Scene, Thing, pick, random_generator, relation
+
+CAPTIONS_PER_IMAGE = 5
+
+NOUNS: Mapping[str, Sequence[str]] = {
+    "circle": ("circle", "ball", "disc", "round shape"),
+    "square": ("square", "box", "block"),
+    "triangle": ("triangle", "pyramid", "three-sided shape"),
+    "star": ("star", "five-pointed star"),
+    "ring": ("ring", "hoop", "donut"),
+    "cross": ("cross", "plus sign", "plus"),
+    "diamond": ("diamond", "rhombus"),
+    "heart": ("heart", "love heart"),
+    "moon": ("crescent", "moon", "crescent moon"),
+    "hexagon": ("hexagon", "six-sided shape"),
+}
+COLOUR_WORDS: Mapping[str, Sequence[str]] = {
+    "red": ("red", "red", "crimson", "scarlet"),
+    "orange": ("orange",),
+    "yellow": ("yellow", "yellow", "golden"),
+    "green": ("green", "green", "emerald"),
+    "blue": ("blue", "blue", "dark blue"),
+    "purple": ("purple", "violet"),
+    "pink": ("pink", "pink", "rosy"),
+    "brown": ("brown", "brown", "chocolate brown"),
+    "black": ("black", "black", "pitch-black"),
+    "white": ("white",),
+    "gray": ("gray", "grey", "silver"),
+    "turquoise": ("turquoise", "teal", "cyan"),
+}
+SIZE_WORDS: Mapping[str, Sequence[str]] = {
+    "small": ("small", "little", "tiny"),
+    "medium": ("medium-sized", "middle-sized"),
+    "large": ("large", "big", "huge", "enormous"),
+}
+TEXTURE_WORDS: Mapping[str, Sequence[str]] = {
+    "striped": ("striped", "stripy"),
+    "dotted": ("dotted", "spotted", "polka-dot"),
+    "checkered": ("checkered", "chequered", "checked"),
+}
+TEXTURE_PHRASES: Mapping[str, Sequence[str]] = {
+    "striped": ("with stripes", "covered in stripes"),
+    "dotted": ("with dots", "covered in spots"),
+    "checkered": ("with a checkerboard pattern", "with squares on it"),
+}
+RELATION_PHRASES: Mapping[str, Sequence[str]] = {
+    "left": ("to the left of", "left of", "on the left side of", "next to"),
+    "right": ("to the right of", "right of", "on the right side of", "beside"),
+    "above": ("above", "over", "higher than"),
+    "below": ("below", "under", "beneath", "underneath"),
+    "front": ("in front of", "partly covering", "overlapping"),
+    "behind": ("behind", "partly hidden by"),
+}
+GROUND_PHRASES: Mapping[str, Sequence[str]] = {
+    "grass": ("on the grass", "in a meadow", "on a green lawn"),
+    "sky": ("in the sky", "in front of a cloudy sky", "among the clouds"),
+    "sand": ("on the sand", "on a beach", "in the desert"),
+    "night": ("in the night sky", "at night", "under the stars"),
+    "bricks": ("on a brick wall", "in front of a wall of bricks"),
+    "wood": ("on a wooden floor", "on wooden planks", "on a table of wood"),
+    "water": ("on the water", "in the sea", "over the waves"),
+    "snow": ("in the snow", "on a snowy field"),
+    "tiles": ("on a tiled floor", "on kitchen tiles"),
+    "sunset": ("at sunset", "in the evening sky", "in front of a setting sun"),
+    "paper": ("on a sheet of paper", "on a plain wall", "on a plain background"),
+}
+NUMBERS = {1: ("a single", "only one"), 2: ("two", "a pair of"), 3: ("three", "a group of three")}
+HIDDEN_NOUNS = ("thing", "object", "shape", "figure")
+
+
+class Speaker:
+    """Someone who describes one scene, in words of their own choice."""
+
+    def __init__(self, scene: Scene, generator: np.random.Generator) -> None:
+        self.scene, self.generator = scene, generator
+
+    def say(self, words: Sequence[str]) -> str:
+        """Choose one of some synonyms."""
+        return pick(self.generator, words)
+
+    def happens(self, percent: int) -> bool:
+        """Decide whether to do what is done so often."""
+        return int(self.generator.integers(100)) < percent
+
+    def name(self, thing: Thing, *, full: bool = False) -> str:
+        """Name a thing with its article; unless ``full``, some of its attributes are left out."""
+        plain = thing.texture == "plain"
+        says_texture = not plain and (full or self.happens(65))
+        adjectives = []
+        if full or self.happens(10 if thing.size == "medium" else 50):
+            adjectives.append(self.say(SIZE_WORDS[thing.size]))
+        texture_first = self.happens(60)
+        if says_texture and texture_first:
+            adjectives.append(self.say(TEXTURE_WORDS[thing.texture]))
+        if full or self.happens(80):
+            adjectives.append(self.say(COLOUR_WORDS[thing.colour]))
+        hides = not full and adjectives and self.happens(20)
+        words = [*adjectives, self.say(HIDDEN_NOUNS) if hides else self.say(NOUNS[thing.shape])]
+        if says_texture and not texture_first:
+            words.append(self.say(TEXTURE_PHRASES[thing.texture]))
+        return f"{_article(words[0])} {' '.join(words)}"
+
+    def names(self) -> str:
+        """Name all things in an order of choice: ``a red ball, a box and a star``."""
+        named = [self.name(self.scene.things[i]) for i in self.generator.permutation(len(self.scene.things))]
+        return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+    def ground(self) -> str:
+        """Say where it is."""
+        return self.say(GROUND_PHRASES[self.scene.ground])
+
+    def pair(self, *, full: bool = False) -> tuple[str, str, str]:
+        """Name two things and say how the first stands to the second."""
+        one, other = (int(i) for i in self.generator.permutation(len(self.scene.things))[:2])
+        how = self.say(RELATION_PHRASES[relation(self.scene, one, other)])
+        things = self.scene.things
+        return self.name(things[one], full=full), how, self.name(things[other], full=full)
+
+
+def write_captions(scene: Scene, seed: int, index: int) -> list[str]:
+    """Return five different captions of scene number ``index``; the first leaves nothing out."""
+    speaker = Speaker(scene, random_generator(seed, index, purpose=1))
+    several = len(scene.things) > 1
+    captions = [_sentence(_full_pair(speaker) if several else _full_single(speaker), speaker)]
+    styles: Sequence[Callable[[Speaker], str]] = _STYLES_OF_SEVERAL if several else _STYLES_OF_ONE
+    while len(captions) < CAPTIONS_PER_IMAGE:
+        style = styles[int(speaker.generator.integers(len(styles)))]
+        caption = _sentence(style(speaker), speaker)
+        if caption not in captions:
+            captions.append(caption)
+    return captions
+
+
+def _full_pair(speaker: Speaker) -> str:
+    one, how, other = speaker.pair(full=True)
+    return f"{one} is {how} {other} {speaker.ground() if speaker.happens(50) else ''}"
+
+
+def _full_single(speaker: Speaker) -> str:
+    return f"{speaker.name(speaker.scene.things[0], full=True)} {speaker.ground()}"
+
+
+def _relation(speaker: Speaker) -> str:
+    return " ".join(speaker.pair())
+
+
+def _relation_on_ground(speaker: Speaker) -> str:
+    return f"{_relation(speaker)} {speaker.ground()}"
+
+
+def _ground_first(speaker: Speaker) -> str:
+    one, how, other = speaker.pair()
+    return f"{speaker.ground()}, {one} {speaker.say(('is', 'lies', 'floats', 'can be seen'))} {how} {other}"
+
+
+def _listing(speaker: Speaker) -> str:
+    return f"{speaker.say(('there are', 'we see', 'a picture of', 'this shows'))} {speaker.names()}"
+
+
+def _listing_on_ground(speaker: Speaker) -> str:
+    return f"{speaker.names()} {speaker.ground()}"
+
+
+def _counting(speaker: Speaker) -> str:
+    number = speaker.say(NUMBERS[len(speaker.scene.things)])
+    one = speaker.name(pick(speaker.generator, speaker.scene.things))
+    return f"{number} {speaker.say(('things', 'shapes', 'objects'))} {speaker.ground()}, one of them is {one}"
+
+
+def _one_only(speaker: Speaker) -> str:
+    thing = pick(speaker.generator, speaker.scene.things)
+    return f"{speaker.name(thing)} {speaker.say(('and something else', 'beside another thing'))} {speaker.ground()}"
+
+
+def _there_is(speaker: Speaker) -> str:
+    return f"{speaker.say(('there is', 'we see', 'a picture of', 'this is'))} {speaker.names()}"
+
+
+def _standing(speaker: Speaker) -> str:
+    verb = speaker.say(("is", "lies", "floats", "can be seen"))
+    return f"{speaker.names()} {verb} {speaker.ground()}"
+
+
+def _ground_then_one(speaker: Speaker) -> str:
+    return f"{speaker.ground()}, there is {speaker.say(('', 'only', 'just'))} {speaker.names()}"
+
+
+def _side(speaker: Speaker) -> str:
+    sides = {"left": "on the left side", "right": "on the right side", "centre": "in the middle"}
+    return f"{speaker.names()} {sides[speaker.scene.layout]} {speaker.say(('of the picture', 'of the image'))}"
+
+
+_STYLES_OF_SEVERAL = (
+    _relation,
+    _relation,
+    _relation_on_ground,
+    _ground_first,
+    _listing,
+    _listing_on_ground,
+    _counting,
+    _one_only,
+)
+_STYLES_OF_ONE = (_there_is, _standing, _ground_then_one, _side, _listing_on_ground)
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
+
+
+def _sentence(words: str, speaker: Speaker) -> str:
+    """Begin with a capital letter and end with a full stop, mostly, as people do."""
+    text = " ".join(words.split())
+    return text[0].upper() + text[1:] + ("." if speaker.happens(85) else "")
