@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from orchestrator.commands import data, train
+from orchestrator.commands import cocos, data, evaluate, train
 from trainables.errors import UserError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command()(train.train)
+app.command()(evaluate.evaluate)
+app.command()(cocos.cocos)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

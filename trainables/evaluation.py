@@ -1,6 +1,6 @@
 """How well a model retrieves: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
+from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
-from trainables.data.batches import ResidentSplit
+from trainables.data.batches import Batch, ResidentSplit
 from trainables.data.dataset import Dataset
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
+from trainables.losses import Loss, NotANumberError
 from trainables.metrics import embedding_metrics
 from trainables.models import RetrievalModel, build_model
 
@@ -24,10 +26,12 @@ def evaluate(model: RetrievalModel, split: ResidentSplit) -> dict[str, float]:
     """Return the metrics of a split by name (``i2t_r1`` ... ``rsum``), computed in eval mode without gradients.
 
     Raises:
-        ValueError: If an embedding or similarity is not finite.
+        NotANumberError: If an embedding is not finite.
     """
     with evaluating(model):
         images, captions = encode_images(model, split), encode_captions(model, split)
+        if not (images.isfinite().all() and captions.isfinite().all()):
+            raise NotANumberError("embeddings must be finite; the model has diverged")
         return embedding_metrics(images, captions, split.image_of_caption.to(split.device))
 
 
@@ -54,6 +58,33 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
     model = build_model(config, data)
     model.load_state_dict(payload["model"])
     return model, config
+
+
+def measure_contributions(
+    model: RetrievalModel,
+    loss: Loss,
+    batches: Iterable[Batch],
+    *,
+    epsilon: float = 0.01,
+    convention: Convention = "paper",
+) -> dict[str, Spread]:
+    """Return the COCOS statistics of some batches: each counter's mean and std over them, in eval mode."""
+    statistics = ContributionStatistics()
+    with evaluating(model):
+        for batch in batches:
+            scores = similarities(model, batch)
+            statistics.add(
+                count_contributions(loss, scores, batch.positives, batch.ignore, epsilon=epsilon, convention=convention)
+            )
+    return statistics.summary()
+
+
+def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
+    """Return the similarity of each image to each caption of a batch, shape (I, C)."""
+    images = model.encode_images(batch.images)
+    captions = model.encode_captions(batch.tokens, batch.lengths)
+    matrix: Tensor = images @ captions.T
+    return matrix
 
 
 @contextmanager

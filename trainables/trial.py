@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, read_file, write_file
 from trainables.config import TrainingConfig, TrialConfig
@@ -19,11 +19,14 @@ from trainables.data.batches import Batch, ResidentSplit, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DivergedError
-from trainables.evaluation import evaluate
+from trainables.evaluation import evaluate, measure_contributions, similarities
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.models import RetrievalModel, build_model
 from trainables.reports import EpochReport
 from trainables.seeding import generator, make_deterministic, seed_torch
+
+COCOS_BATCHES = 8
+"""Batches on which COCOS is measured during training; ``orchestrator cocos`` takes the whole train split."""
 
 
 def run_trial(
@@ -83,6 +86,8 @@ class Trial:
         trained = time.monotonic()
         self.metrics = {"train/loss": train_loss, **self._evaluate()}
         self._remember_if_best()
+        if self.best_epoch == self.epoch or (training.cocos_every and self.epoch % training.cocos_every == 0):
+            self.metrics |= self._count_contributions()
         now = time.monotonic()
         self.metrics |= {
             f"{self.config.metric}_best": self.best_value,
@@ -116,6 +121,13 @@ class Trial:
         except NotANumberError as error:
             raise DivergedError("val/similarity", math.nan, self.epoch, 0) from error
         return {f"val/{name}": value for name, value in metrics.items()}
+
+    def _count_contributions(self) -> dict[str, float]:
+        """Return COCOS statistics of a few batches, the same at each epoch and for each seed."""
+        order = epoch_batches(self.train_split, self.config.training, generator(0, "cocos"))
+        spreads = measure_contributions(self.model, self.loss, islice(order, COCOS_BATCHES))
+        means = {f"cocos/{name}": spread.mean for name, spread in spreads.items()}
+        return means | {f"cocos/{name}_std": spread.std for name, spread in spreads.items()}
 
     def _remember_if_best(self) -> None:
         value = self.metrics[self.config.metric]
@@ -166,14 +178,6 @@ def train_epoch(
         model.constrain()
         total += number
     return total / steps
-
-
-def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
-    """Return the similarity of each image to each caption of a batch, shape (I, C)."""
-    images = model.encode_images(batch.images)
-    captions = model.encode_captions(batch.tokens, batch.lengths)
-    matrix: Tensor = images @ captions.T
-    return matrix
 
 
 def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:

@@ -66,9 +66,11 @@ def test_a_resumed_trial_repeats_the_last_report_and_ends_like_an_undisturbed_on
 
 
 def test_the_checkpoint_holds_the_model_of_the_best_epoch(data: Dataset, tmp_path: Path) -> None:
-    # A rate far too high makes later epochs worse than the best.
-    for report in run_trial(tiny_config(epochs=6, learning_rate=0.05), data, device="cpu"):
+    # A rate far too high soon makes an epoch worse than the best.
+    for report in run_trial(tiny_config(epochs=30, learning_rate=0.2), data, device="cpu"):
         checkpoint = save_epoch(tmp_path, report)
+        if not report.is_best:
+            break
     evaluated = evaluate_checkpoint(checkpoint, data, "val", device="cpu")
     assert report.metrics["val/rsum"] < report.metrics["val/rsum_best"]
     assert evaluated["rsum"] == pytest.approx(report.metrics["val/rsum_best"], abs=1e-9)
@@ -84,7 +86,7 @@ def test_more_epochs_go_on_with_the_same_trial_but_another_config_does_not(data:
         list(run_trial(replace(config, seed=5), data, checkpoint, device="cpu"))
     with pytest.raises(CheckpointError, match="other data"):
         list(run_trial(config, tiny_dataset(digest="other"), checkpoint, device="cpu"))
-    with pytest.raises(CheckpointError, match="digest other"):
+    with pytest.raises(CheckpointError, match="here has other"):
         evaluate_checkpoint(checkpoint, tiny_dataset(digest="other"), "val", device="cpu")
 
 
@@ -131,3 +133,20 @@ def test_the_gradient_is_clipped_to_the_global_norm(data: Dataset, monkeypatch: 
 def test_images_with_their_captions_train_as_many_scaled_epochs(data: Dataset) -> None:
     config = tiny_config(epochs=1, batches="images", scale_epochs=True)
     assert len(list(run_trial(config, data, device="cpu"))) == 5
+
+
+def test_cocos_is_counted_at_the_best_epochs_and_when_due(data: Dataset) -> None:
+    counted, best = set(), set()
+    for report in run_trial(tiny_config(epochs=12, cocos_every=5, learning_rate=0.05), data, device="cpu"):
+        best |= {report.epoch} if report.is_best else set()
+        counted |= {report.epoch} if "cocos/i2t_negatives_per_batch" in report.metrics else set()
+    assert counted == best | {5, 10}
+    assert counted != set(range(1, 13))
+
+
+def test_counting_changes_nothing_that_is_trained(data: Dataset) -> None:
+    def losses(every: int) -> list[float]:
+        config = tiny_config(loss="warp", epochs=4, cocos_every=every, learning_rate=0.02)
+        return [report.metrics["train/loss"] for report in run_trial(config, data, device="cpu")]
+
+    assert losses(1) == losses(0)

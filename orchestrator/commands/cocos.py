@@ -1,0 +1,52 @@
+"""``orchestrator cocos``: which samples contribute to the gradient of a trained model's loss."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from orchestrator.commands.options import DataRoot, Device, Json
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainables.cocos import Spread
+
+
+def cocos(
+    checkpoint: Annotated[Path, typer.Argument(help="An epoch_NNNN directory, or a training's directory.")],
+    epsilon: Annotated[float, typer.Option(help="Gradient weights above it count, > 0.")] = 0.01,
+    convention: Annotated[
+        Literal["paper", "published"], typer.Option(help="The definitions, or what the published code computes.")
+    ] = "paper",
+    data_root: DataRoot = Path("data"),
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Count contributing samples over the train split, in eval mode, with the batches that the model was trained on."""
+    if not 0 < epsilon < float("inf"):
+        raise ConfigError(f"--epsilon must be a finite number above 0, got {epsilon}")
+    from orchestrator.contributions import measure_checkpoint
+
+    result = measure_checkpoint(checkpoint, data_root, epsilon=epsilon, convention=convention, device=device)
+    if as_json:
+        print(json.dumps(result.to_dict(), indent=2))
+        return
+    _print_table(
+        f"{result.dataset} train: {result.model} {result.loss}, epsilon {epsilon:g}, {convention} convention",
+        result.statistics,
+    )
+
+
+def _print_table(title: str, statistics: "Mapping[str, Spread]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for heading in ("counter", "mean", "std over batches"):
+        table.add_column(heading, justify="left" if heading == "counter" else "right")
+    for name, spread in statistics.items():
+        table.add_row(name, f"{spread.mean:.4g}", f"{spread.std:.4g}")
+    Console().print(table)

@@ -1,0 +1,62 @@
+"""COCOS statistics of a checkpoint: one pass over the train split with the batches it was trained on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainables.config import FEATURES
+
+if TYPE_CHECKING:
+    from trainables.cocos import Convention, Spread
+
+
+@dataclass(frozen=True)
+class CheckpointContributions:
+    """What was measured, and on what.
+
+    Attributes:
+        statistics: Mean and standard deviation (ddof 0) of each counter over the batches, the last and smaller one
+            included.
+    """
+
+    checkpoint: Path
+    dataset: str
+    model: str
+    loss: str
+    epsilon: float
+    convention: str
+    statistics: "Mapping[str, Spread]"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        statistics = {name: {"mean": spread.mean, "std": spread.std} for name, spread in self.statistics.items()}
+        return {**vars(self), "checkpoint": str(self.checkpoint), "statistics": statistics}
+
+
+def measure_checkpoint(
+    path: Path, data_root: Path, *, epsilon: float, convention: "Convention", device: str
+) -> CheckpointContributions:
+    """Measure the best model of a checkpoint.
+
+    Raises:
+        UserError: If checkpoint, data, device, epsilon or convention is refused.
+    """
+    from trainables.checkpoint import read_config, resolve_checkpoint
+    from trainables.data.batches import ResidentSplit, epoch_batches
+    from trainables.data.dataset import load_dataset
+    from trainables.devices import choose_device
+    from trainables.evaluation import load_best, measure_contributions
+    from trainables.losses import build_loss
+    from trainables.seeding import generator
+
+    directory = resolve_checkpoint(path)
+    config = read_config(directory)
+    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
+    model, _ = load_best(directory, data)
+    where = choose_device(device)
+    split = ResidentSplit(data.splits["train"], where)
+    loss = build_loss(config.loss, **config.loss_parameters)
+    batches = epoch_batches(split, config.training, generator(config.seed, "cocos"))
+    statistics = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention)
+    return CheckpointContributions(directory, data.name, config.model, config.loss, epsilon, convention, statistics)

@@ -1,0 +1,127 @@
+"""``orchestrator train`` and ``evaluate`` as a person types them, on a small dataset in the folder format of VSE++."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from tests.precomputed_folder import write_precomputed
+
+SMALL = ("training.epochs=3", "training.batch_size=16", "training.embedding_size=32", "training.learning_rate=0.01")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_precomputed(tmp_path / "data" / "pets")
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error of one command in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def train(root: Path, *extra: str, settings: tuple[str, ...] = SMALL) -> tuple[str, ...]:
+    sets = [part for setting in ("dataset=pets", "loss=nt_xent", *settings) for part in ("--set", setting)]
+    places = ("--data-root", str(root / "data"), "--output", str(root / "runs"), "--device", "cpu")
+    return ("train", *sets, *places, *extra)
+
+
+def test_a_training_prints_its_epochs_and_can_be_evaluated(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *train(root))
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("epoch")] == ["1/3", "2/3", "3/3"]
+    directory = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"
+    history = [json.loads(line) for line in (directory / "history.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in history] == [1, 2, 3]
+    best = max(row["metrics"]["val/rsum"] for row in history)
+    code, out, _ = run(
+        capsys, "evaluate", str(directory), "--split", "val", "--data-root", str(root / "data"), "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["metrics"]["rsum"] == pytest.approx(best)
+
+
+def test_cocos_counts_over_the_train_split(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *train(root))
+    directory, where = str(root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"), ("--data-root", str(root / "data"))
+    code, out, _ = run(capsys, "cocos", directory, *where, "--json")
+    assert code == 0
+    statistics = json.loads(out)["statistics"]
+    assert 0 < statistics["i2t_negative_weight"]["mean"] < statistics["i2t_positive_weight"]["mean"] < 1
+    code, out, _ = run(capsys, "cocos", directory, *where, "--convention", "published")
+    assert (code, "i2t_negatives_per_query" in out) == (0, True)
+    code, _, err = run(capsys, "cocos", directory, *where, "--epsilon", "0")
+    assert (code, "--epsilon" in err) == (2, True)
+
+
+def test_json_is_all_that_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *train(root, "--json"))
+    result = json.loads(out)
+    assert code == 0
+    assert result["epochs"] == 3
+    assert Path(result["checkpoint"]).is_dir()
+
+
+def test_resume_goes_on_and_ends_like_an_undisturbed_training(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *train(root, "--name", "straight"))
+    run(capsys, *train(root, "--name", "cut", settings=("training.epochs=1", *SMALL[1:])))
+    code, out, _ = run(capsys, *train(root, "--name", "cut", "--resume"))
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("epoch")] == ["1/3", "2/3", "3/3"]
+
+    def losses(name: str) -> list[float]:
+        lines = (root / "runs" / "train" / name / "history.jsonl").read_text().splitlines()
+        return [json.loads(line)["metrics"]["train/loss"] for line in lines]
+
+    assert losses("cut") == losses("straight")
+
+
+def test_a_second_training_in_one_place_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *train(root))
+    code, _, err = run(capsys, *train(root))
+    assert code == 2
+    assert "--resume" in err
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        pytest.param(("--set", "training.epoch=4"), "training.epoch", id="unknown key"),
+        pytest.param(("--set", "training.epochs=many"), "training.epochs", id="wrong type"),
+        pytest.param(("--set", "training.epochs=0"), "training.epochs must be at least 1, got 0", id="out of range"),
+        pytest.param(("--set", "loss=tripelt"), "triplet", id="unknown loss"),
+        pytest.param(("--set", "model=vse"), "vsepp", id="unknown model"),
+        pytest.param(("--set", "dataset=pest"), "pets", id="unknown dataset"),
+        pytest.param(("--set", "loss_parameters.temperature=0"), "temperature", id="loss parameter"),
+        pytest.param(("--resume",), "no training to resume", id="nothing to resume"),
+        pytest.param(("--device", "tpu"), "--device", id="unknown device"),
+        pytest.param(("--output", "/proc/nowhere"), "cannot be written", id="unwritable output"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str], extra: tuple[str, ...], named: str
+) -> None:
+    code, out, err = run(capsys, *train(root, *extra))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert named in err
+    assert not list((root / "runs").rglob("config.yaml"))
+
+
+def test_help_and_refusals_do_not_load_torch(root: Path) -> None:
+    program = (
+        "import sys\nfrom orchestrator.cli import main\ntry:\n    main(sys.argv[1:])\n"
+        "finally:\n    print(sorted({'torch', 'ray', 'optuna', 'mlflow'} & set(sys.modules)))"
+    )
+    for arguments in (("--help",), train(root, "--set", "loss=tripelt"), train(root, "--set", "dataset=pest")):
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+        assert done.stdout.splitlines()[-1] == "[]"
