@@ -1,5 +1,121 @@
 """``orchestrator data``: make, describe and check datasets."""
 
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
 import typer
 
+from orchestrator.commands.options import DataRoot, Json
+
+if TYPE_CHECKING:
+    from trainables.data.describe import Description
+    from trainables.data.vocabulary import VocabularyName
+
 app = typer.Typer(help="Make, describe and check datasets.", no_args_is_help=True)
+
+
+@app.command()
+def generate(
+    name: Annotated[str, typer.Argument(help="What to generate: scenes.")],
+    images: Annotated[int, typer.Option(help="How many pictures; a tenth each is val and test.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Another seed gives other pictures.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder to write, DATA_ROOT/NAME if left out.")] = None,
+    data_root: DataRoot = Path("data"),
+    as_json: Json = False,
+) -> None:
+    """Make a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
+    from trainables.data.scenes.generate import generate_scenes
+    from trainables.errors import ConfigError
+
+    if name != "scenes":
+        raise ConfigError(f"nothing generates {name!r}; what can be generated: scenes")
+    target = out or data_root / name
+    with _progress(images, quiet=as_json) as on_progress:
+        is_new = generate_scenes(target, images, seed, on_progress=on_progress)
+    if as_json:
+        print(json.dumps({"folder": str(target), "images": images, "seed": seed, "written": is_new}))
+    elif is_new:
+        print(f"{target}: {images} pictures with five captions each, seed {seed}")
+    else:
+        print(f"{target}: is there already with {images} pictures of seed {seed}; nothing to do")
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="Folder under the data root, or a path.")],
+    data_root: DataRoot = Path("data"),
+    vocabulary: Annotated[str, typer.Option(help="Whose words count: train, or published (train and val).")] = "train",
+    decode_images: Annotated[bool, typer.Option("--decode-images", help="Decode every image file too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Count a dataset and name every problem found; exit code 2 if there are any."""
+    from trainables.data.describe import describe as describe_dataset
+
+    told = describe_dataset(name, data_root, vocabulary=_known(vocabulary), decode_images=decode_images)
+    if as_json:
+        print(json.dumps(told.to_dict(), indent=2))
+    else:
+        print("\n".join(_lines(told, vocabulary)))
+    if told.problems:
+        raise typer.Exit(2)
+
+
+def _known(vocabulary: str) -> "VocabularyName":
+    from trainables.errors import ConfigError
+
+    if vocabulary not in ("train", "published"):
+        raise ConfigError(f"--vocabulary must be train or published, got {vocabulary!r}")
+    return cast("VocabularyName", vocabulary)
+
+
+@contextmanager
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stdout.isatty():
+        yield lambda done: None
+        return
+    from rich.progress import Progress
+
+    with Progress(transient=True) as bar:
+        task = bar.add_task("rendering", total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
+    """Yield what the terminal shows of a description."""
+    yield f"{told.name}: {told.format}, in {told.folder}"
+    yield from _split_lines(told)
+    if told.vocabulary:
+        words = "train" if vocabulary == "train" else "train and val"
+        yield f"vocabulary: {told.vocabulary:,} entries, the words seen at least 4 times in {words}"
+    for kind, by_split in told.features.items():
+        for shown in dict.fromkeys(f"{f['file']} {tuple(f['shape'])} {f['dtype']}" for f in by_split.values()):
+            yield f"features {kind}: {shown}"
+    for kind, digest in told.digest.items():
+        yield f"digest with features {kind}: {digest}" if kind != "none" else f"digest of captions alone: {digest}"
+    yield from (f"note: {note}" for note in told.notes)
+    yield from (f"problem: {problem}" for problem in told.problems)
+    yield f"{len(told.problems)} problems" if told.problems else "no problems found"
+
+
+def _split_lines(told: "Description") -> Iterator[str]:
+    """Yield the table of the splits."""
+    if not told.splits:
+        return
+    lengths, unknown = "tokens min/median/mean/max", "unknown"
+    yield f"{'split':6}{'images':>9}{'captions':>10}{'an image':>10}{'files':>9}{lengths:>29}{unknown:>9}"
+    for name, split in told.splits.items():
+        fewest, most = split.captions_per_image
+        an_image = f"{fewest}" if fewest == most else f"{fewest}-{most}"
+        lengths = unknown = "-"
+        if split.caption_lengths and split.unknown_tokens is not None:
+            lengths = "{min:.0f} / {median:.0f} / {mean:.1f} / {max:.0f}".format(**split.caption_lengths)
+            unknown = f"{100 * split.unknown_tokens:.2f} %"
+        yield (
+            f"{name:6}{split.images:>9,}{split.captions:>10,}{an_image:>10}{split.image_files:>9,}"
+            f"{lengths:>29}{unknown:>9}"
+        )

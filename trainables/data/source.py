@@ -109,15 +109,15 @@ def _looks_like_path(name: str) -> bool:
 def _unknown(name: str, data_root: Path) -> str:
     """Say which datasets there are, which one was perhaps meant, and how the generated one is made."""
     there = dataset_names(data_root)
-    message = f"no dataset {name!r} in the data root {data_root}"
+    sentences = [f"no dataset {name!r} in the data root {data_root}"]
     if not data_root.is_dir():
-        message += ", which does not exist; name another with --data-root"
+        sentences.append("That folder does not exist: name another with --data-root")
     else:
-        message += f"; there are: {', '.join(there)}" if there else ", which has none; name another with --data-root"
-    nearest = difflib.get_close_matches(name, [*there, "scenes"], n=1, cutoff=0.6)
+        sentences.append(f"There are: {', '.join(there) or 'none'}")
+    nearest = difflib.get_close_matches(name, [*there, "scenes"], n=1)
     if nearest and nearest[0] != name:
-        message += f"; did you mean {nearest[0]!r}?"
+        sentences.append(f"Perhaps {nearest[0]!r} is meant")
     if "scenes" not in there and "scenes" in (name, *nearest):
-        folder = data_root / "scenes"
-        message += f"; make it with `orchestrator data generate scenes --images 2000 --seed 0 --out {folder}`"
-    return message
+        out = data_root / "scenes"
+        sentences.append(f"Make scenes with `orchestrator data generate scenes --images 2000 --seed 0 --out {out}`")
+    return ". ".join(sentences)

@@ -1,0 +1,155 @@
+"""What a dataset holds, and everything that is wrong with it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainables.data.cache import default_cache, remembered
+from trainables.data.corpus import SPLITS, Corpus
+from trainables.data.dataset import Dataset, Split, dataset_digest, find_problems, load_dataset
+from trainables.data.features import inspect_features
+from trainables.data.images import check_images, list_images
+from trainables.data.source import Source, find_source
+from trainables.data.vocabulary import UNKNOWN, VocabularyName
+from trainables.errors import DataError
+
+
+@dataclass(frozen=True)
+class SplitDescription:
+    """One split in numbers.
+
+    Attributes:
+        images: How many.
+        captions: How many.
+        captions_per_image: Fewest and most.
+        image_files: How many of the images lie in the dataset's folder.
+        caption_lengths: ``min``, ``median``, ``mean``, ``max`` in tokens, without start and end; none if the dataset
+            has problems.
+        unknown_tokens: Share of the tokens that are not in the vocabulary, in [0, 1]; none if it has problems.
+    """
+
+    images: int
+    captions: int
+    captions_per_image: tuple[int, int]
+    image_files: int
+    caption_lengths: Mapping[str, float] | None = None
+    unknown_tokens: float | None = None
+
+
+@dataclass
+class Description:
+    """A dataset in numbers.
+
+    Attributes:
+        name: Its folder's name.
+        folder: Where it lies.
+        format: What it is written in.
+        digest: Of captions and splits with each kind of features; ``none`` for captions alone.
+        splits: By name.
+        vocabulary: Number of entries, special ones included; none if the dataset has problems.
+        features: By kind, then split: ``file``, ``shape``, ``dtype``.
+        problems: Every one that was found, each naming file and record.
+        notes: What is worth knowing and no mistake.
+    """
+
+    name: str
+    folder: str
+    format: str
+    digest: dict[str, str] = field(default_factory=dict)
+    splits: dict[str, SplitDescription] = field(default_factory=dict)
+    vocabulary: int | None = None
+    features: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON holds them."""
+        return asdict(self)
+
+
+def describe(
+    name: str,
+    data_root: Path,
+    *,
+    vocabulary: VocabularyName = "train",
+    decode_images: bool = False,
+    cache: Path | None = None,
+) -> Description:
+    """Read a dataset and all its features, and find every problem.
+
+    Args:
+        name: A folder under ``data_root``, or a path.
+        data_root: Where datasets lie.
+        vocabulary: Whose words are counted, as for ``load_dataset``.
+        decode_images: Decode every image file too, which takes some milliseconds each.
+        cache: Where prepared datasets are kept.
+
+    Raises:
+        DataError: If there is no such dataset; one that is there and broken is described.
+    """
+    source = find_source(name, data_root)
+    cache = cache or default_cache()
+    told = Description(source.name, str(source.folder), source.format.FORMAT)
+    files: dict[str, Mapping[str, Path]] = {}
+    try:
+        corpus = source.read()
+        files = {kind: source.feature_files(kind) for kind in source.feature_kinds()}
+        told.problems += find_problems(source, corpus, files, cache)
+    except DataError as error:
+        told.problems += error.problems
+        return told
+    told.notes += corpus.notes
+    found = list_images(source.folder)
+    told.problems += check_images(corpus, found, decode=decode_images)
+    _describe_features(told, source, files, cache)
+    data = (
+        None
+        if told.problems
+        else load_dataset(name, data_root, vocabulary=vocabulary, features=next(iter(files), None), cache=cache)
+    )
+    told.vocabulary = len(data.vocabulary) if data else None
+    told.splits |= _describe_splits(corpus, found, data)
+    return told
+
+
+def _describe_features(told: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path) -> None:
+    """Add shapes and digests; files that can't be read are among the problems already."""
+    for kind, by_split in {**files, "none": {}}.items():
+        try:
+            inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
+            told.digest[kind] = dataset_digest(source, by_split, cache)
+        except DataError:
+            continue
+        if by_split:
+            told.features[kind] = {
+                split: {"file": by_split[split].name, "shape": found["shape"], "dtype": found["dtype"]}
+                for split, found in inspected.items()
+            }
+
+
+def _describe_splits(corpus: Corpus, found: Mapping[str, Path], data: Dataset | None) -> dict[str, SplitDescription]:
+    described = {}
+    for name in SPLITS:
+        images = corpus.split(name)
+        counts = [len(image.captions) for image in images] or [0]
+        measured = _measure_captions(data.splits[name]) if data else {}
+        described[name] = SplitDescription(
+            images=len(images),
+            captions=sum(counts),
+            captions_per_image=(min(counts), max(counts)),
+            image_files=sum(image.filename in found for image in images),
+            **measured,
+        )
+    return described
+
+
+def _measure_captions(split: Split) -> dict[str, Any]:
+    lengths = np.diff(split.offsets) - 2
+    measures = {"min": lengths.min(), "median": np.median(lengths), "mean": lengths.mean(), "max": lengths.max()}
+    return {
+        "caption_lengths": {name: round(float(value), 2) for name, value in measures.items()},
+        "unknown_tokens": round(float((split.tokens == UNKNOWN).sum() / lengths.sum()), 5),
+    }
