@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from orchestrator.commands import cocos, data, evaluate, train
+from orchestrator.commands import cocos, data, doctor, evaluate, search, status, train, ui
 from trainables.errors import UserError
 
 app = typer.Typer(
@@ -20,6 +20,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.add_typer(data.app, name="data")
+app.command()(search.search)
+app.command()(status.status)
+app.command()(ui.ui)
+app.command()(doctor.doctor)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(cocos.cocos)
@@ -32,6 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         sys.exit(130)

@@ -1,6 +1,7 @@
 """One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -106,6 +107,11 @@ class Cell:
         """The search space of its loss."""
         return SPACES[self.loss]
 
+    def grid(self) -> list[dict[str, Any]]:
+        """Return every combination of the listed values, the last parameter changing fastest."""
+        values = [bound.values for bound in self.bounds.values() if isinstance(bound, Values)]
+        return [dict(zip(self.bounds, point, strict=True)) for point in itertools.product(*values)]
+
 
 class Experiment(BaseModel):
     """The resolved description of an experiment.
@@ -159,6 +165,12 @@ class Experiment(BaseModel):
             for model in self.models
             for loss in self.losses
         ]
+
+    def trials_in(self, cell: Cell) -> int:
+        """Return how many trials a study has in the end."""
+        if self.search.sampler != "grid":
+            return self.search.trials
+        return min(self.search.trials, len(cell.grid()))
 
     def _cell(self, dataset: str, model: str, loss: str) -> Cell:
         name = f"{Path(dataset).name}-{model}-{loss}"

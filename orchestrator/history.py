@@ -39,6 +39,7 @@ class Trial:
         config: The whole ``TrialConfig`` as plain values.
         state: How it stands.
         epochs: Metrics by epoch, from 1; each epoch once.
+        times: When each epoch was recorded, in seconds since the Unix epoch.
         created: Seconds since the Unix epoch.
         ended: The same, once the state is final.
         retries: How often it was started again after an error.
@@ -53,6 +54,7 @@ class Trial:
     created: float
     state: TrialState = TrialState.RUNNING
     epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    times: dict[int, float] = field(default_factory=dict)
     ended: float | None = None
     retries: int = 0
     error: str | None = None
@@ -91,18 +93,25 @@ class History:
     Attributes:
         experiment: The resolved experiment of the newest start; empty before the first.
         data: Digest of each dataset by name.
+        environment: Versions, revision and machine of the newest start.
         trials: By id, in the order in which they were created.
-        tests_opened: Dataset -> trial for whose sake its test split was opened.
-        tests: Dataset -> test metrics of that trial.
-        finished: Whether the newest start came to its end.
+        tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
+        tests: Trial -> its metrics on the test split.
+        outcome: How the newest start ended: ``finished``, ``interrupted``, or ``None`` while it runs or if killed.
     """
 
     experiment: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
-    tests_opened: dict[str, str] = field(default_factory=dict)
+    tests_opened: dict[str, list[str]] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    finished: bool = False
+    outcome: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the newest start came to its end."""
+        return self.outcome == "finished"
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "History":
@@ -128,11 +137,12 @@ class History:
 
 
 def _start(history: History, record: Record) -> None:
-    history.experiment, history.data, history.finished = record["experiment"], record["data"], False
+    history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
+    history.outcome = None
 
 
-def _finish(history: History, record: Record) -> None:
-    history.finished = record["outcome"] == "finished"
+def _stop(history: History, record: Record) -> None:
+    history.outcome = record["outcome"]
 
 
 def _create(history: History, record: Record) -> None:
@@ -142,7 +152,8 @@ def _create(history: History, record: Record) -> None:
 
 def _epoch(history: History, record: Record) -> None:
     trial = history.trials[record["trial"]]
-    trial.epochs.setdefault(record["epoch"], record["metrics"])
+    trial.epochs[record["epoch"]] = record["metrics"]
+    trial.times[record["epoch"]] = record["time"]
     _set_state(trial, record)
 
 
@@ -162,16 +173,16 @@ def _retry(history: History, record: Record) -> None:
 
 
 def _open_test(history: History, record: Record) -> None:
-    history.tests_opened[record["dataset"]] = record["trial"]
+    history.tests_opened.setdefault(record["dataset"], []).append(record["trial"])
 
 
 def _test(history: History, record: Record) -> None:
-    history.tests[record["dataset"]] = record["metrics"]
+    history.tests[record["trial"]] = record["metrics"]
 
 
 _HANDLERS = {
     "experiment_started": _start,
-    "experiment_ended": _finish,
+    "experiment_ended": _stop,
     "trial_created": _create,
     "epoch": _epoch,
     "trial_ended": _end,

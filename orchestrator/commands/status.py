@@ -1,0 +1,37 @@
+"""``orchestrator status``: how an experiment stands, from another terminal or after its end."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import Json
+
+
+def status(
+    experiment: Annotated[Path, typer.Argument(help="An experiment's folder, e.g. runs/scenes-smoke.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until it ends.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the trials of an experiment that runs or has ended."""
+    from rich.console import Console
+
+    from orchestrator.display import trials_table
+    from orchestrator.history import History
+    from orchestrator.journal import read_journal
+    from orchestrator.lock import find_holder
+    from orchestrator.summary import summarise
+
+    while True:
+        history = History.of(read_journal(experiment / "journal.jsonl"))
+        holder = find_holder(experiment)
+        if as_json:
+            print(json.dumps({"running": holder is not None, "outcome": history.outcome, **summarise(history)}))
+        else:
+            state = f"running as process {holder['pid']} on {holder['host']}" if holder else history.outcome or "killed"
+            Console().print(trials_table(history, f"{experiment.name}: {state}", rows=1000))
+        if not watch or holder is None:
+            return
+        time.sleep(2)

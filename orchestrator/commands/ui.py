@@ -1,0 +1,56 @@
+"""``orchestrator ui``: MLflow's pages on the store of the searches, on the loopback address."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import Output
+from orchestrator.commands.search import TrackingUri
+from trainables.errors import ConfigError
+
+HOST = "127.0.0.1"
+
+
+def ui(
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen; another port if this is taken.")] = 5000,
+) -> None:
+    """Open MLflow on the experiments' store; Ctrl-C ends it."""
+    uri = tracking_uri or _database(output)
+    if uri.startswith(("http://", "https://")):
+        print(f"the store is a server already: {uri}")
+        return
+    chosen = choose_port(port)
+    print(f"MLflow on {uri}\nopen http://{HOST}:{chosen} (Ctrl-C ends it; it takes some seconds to start)", flush=True)
+    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", HOST, "--port", str(chosen)]
+    raise typer.Exit(subprocess.call(command, env=environment))
+
+
+def choose_port(wanted: int) -> int:
+    """Return a port of the loopback address that is free: the wanted one, or one that the system picks."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ConfigError(f"--port {wanted}: neither this nor any other port of {HOST} is free")
+
+
+def _database(output: Path) -> str:
+    from orchestrator.tracking import default_uri
+
+    if not (output / "mlflow.db").is_file():
+        raise ConfigError(
+            f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
+        )
+    return default_uri(output)

@@ -1,0 +1,207 @@
+"""What a person sees of a running search: a live table on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.history import History, Trial, TrialState
+from orchestrator.journal import Record
+from orchestrator.summary import Summary
+
+ROWS = 16
+"""Trials in the live table: those that run, then those that ended last."""
+
+PROGRESS_SECONDS = 30.0
+"""How often plain output says how far the search is."""
+
+WORDS = {
+    TrialState.RUNNING: "running",
+    TrialState.FINISHED: "finished",
+    TrialState.STOPPED_EARLY: "stopped early",
+    TrialState.DIVERGED: "diverged",
+    TrialState.FAILED: "failed",
+}
+STYLES = {
+    TrialState.RUNNING: "cyan",
+    TrialState.FINISHED: "green",
+    TrialState.DIVERGED: "red",
+    TrialState.FAILED: "red",
+}
+
+
+class Progress:
+    """How far a search is, and how long the rest may take at the pace of this session.
+
+    Args:
+        history: Kept up to date by others.
+        total: Trials in all.
+        epochs: Epochs of a whole trial.
+    """
+
+    def __init__(self, history: History, total: int, epochs: int) -> None:
+        self.history, self._total, self._epochs = history, total, epochs
+        self._started, self._before = time.monotonic(), self._trained()
+
+    def counts(self) -> str:
+        """Return one line: trials by state, best so far, and the time left."""
+        states = Counter(trial.state for trial in self.history.trials.values())
+        parts = [f"{states[state]} {word}" for state, word in WORDS.items() if states[state]]
+        waiting = self._total - len(self.history.trials)
+        parts += [f"{waiting} to come"] if waiting > 0 else []
+        best = self.best()
+        parts += [] if best is None else [f"best {best.metric} {best.best_value:.2f} ({best.id})"]
+        left = self.seconds_left()
+        parts += [] if left is None else [f"ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"]
+        return ", ".join(parts)
+
+    def best(self) -> Trial | None:
+        """Return the trial with the highest value so far among those that could win or still run."""
+        able = (TrialState.RUNNING, TrialState.FINISHED)
+        rated = [trial for trial in self.history.trials.values() if trial.epochs and trial.state in able]
+        return max(rated, key=lambda trial: trial.best_value or 0.0, default=None)
+
+    def seconds_left(self) -> float | None:
+        """Return the time left if new trials are as long as ended ones; ``None`` before the first epoch."""
+        trained = self._trained() - self._before
+        if trained <= 0:
+            return None
+        trials = self.history.trials.values()
+        ended = [trial.last_epoch for trial in trials if trial.state is not TrialState.RUNNING]
+        usual = sum(ended) / len(ended) if ended else self._epochs
+        left = sum(max(0.0, usual - trial.last_epoch) for trial in trials if trial.state is TrialState.RUNNING)
+        left += usual * max(0, self._total - len(self.history.trials))
+        return left * (time.monotonic() - self._started) / trained
+
+    def _trained(self) -> int:
+        return sum(trial.last_epoch for trial in self.history.trials.values())
+
+
+class Display:
+    """Something that is told about new records and is given a turn several times a second."""
+
+    def listen(self, record: Record) -> None:
+        """Take note of a record."""
+
+    def refresh(self) -> None:
+        """Draw, if it is time to."""
+
+
+class PlainDisplay(Display):
+    """A line for each trial that ends, and now and then one for the whole."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._next = time.monotonic() + PROGRESS_SECONDS
+
+    def listen(self, record: Record) -> None:
+        """Print a line if the record ends or restarts a trial."""
+        if record.get("state", "running") != "running":
+            trial = self._progress.history.trials[record["trial"]]
+            print(f"{trial.id}: {describe_end(trial)}", flush=True)
+        elif record["kind"] == "trial_retried":
+            print(f"{record['trial']}: starts again after an error: {record['error']}", flush=True)
+
+    def refresh(self) -> None:
+        """Print how far the search is, every half a minute."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + PROGRESS_SECONDS
+            print(self._progress.counts(), flush=True)
+
+
+class LiveDisplay(Display):
+    """A table that is drawn anew in place."""
+
+    def __init__(self, progress: Progress, live: Live, title: str) -> None:
+        self._progress, self._live, self._title = progress, live, title
+        self._next = 0.0
+
+    def refresh(self) -> None:
+        """Draw, at most four times a second."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + 0.25
+            table = trials_table(self._progress.history, self._title)
+            self._live.update(Group(table, Text(self._progress.counts())), refresh=True)
+
+
+@contextmanager
+def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Display]:
+    """Show a search for the length of a ``with`` block: nothing, plain lines, or a live table on a terminal."""
+    if quiet:
+        yield Display()
+    elif sys.stdout.isatty():
+        with Live(auto_refresh=False) as live:
+            display = LiveDisplay(progress, live, title)
+            yield display
+            display.refresh()
+    else:
+        yield PlainDisplay(progress)
+
+
+def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
+    """Return a table of the trials that run and of those that ended last."""
+    trials = sorted(history.trials.values(), key=lambda trial: (trial.ended is None, trial.ended or trial.created))
+    table = Table(title=title, title_justify="left")
+    for heading, justify in (("trial", "left"), ("parameters", "left"), ("epoch", "right"), ("best", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table.add_column("state")
+    for trial in reversed(trials[-rows:]):
+        epochs = trial.config["training"]["epochs"]
+        best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
+        state = Text(WORDS[trial.state], style=STYLES.get(trial.state, "dim"))
+        parameters = format_parameters(trial.config["loss_parameters"])
+        table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, state)
+    return table
+
+
+def describe_end(trial: Trial) -> str:
+    """Return in words how a trial ended."""
+    parameters = format_parameters(trial.config["loss_parameters"])
+    words = f"{WORDS[trial.state]} after epoch {trial.last_epoch}, {parameters}"
+    if trial.error is not None:
+        return f"{words}: {trial.error}"
+    return f"{words}, best {trial.metric} {trial.best_value:.2f} in epoch {trial.best_epoch}"
+
+
+def format_parameters(parameters: Mapping[str, Any]) -> str:
+    """Return ``name=value`` pairs, numbers with four significant digits."""
+    return " ".join(f"{name}={_short(value)}" for name, value in parameters.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_short(part) for part in value) + "]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> None:
+    """Print the winner of each dataset as a table, and how the trials ended."""
+    show = show or Console(width=None if sys.stdout.isatty() else 160).print
+    metric = summary["metric"].removeprefix("val/")
+    table = Table(title=f"{summary['experiment']}: winners", title_justify="left")
+    for heading in ("dataset", "model", "loss", "parameters", "trial"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("epoch", f"val {metric}", f"test {metric}"):
+        table.add_column(heading, justify="right")
+    for dataset, winner in summary["winners"].items():
+        test = "" if winner["test"] is None else f"{winner['test'][metric]:.2f}"
+        table.add_row(
+            *(Text(text) for text in (dataset, winner["model"], winner["loss"], format_parameters(winner["params"]))),
+            Text(winner["trial"]),
+            str(winner["best_epoch"]),
+            f"{winner['val'][metric]:.2f}",
+            test,
+        )
+    show(table)
+    states = Counter(TrialState(row["state"]) for row in summary["trials"])
+    show(
+        f"{len(summary['trials'])} trials: "
+        + ", ".join(f"{states[s]} {word}" for s, word in WORDS.items() if states[s])
+    )

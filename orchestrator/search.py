@@ -1,0 +1,178 @@
+"""A search from its description to its winners; ``run_search`` reads top to bottom."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from orchestrator.display import Progress, make_display
+from orchestrator.environment import describe_environment
+from orchestrator.experiment import Experiment, changed_keys
+from orchestrator.history import History
+from orchestrator.ledger import Ledger
+from orchestrator.lock import hold
+from orchestrator.summary import Summary, checkpoint_root, find_winners, summarise
+from orchestrator.tracking import Tracker, default_uri
+from orchestrator.workload import Workload
+from trainables.config import TrialConfig
+from trainables.errors import CheckpointError, ConfigError
+from trainables.files import write_whole
+
+TRACKING_SECONDS = 60.0
+"""How long the end of a search waits for a tracking store that does not keep up."""
+
+
+class SearchInterruptedError(KeyboardInterrupt):
+    """A search that was told to stop; the same command goes on with it."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search came to.
+
+    Attributes:
+        summary: See ``summary.Summary``.
+        directory: Of the experiment.
+        tracking_uri: The MLflow store.
+        tracking_problem: What is missing there and why, or ``None``.
+    """
+
+    summary: Summary
+    directory: Path
+    tracking_uri: str
+    tracking_problem: str | None
+
+
+def run_search(
+    experiment: Experiment, workload: Workload, output: Path, *, tracking_uri: str | None = None, quiet: bool = False
+) -> SearchResult:
+    """Run an experiment, or go on with one that was interrupted or has got more trials.
+
+    Args:
+        experiment: What to search.
+        workload: What its trials run.
+        output: Root of everything that is written; the experiment gets a folder of its own in it.
+        tracking_uri: MLflow's store; by default a database under ``output``.
+        quiet: Print nothing.
+
+    Raises:
+        UserError: If experiment, data or output is refused, or the experiment is running already.
+        SearchInterruptedError: If SIGINT or SIGTERM ended it.
+    """
+    digests = workload.check(experiment)
+    directory = open_directory(output, experiment.name)
+    uri = tracking_uri or default_uri(output)
+    # Only now, because Ray and Optuna take longer to import than refusing everything above.
+    from orchestrator.tuner import make_scratch, run_trials
+
+    with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
+        check_unchanged(experiment, digests, ledger.history, directory)
+        remove_partial(directory / "trials")
+        with tracked(ledger, Tracker(uri, output, experiment.name, ledger.past)) as tracker:
+            start(ledger, experiment, digests, directory)
+            with make_display(_progress(experiment, ledger.history), experiment.name, quiet=quiet) as display:
+                ledger.listeners.append(display.listen)
+                signal = run_trials(experiment, ledger, workload, directory / "trials", scratch, display.refresh)
+            if signal is None:
+                evaluate_winners(ledger, workload, directory)
+                write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
+            ledger.append("experiment_ended", outcome="finished" if signal is None else "interrupted")
+    if signal is not None:
+        raise SearchInterruptedError(f"{directory}: the same command goes on from here")
+    return SearchResult(summarise(ledger.history), directory, uri, tracker.problem)
+
+
+@contextmanager
+def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
+    """Let a tracker follow the ledger for the length of a ``with`` block, however it ends."""
+    ledger.listeners.append(tracker.listen)
+    tracker.start()
+    try:
+        yield tracker
+    finally:
+        tracker.close(TRACKING_SECONDS)
+
+
+def start(ledger: Ledger, experiment: Experiment, digests: Mapping[str, str], directory: Path) -> None:
+    """Write down what is searched, on what, and where."""
+    resolved = experiment.to_dict()
+    write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
+    ledger.append("experiment_started", experiment=resolved, data=digests, environment=describe_environment())
+
+
+def open_directory(output: Path, name: str) -> Path:
+    """Make an experiment's directory, which only its user may enter, and make sure that it can be written.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    directory = output.resolve() / name
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        (directory / "trials").mkdir(exist_ok=True)
+        for place in (directory, output):
+            write_whole(place / ".writable", "")
+            (place / ".writable").unlink()
+    except OSError as error:
+        raise ConfigError(f"--output {output}: cannot be written: {error.strerror}; choose another folder") from None
+    return directory
+
+
+def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history: History, directory: Path) -> None:
+    """Refuse to go on with trials that could not be compared with those there are.
+
+    Raises:
+        ConfigError: If experiment or data differ from those of the journal.
+    """
+    if not history.trials:
+        return
+    way_out = f"give the experiment another name (--set name=...) or remove {directory}"
+    changed = changed_keys(history.experiment, experiment.to_dict())
+    if changed:
+        raise ConfigError(f"{directory}: was started with another {', '.join(changed)}; {way_out}")
+    for key, digest in history.data.items():
+        if digests.get(key) != digest:
+            raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")
+
+
+def evaluate_winners(ledger: Ledger, workload: Workload, directory: Path) -> None:
+    """Open the test split for the winner of each dataset, once, and write down that it was opened.
+
+    Raises:
+        CheckpointError: If a winner has no good checkpoint left.
+    """
+    for dataset, trial in find_winners(ledger.history).items():
+        if trial.id in ledger.history.tests:
+            continue
+        checkpoint = _best_checkpoint(checkpoint_root(directory, trial))
+        if trial.id not in ledger.history.tests_opened.get(dataset, []):
+            ledger.append("test_opened", dataset=dataset, trial=trial.id)
+        config = TrialConfig.from_dict(trial.config)
+        ledger.append("test_evaluated", trial=trial.id, metrics=dict(workload.test(config, checkpoint)))
+
+
+def _best_checkpoint(root: Path) -> Path:
+    from trainables.checkpoint import find_latest
+
+    checkpoint = find_latest(root)
+    if checkpoint is None:
+        raise CheckpointError(
+            f"{root}: the winner has no good checkpoint left; restore it, or search under another name"
+        )
+    return checkpoint
+
+
+def _progress(experiment: Experiment, history: History) -> Progress:
+    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
+    return Progress(history, total, experiment.training.total_epochs)
+
+
+def remove_partial(trials: Path) -> None:
+    """Remove what processes that were killed while writing a checkpoint left behind."""
+    for partial in trials.glob("*/.epoch_*"):
+        shutil.rmtree(partial, ignore_errors=True)

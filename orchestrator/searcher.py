@@ -1,0 +1,177 @@
+"""Which trial comes next: Optuna's ask and tell behind Ray's searcher interface. The only importer of Optuna.
+
+Ray's own ``OptunaSearch`` never prunes, calls a stopped trial complete and leaves one without a value running for ever;
+hence ours. A study lives in memory and is rebuilt from the journal, which is the one record of what was suggested. Each
+suggestion is drawn with a seed made of the study's seed and the trial's number, so that a restart repeats none.
+"""
+
+import json
+import warnings
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState as OptunaState
+from ray.tune.search import Searcher
+
+from orchestrator.ephemeral import Ephemeral
+from orchestrator.experiment import Cell, Experiment, derive_seed
+from orchestrator.history import Trial, TrialState
+from orchestrator.ledger import Ledger
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+# The options of TPE that we rely on are called experimental; the message would be shown for every trial.
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+STATES = {
+    TrialState.FINISHED: OptunaState.COMPLETE,
+    TrialState.STOPPED_EARLY: OptunaState.PRUNED,
+    TrialState.DIVERGED: OptunaState.FAIL,
+    TrialState.FAILED: OptunaState.FAIL,
+}
+"""What Optuna is told of a trial's end."""
+
+
+class Study:
+    """The trials of one cell, as Optuna sees them.
+
+    Attributes:
+        cell: What is searched, and where.
+        size: How many trials it has in the end.
+    """
+
+    def __init__(self, cell: Cell, sampler: str, trials: int) -> None:
+        self.cell = cell
+        self._sampler = sampler
+        self.size = trials
+        self._points: Sequence[Mapping[str, Any]] = (
+            cell.grid() if sampler == "grid" else cell.space.first_points(cell.bounds)
+        )
+        self._study = optuna.create_study(direction="maximize", study_name=cell.name)
+        self._trials: list[optuna.Trial] = []
+        self._reported: dict[int, int] = {}
+
+    @property
+    def asked(self) -> int:
+        """How many trials it has so far."""
+        return len(self._trials)
+
+    def ask(self) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """Return the next suggestion and the loss parameters that it stands for."""
+        number = self.asked
+        if number < len(self._points):
+            return self._ask_for(self._points[number])
+        self._study.sampler = make_sampler(self._sampler, derive_seed(self.cell.seed, number), self.size)
+        return self._suggest()
+
+    def replay(self, trial: Trial) -> None:
+        """Take in a trial of the journal; they come in the order of their numbers."""
+        self._ask_for(trial.params)
+        self.observe(trial)
+
+    def observe(self, trial: Trial) -> None:
+        """Report the epochs that Optuna has not seen, and the end if there is one."""
+        own = self._trials[trial.number]
+        for epoch, value in trial.running_best().items():
+            if epoch > self._reported.get(trial.number, 0):
+                own.report(value, epoch)
+                self._reported[trial.number] = epoch
+        if trial.state is not TrialState.RUNNING:
+            self.tell(trial.number, trial.state, trial.best_value)
+
+    def tell(self, number: int, state: TrialState, value: float | None = None) -> None:
+        """Tell Optuna how a trial ended: complete with its best value, pruned, or failed."""
+        finished = state is TrialState.FINISHED
+        self._study.tell(number, value if finished else None, state=STATES[state], skip_if_finished=True)
+        self._reported.pop(number, None)
+
+    def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """Make a trial with given parameters; the sampler is not asked."""
+        self._study.sampler = RandomSampler(seed=0)
+        self._study.enqueue_trial(dict(params))
+        return self._suggest()
+
+    def _suggest(self) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        trial = self._study.ask()
+        self._trials.append(trial)
+        loss_parameters = self.cell.space.suggest(trial, self.cell.bounds)
+        return trial.params, loss_parameters
+
+
+def make_sampler(name: str, seed: int, trials: int) -> BaseSampler:
+    """Return a sampler for one suggestion of a study of so many trials."""
+    if name == "random":
+        return RandomSampler(seed=seed)
+    # With few trials in all, TPE's usual ten random ones at the start would leave it nothing to do.
+    startup = max(3, min(10, trials // 4))
+    return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=startup)
+
+
+class StudySearcher(Ephemeral, Searcher):
+    """All studies of an experiment in one Tuner, each getting its trials in turn.
+
+    A trial that the journal holds as running is issued again first, under its own id, and finds its checkpoint itself.
+    """
+
+    def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
+        super().__init__()
+        search = experiment.search
+        self._experiment, self._ledger = experiment, ledger
+        self._studies = {
+            cell.name: Study(cell, search.sampler, experiment.trials_in(cell)) for cell in experiment.cells()
+        }
+        for trial in ledger.history.trials.values():
+            self._studies[trial.study].replay(trial)
+        self._interrupted = deque(ledger.history.running())
+        self._live: dict[str, Trial] = {}
+
+    @property
+    def outstanding(self) -> int:
+        """How many trials are still to be issued."""
+        new = sum(max(0, study.size - study.asked) for study in self._studies.values())
+        return new + len(self._interrupted)
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return what Ray's trial of that id is to run; ``FINISHED`` after the last."""
+        limit = self._experiment.resources.max_concurrent
+        if limit is not None and len(self._live) >= limit:
+            return None
+        trial = self._interrupted.popleft() if self._interrupted else self._create()
+        if trial is None:
+            return str(Searcher.FINISHED)
+        self._live[trial_id] = trial
+        # As text, because Ray copies and searches a nested config for values to resolve.
+        return {"trial": trial.id, "config": json.dumps(trial.config)}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Let Optuna see the epoch, which the scheduler has put in the journal by now."""
+        trial = self._live[trial_id]
+        self._studies[trial.study].observe(trial)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Let Optuna know the end; a trial that was only interrupted stays as it is."""
+        trial = self._live.pop(trial_id)
+        study = self._studies[trial.study]
+        if error and trial.state is TrialState.RUNNING:
+            study.tell(trial.number, TrialState.FAILED)
+        else:
+            study.observe(trial)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Save nothing: the journal holds all of it."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Restore nothing: the constructor reads the journal."""
+
+    def _create(self) -> Trial | None:
+        """Make the next trial of the study that has the fewest, the first of equals; ``None`` after the last."""
+        open_studies = [study for study in self._studies.values() if study.asked < study.size]
+        if not open_studies:
+            return None
+        study = min(open_studies, key=lambda study: study.asked)
+        number = study.asked
+        params, loss_parameters = study.ask()
+        config = self._experiment.trial_config(study.cell, loss_parameters)
+        return self._ledger.create(study.cell.name, number, params, config.to_dict())

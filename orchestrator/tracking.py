@@ -1,0 +1,348 @@
+"""The journal in MLflow: a parent run a study, a run a trial, each metric once. The only importer of MLflow.
+
+A background thread follows the journal and makes the store agree with it, so that training waits for nobody. Nothing is
+sent as an event: each pass compares what a trial's run holds with what the journal says and sends the difference, and
+runs are found again by their tags. Whatever fails is tried again; whatever was sent is not sent twice.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from orchestrator.history import History, Trial, TrialState
+from orchestrator.journal import Record
+from orchestrator.workload import data_key
+
+# Read by MLflow when it is imported.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+STATUS = {
+    TrialState.RUNNING: "RUNNING",
+    TrialState.FINISHED: "FINISHED",
+    TrialState.STOPPED_EARLY: "FINISHED",
+    TrialState.DIVERGED: "FAILED",
+    TrialState.FAILED: "FAILED",
+}
+"""The status of a trial's run; the exact state is in its tag ``state``."""
+
+BATCH = 1000
+"""Metrics in one request, MLflow's limit."""
+
+PAUSE = 0.5
+"""Seconds between passes; what comes in between goes into one request a trial."""
+
+LONGEST_PAUSE = 30.0
+"""Seconds between attempts at most, while the store does not answer."""
+
+
+def default_uri(output: Path) -> str:
+    """Return the store that all experiments under an output directory share."""
+    return f"sqlite:///{output.resolve() / 'mlflow.db'}"
+
+
+@dataclass
+class Run:
+    """What the store holds of one run.
+
+    Attributes:
+        id: MLflow's name for it.
+        status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
+        epoch: The newest epoch that it holds; 0 for none.
+        tested: Whether it holds test metrics.
+    """
+
+    id: str
+    status: str = "RUNNING"
+    epoch: int = 0
+    tested: bool = False
+
+
+class Store:
+    """The runs of one experiment in MLflow, made to agree with a history."""
+
+    def __init__(self, uri: str, output: Path, experiment: str) -> None:
+        """Connect, make the experiment where it is missing, and find the runs that are there.
+
+        Raises:
+            MlflowException: If the store does not answer.
+        """
+        self._client = _connect(uri, output)
+        self._experiment = _find_or_make(self._client, experiment, uri, output)
+        self._runs = dict(_existing(self._client, self._experiment))
+
+    def deliver(self, history: History, trials: Iterable[str], status: Mapping[TrialState, str] = STATUS) -> None:
+        """Make the runs of some trials, and of their studies, agree with the history."""
+        for trial_id in trials:
+            trial = history.trials[trial_id]
+            parent = self._runs.get(trial.study) or self._create_study(trial, history)
+            run = self._runs.get(trial.id) or self._create_trial(trial, history, parent.id)
+            self._send_epochs(trial, run)
+            self._send_test(trial, run, history)
+            self._set_status(run, status[trial.state], state=str(trial.state))
+
+    def end_studies(self, history: History, status: str) -> None:
+        """Give the parent runs their status and the best value of their trials."""
+        for name in dict.fromkeys(trial.study for trial in history.trials.values()):
+            run = self._runs.get(name)
+            if run is None:
+                continue
+            ended = [trial for trial in history.study(name) if trial.state is TrialState.FINISHED]
+            best = max((trial.best_value for trial in ended if trial.best_value is not None), default=None)
+            if best is not None:
+                self._client.log_metric(run.id, f"{ended[0].metric}_best", best)
+            self._set_status(run, status)
+
+    def open_studies(self, history: History) -> None:
+        """Show the studies of an experiment that goes on as running."""
+        for name in dict.fromkeys(trial.study for trial in history.trials.values()):
+            if name in self._runs:
+                self._set_status(self._runs[name], "RUNNING")
+
+    def _create_study(self, trial: Trial, history: History) -> Run:
+        tags = {**_tags(trial, history), "kind": "study", "study": trial.study}
+        run = self._create(trial.study, tags, trial.created)
+        search = history.experiment["search"]
+        self._log_params(run, {"sampler": search["sampler"], "metric": search["metric"]})
+        self._client.log_text(run.id, yaml.safe_dump(dict(history.experiment), sort_keys=False), "experiment.yaml")
+        return run
+
+    def _create_trial(self, trial: Trial, history: History, parent: str) -> Run:
+        tags = {**_tags(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
+        run = self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
+        self._log_params(run, _params(trial))
+        self._client.log_text(run.id, yaml.safe_dump(dict(trial.config), sort_keys=False), "config.yaml")
+        return run
+
+    def _create(self, name: str, tags: dict[str, Any], created: float) -> Run:
+        made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
+        run = self._runs[name] = Run(made.info.run_id)
+        return run
+
+    def _log_params(self, run: Run, params: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param
+
+        self._client.log_batch(run.id, params=[Param(name, str(value)) for name, value in params.items()])
+
+    def _send_epochs(self, trial: Trial, run: Run) -> None:
+        """Send whole epochs, each together with the metric ``epoch``, which tells later how far this came."""
+        batch: list[Metric] = []
+        for epoch in sorted(epoch for epoch in trial.epochs if epoch > run.epoch):
+            metrics = {**trial.epochs[epoch], "epoch": float(epoch)}
+            if len(batch) + len(metrics) > BATCH:
+                self._send(run, batch, epoch - 1)
+                batch = []
+            batch += _metrics(metrics, trial.times[epoch], epoch)
+        self._send(run, batch, trial.last_epoch)
+
+    def _send(self, run: Run, batch: list["Metric"], epoch: int) -> None:
+        if batch:
+            self._client.log_batch(run.id, metrics=batch)
+            run.epoch = epoch
+
+    def _send_test(self, trial: Trial, run: Run, history: History) -> None:
+        if trial.id in history.tests and not run.tested:
+            metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}
+            self._client.log_batch(run.id, metrics=_metrics(metrics, trial.times[trial.last_epoch], trial.best_epoch))
+            self._client.set_tag(run.id, "winner", "true")
+            run.tested = True
+
+    def _set_status(self, run: Run, status: str, **tags: str) -> None:
+        if run.status == status:
+            return
+        for name, value in tags.items():
+            self._client.set_tag(run.id, name, value)
+        if status == "RUNNING":
+            self._client.update_run(run.id, status="RUNNING")
+        else:
+            self._client.set_terminated(run.id, status)
+        run.status = status
+
+
+class Tracker:
+    """The thread that keeps a store in step with the journal.
+
+    Attributes:
+        problem: Why the last attempt failed, or what was not delivered in the end; ``None`` if nothing.
+    """
+
+    def __init__(self, uri: str, output: Path, experiment: str, past: Iterable[Record]) -> None:
+        self._make_store = lambda: Store(uri, output, experiment)
+        self._history = History.of(past)
+        self._due = dict.fromkeys(self._history.trials)
+        self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
+        self._deadline: float | None = None
+        self._store: Store | None = None
+        self.problem: str | None = None
+        self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def listen(self, record: Record) -> None:
+        """Take a new record of the journal; returns at once."""
+        self._records.put(record)
+
+    def close(self, seconds: float) -> None:
+        """Deliver what is left, for some seconds at most; no run of ours stays RUNNING in a store that answers."""
+        self._deadline = time.monotonic() + seconds
+        self._thread.join(seconds + 5)
+        if self._thread.is_alive() or self._due or self.problem is not None:
+            reason = self.problem or "it did not answer in time"
+            self.problem = f"{len(self._due)} runs are not up to date in MLflow: {reason}"
+
+    def _run(self) -> None:
+        from mlflow.exceptions import MlflowException
+
+        pause = PAUSE
+        while True:
+            # Asked before the queue is emptied, so that nothing put before the close is left behind.
+            deadline = self._deadline
+            self._take_records()
+            try:
+                self._deliver(closing=deadline is not None)
+                self.problem, pause = None, PAUSE
+            except (MlflowException, OSError) as error:
+                self.problem, pause = _first_line(error), min(2 * pause, LONGEST_PAUSE)
+            if deadline is not None and (self.problem is None or time.monotonic() > deadline):
+                return
+            self._sleep(pause)
+
+    def _take_records(self) -> None:
+        while not self._records.empty():
+            record = self._records.get()
+            self._history.apply(record)
+            if "trial" in record:
+                self._due[record["trial"]] = None
+
+    def _deliver(self, *, closing: bool) -> None:
+        if self._store is None:
+            self._store = self._make_store()
+            self._store.open_studies(self._history)
+        status = {**STATUS, TrialState.RUNNING: "KILLED"} if closing else STATUS
+        if closing:
+            self._due |= dict.fromkeys(trial.id for trial in self._history.running())
+        for trial in list(self._due):
+            self._store.deliver(self._history, [trial], status)
+            del self._due[trial]
+        if closing:
+            self._store.end_studies(self._history, "FINISHED" if self._history.outcome == "finished" else "KILLED")
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep, but not past the moment at which the tracker is closed."""
+        until = time.monotonic() + seconds
+        was_open = self._deadline is None
+        while time.monotonic() < until and not (was_open and self._deadline is not None):
+            time.sleep(0.05)
+
+
+def count_experiments(uri: str) -> int:
+    """Return how many experiments a store holds, after one attempt of a few seconds.
+
+    Raises:
+        ConnectionError: If it does not answer.
+    """
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
+    _hush()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return len(MlflowClient(tracking_uri=uri).search_experiments())
+    except MlflowException as error:
+        raise ConnectionError(f"{uri}: {_first_line(error)}") from None
+
+
+def _hush() -> None:
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _connect(uri: str, output: Path) -> "MlflowClient":
+    """Open the store; a database is made by one process at a time, because two at once break its migration."""
+    _hush()
+    from mlflow import MlflowClient
+
+    with _alone(output / ".mlflow.lock"):
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    return client
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    # A server knows where its artifacts go; a database file does not.
+    location = (output.resolve() / "artifacts" / name).as_uri() if uri.startswith("sqlite:") else None
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+def _existing(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Run]]:
+    """Yield the runs of studies and trials that the store holds, by the tag that names them."""
+    token = None
+    while True:
+        page = client.search_runs([experiment], max_results=1000, page_token=token)
+        for run in page:
+            name = run.data.tags.get("trial") or run.data.tags.get("study")
+            if name is not None:
+                metrics = run.data.metrics
+                tested = any(metric.startswith("test/") for metric in metrics)
+                yield name, Run(run.info.run_id, run.info.status, int(metrics.get("epoch", 0)), tested)
+        token = page.token
+        if not token:
+            return
+
+
+def _tags(trial: Trial, history: History) -> dict[str, str]:
+    config, environment = trial.config, history.environment
+    return {
+        **{name: str(config[name]) for name in ("dataset", "model", "loss", "seed")},
+        "experiment": history.experiment["name"],
+        "data_digest": history.data.get(data_key(config["dataset"], config["model"]), ""),
+        "git_revision": str(environment.get("git_revision")),
+        **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},
+    }
+
+
+def _params(trial: Trial) -> dict[str, Any]:
+    """Return the coefficients under their own names, and the rest of the config under dotted ones."""
+    config = trial.config
+    rest = {f"training.{name}": value for name, value in config["training"].items()}
+    names = {name: config[name] for name in ("dataset", "model", "loss", "seed", "vocabulary")}
+    coefficients = {name: json.dumps(value) for name, value in config["loss_parameters"].items()}
+    model = {f"model.{name}": value for name, value in config["model_parameters"].items()}
+    return {**coefficients, **names, **model, **rest}
+
+
+def _metrics(values: Mapping[str, float], seconds: float, step: int | None) -> list["Metric"]:
+    from mlflow.entities import Metric
+
+    return [Metric(name, value, round(seconds * 1000), step or 0) for name, value in values.items()]

@@ -1,0 +1,104 @@
+"""A Ray actor that runs one trial after another and lives on between them.
+
+It knows no journal, no Optuna and no MLflow: each step is one epoch, whose checkpoint is on the disk before the driver
+hears of it. A trial finds its own newest good checkpoint, so that it goes on wherever and however often it is started.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ray.tune import Trainable
+
+from orchestrator.workload import Stream, Workload
+from trainables.config import TrialConfig
+from trainables.errors import ConfigError, DivergedError, UserError
+from trainables.reports import EpochReport
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an actor tells the driver after an epoch, or instead of one.
+
+    Attributes:
+        epoch: Epochs trained so far; 0 where none was.
+        metrics: Finite numbers by name.
+        diverged: What stopped being finite, where that ended the trial.
+        refused: Why the trial cannot run, where trying again would not help.
+    """
+
+    epoch: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    diverged: str | None = None
+    refused: str | None = None
+
+
+class TrialActor(Trainable):
+    """Ray's class trainable around a stream of epoch reports."""
+
+    # Ray passes what ``with_parameters`` was given beside the config.
+    def setup(self, config: dict[str, Any], workload: Workload, trials: Path) -> None:  # type: ignore[override]
+        """Take the first trial.
+
+        Args:
+            config: ``trial``: the id of the trial to run; ``config``: its ``TrialConfig`` as JSON.
+            workload: What a trial runs.
+            trials: Directory that has, or gets, a directory for each trial.
+        """
+        self._workload, self._trials = workload, trials
+        self._stream: Stream | None = None
+        self._take(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Drop the trial so far and take the next; nothing of the former is left."""
+        self.cleanup()
+        self._take(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train one epoch and write its checkpoint."""
+        try:
+            return {"step": self._next()}
+        except DivergedError as error:
+            return {"step": Step(error.epoch, diverged=str(error))}
+        except UserError as error:
+            return {"step": Step(refused=str(error))}
+
+    def cleanup(self) -> None:
+        """End the stream, so that its model, optimiser and open files go before those of the next trial come."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+
+    def _take(self, config: dict[str, Any]) -> None:
+        # Nothing is opened yet: what goes wrong with a trial is to go wrong in its step, where it is reported.
+        self._trial = TrialConfig.from_dict(json.loads(config["config"]))
+        self._directory = self._trials / config["trial"]
+
+    def _next(self) -> Step:
+        from trainables.checkpoint import find_latest, save_epoch
+
+        if self._stream is None:
+            found = find_latest(self._directory)
+            self._stream = self._workload.train(self._trial, found)
+            report = next(self._stream)
+            # The first report of a resumed trial is that of the checkpoint it comes from.
+            is_saved = found is not None
+        else:
+            report, is_saved = next(self._stream), False
+        _check(report, self._trial.metric)
+        if not is_saved:
+            save_epoch(self._directory, report)
+        return Step(report.epoch, dict(report.metrics))
+
+
+def _check(report: EpochReport, metric: str) -> None:
+    """Refuse what would poison the journal, the sampler or the verdict."""
+    for name, value in report.metrics.items():
+        if not math.isfinite(value):
+            raise DivergedError(name, value, report.epoch, 0)
+    if metric not in report.metrics:
+        raise ConfigError(f"search.metric: a trial reports no {metric!r}, but {', '.join(sorted(report.metrics))}")

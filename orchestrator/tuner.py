@@ -1,0 +1,231 @@
+"""How trials run: Ray is started, told what to run, and ended. With ``trial_actor`` the only user of Ray's machinery.
+
+Ray keeps no state that we read again: its checkpoints are off, its storage is a scratch directory that goes with the
+process, and whatever must survive stands in the journal and in the trials' own checkpoints.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# Read by Ray when it is imported: no statistics are sent, and what we don't use is not written or printed.
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ |= {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
+}
+
+import logging
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial as RayTrial
+
+from orchestrator.ephemeral import Ephemeral
+from orchestrator.experiment import Experiment, Resources
+from orchestrator.history import TrialState
+from orchestrator.ledger import Ledger
+from orchestrator.scheduler import StudyScheduler
+from orchestrator.searcher import StudySearcher
+from orchestrator.trial_actor import TrialActor
+from orchestrator.workload import Workload
+from trainables.errors import ConfigError
+
+OBJECT_STORE_BYTES = 100 * 2**20
+"""Results are small; Ray would set a third of the machine's memory aside."""
+
+MAX_FAILURES = 2
+"""How often a trial is started again after an error before it counts as failed."""
+
+
+class Interruption(tune.Stopper):
+    """Asks Tune to end when the process is told to: the first signal is noted, a second one is obeyed at once.
+
+    Attributes:
+        signal: The signal that came; ``None`` while there was none.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """End no single trial."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Say whether a signal came."""
+        return self.signal is not None
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM for the length of a ``with`` block."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+class Witness(Ephemeral, tune.Callback):
+    """Puts into the journal what neither searcher nor scheduler is told: errors, retries, and trials that ended."""
+
+    def __init__(self, ledger: Ledger, trials: Path, on_step: Callable[[], None]) -> None:
+        self._ledger, self._trials, self._on_step = ledger, trials, on_step
+
+    def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
+        """Give the display a turn."""
+        self._on_step()
+
+    def on_trial_recover(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Note that a trial is started again, and why."""
+        self._ledger.append("trial_retried", trial=trial.config["trial"], error=_last_line(trial))
+
+    def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Note that a trial failed for good."""
+        self._ledger.end(self._ledger.history.trials[trial.config["trial"]], TrialState.FAILED, _last_line(trial))
+
+    def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
+        ours = self._ledger.history.trials[trial.config["trial"]]
+        if ours.state is not TrialState.RUNNING:
+            for old in sorted((self._trials / ours.id).glob("epoch_*"))[:-1]:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def run_trials(
+    experiment: Experiment,
+    ledger: Ledger,
+    workload: Workload,
+    trials: Path,
+    scratch: Path,
+    on_step: Callable[[], None] = lambda: None,
+) -> int | None:
+    """Run what is left of an experiment's trials until the last has ended or a signal comes.
+
+    Args:
+        experiment: What to run.
+        ledger: Where everything is written down, and what was written before.
+        workload: What a trial runs.
+        trials: Directory of the trials' directories, absolute.
+        scratch: Directory of this process alone; short, because paths of sockets are made under it.
+        on_step: Called several times a second, e.g. to draw.
+
+    Returns:
+        The signal that ended it, or ``None`` where all trials have ended.
+
+    Raises:
+        ConfigError: If the machine does not have what a trial needs.
+    """
+    searcher = StudySearcher(experiment, ledger)
+    if searcher.outstanding == 0:
+        return None
+    interruption = Interruption()
+    # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
+    with ray_runtime(scratch), interruption.listening():
+        resources = fitting_resources(experiment.resources, ray.cluster_resources())
+        trainable = tune.with_parameters(TrialActor, workload=workload, trials=trials)
+        tune.Tuner(
+            tune.with_resources(trainable, resources),
+            tune_config=tune.TuneConfig(
+                search_alg=searcher,
+                scheduler=StudyScheduler(experiment, ledger),
+                num_samples=searcher.outstanding,
+                reuse_actors=True,
+                trial_name_creator=_name,
+                trial_dirname_creator=_name,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(scratch),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+                failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
+                callbacks=[Witness(ledger, trials, on_step)],
+                stop=interruption,
+                verbose=0,
+            ),
+        ).fit()
+    return interruption.signal
+
+
+@contextmanager
+def make_scratch() -> Iterator[Path]:
+    """Make a directory that only this user can enter, and remove it in the end."""
+    path = Path(tempfile.mkdtemp(prefix="icr-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def ray_runtime(scratch: Path) -> Iterator[None]:
+    """Start a Ray of our own on this machine and end it; one that the process has started already is used as it is."""
+    if ray.is_initialized():
+        yield
+        return
+    for name in ("ray", "ray.tune", "ray.data", "ray.train"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        configure_logging=False,
+        log_to_driver=False,
+        object_store_memory=OBJECT_STORE_BYTES,
+        _temp_dir=str(scratch),
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def fitting_resources(wanted: Resources, available: dict[str, float]) -> dict[str, float]:
+    """Return what a trial asks Ray for.
+
+    Raises:
+        ConfigError: If no trial could ever start.
+    """
+    gpus = wanted.gpus
+    if gpus == "auto":
+        gpus = 0.25 if available.get("GPU", 0) >= 1 else 0.0
+    for key, name, amount in (("cpus", "CPU", wanted.cpus), ("gpus", "GPU", gpus)):
+        if amount > available.get(name, 0):
+            raise ConfigError(
+                f"resources.{key}: a trial asks for {amount:g}, but there are {available.get(name, 0):g}; "
+                f"lower it with --set resources.{key}=..."
+            )
+    return {"cpu": wanted.cpus, "gpu": gpus}
+
+
+def _name(trial: RayTrial) -> str:
+    return str(trial.config["trial"])
+
+
+def _last_line(trial: RayTrial) -> str:
+    """Return the last line of the newest traceback of a trial."""
+    error = trial.get_error()
+    lines = [] if error is None else str(error).strip().splitlines()
+    return lines[-1][:500] if lines else "ended without a message"

@@ -1,0 +1,95 @@
+"""What the trials of a search run: the training of ``trainables``, or in a test something cheaper.
+
+This is the one place where a search touches data and models. Everything heavy is imported when it is first needed.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from orchestrator.experiment import Experiment
+from trainables.config import FEATURES, TrialConfig
+from trainables.reports import EpochReport
+
+Stream = Generator[EpochReport, None, None]
+"""The epochs of one trial; closing it frees what the trial holds."""
+
+Vocabulary = Literal["train", "published"]
+
+
+class Workload(Protocol):
+    """What a search needs to know about its trials; pickled once and sent to every actor."""
+
+    def check(self, experiment: Experiment) -> dict[str, str]:
+        """Return the digest of each ``data_key``, or refuse the experiment; called before anything is started."""
+        ...
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
+        """Yield a report an epoch; when resumed from a checkpoint, that of its epoch again first."""
+        ...
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+        """Return the test metrics (``rsum``, ``i2t_r1`` ...) of a checkpoint's best model."""
+        ...
+
+
+def data_key(dataset: str, model: str) -> str:
+    """Return under what name the digest of a dataset stands, whose features depend on the model."""
+    return f"{dataset}:{FEATURES[model]}"
+
+
+@dataclass(frozen=True)
+class Training:
+    """The real thing.
+
+    Attributes:
+        data_root: Folder of the datasets, absolute.
+        threads: CPU threads of PyTorch in an actor, >= 1.
+        device: See ``trainables.devices``.
+    """
+
+    data_root: Path
+    threads: int = 1
+    device: str = "auto"
+
+    def check(self, experiment: Experiment) -> dict[str, str]:
+        """Open every dataset in the way its models want it.
+
+        Raises:
+            DataError: If a dataset is missing or damaged.
+        """
+        return {
+            data_key(dataset, model): self._open(dataset, experiment.vocabulary, FEATURES[model]).digest
+            for dataset in experiment.datasets
+            for model in experiment.models
+        }
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
+        """Train, and yield a report an epoch."""
+        import torch
+
+        from trainables.trial import run_trial
+
+        torch.set_num_threads(self.threads)
+        data = self._open(config.dataset, config.vocabulary, FEATURES[config.model])
+        yield from run_trial(config, data, resume, device=self.device)
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+        """Evaluate on the test split."""
+        from trainables.evaluation import evaluate_checkpoint
+
+        data = self._open(config.dataset, config.vocabulary, FEATURES[config.model])
+        return evaluate_checkpoint(checkpoint, data, "test", device=self.device)
+
+    def _open(self, dataset: str, vocabulary: Vocabulary, features: str) -> Any:
+        return _dataset(dataset, self.data_root, vocabulary, features)
+
+
+@lru_cache(maxsize=4)
+def _dataset(name: str, data_root: Path, vocabulary: Vocabulary, features: str) -> Any:
+    """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
+    from trainables.data.dataset import load_dataset
+
+    return load_dataset(name, data_root, vocabulary=vocabulary, features=features)
