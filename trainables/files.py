@@ -1,7 +1,7 @@
 """Files that appear whole or not at all."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +17,16 @@ def write_whole(path: Path, content: str | bytes) -> None:
 @contextmanager
 def writing_whole(path: Path) -> Iterator[BinaryIO]:
     """Open a file of another name in the same directory, which gets its name when the block ends well."""
-    descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    # Not mkstemp, whose files nobody else can read: features are shared by the users of a machine.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with partial.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(partial).replace(path)
+        partial.replace(path)
     except BaseException:
-        Path(partial).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
     force_directory(path.parent)
 

@@ -22,10 +22,10 @@ from trainables.data.pixels import UNREADABLE, center_crop, decode, random_crop
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
 
-SHARD = 256
+SHARD = 128
 """Images a shard: at most so many are computed again after a kill."""
 
-BATCH = 64
+BATCH = 32
 """Crops encoded at a time."""
 
 PLAN = "plan.json"

@@ -82,7 +82,17 @@ class RegionReasoning(nn.Module):
         """
         regions = self.projection(features)
         if self.norm_before_reasoning:
-            regions = normalize(regions, dim=self.norm_axis, eps=1e-12)
-        regions = normalize(self.blocks(regions), dim=self.norm_axis, eps=1e-12)
+            regions = _to_unit_length(regions, self.norm_axis)
+        regions = _to_unit_length(self.blocks(regions), self.norm_axis)
         _, final = self.gru(regions)
         return normalize(self.norm(final[0]), dim=-1, eps=1e-12)
+
+
+def _to_unit_length(regions: Tensor, axis: int) -> Tensor:
+    """Divide by the length along an axis; what has no length stays zero.
+
+    Regions that only pad a file are zero. Divided by a tiny number instead, their gradient would be so large that
+    clipping leaves nothing of all others.
+    """
+    lengths = regions.norm(dim=axis, keepdim=True)
+    return regions / lengths.where(lengths > 1e-12, 1.0)

@@ -1,0 +1,135 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.config import FEATURES, TrialConfig
+from trainables.data.batches import Batch, ResidentSplit, pair_batches
+from trainables.data.dataset import Dataset
+from trainables.losses import build_loss
+from trainables.model_parameters import MODEL_PARAMETERS
+from trainables.models import MODELS, build_model
+from trainables.models.vsepp import VSEPP
+from trainables.trial import build_optimizer, run_trial, similarities, train_epoch
+
+PUBLISHED = {"region_norm": "published", "norm_before_reasoning": False}
+CASES = [
+    pytest.param("vsepp", {}, "nt_xent", id="vsepp"),
+    pytest.param("vsrn", {}, "nt_xent", id="vsrn"),
+    pytest.param("vsrn", PUBLISHED, "triplet_sh", id="vsrn-published"),
+    pytest.param("wsabie", {"radius": 3.0}, "warp", id="wsabie"),
+    pytest.param("wsabie", {}, "nt_xent", id="wsabie-nt_xent"),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def data_for(model: str) -> Dataset:
+    """The tiny dataset; as regions, each shows a third of the image's features and a little of all."""
+    data = tiny_dataset(images=30)
+    if FEATURES[model] == "global":
+        return data
+    regions = np.stack([split_features(data) * part + 0.1 for part in region_masks(data)], axis=1)
+    splits = {name: replace(split, features=regions.astype(np.float16)) for name, split in data.splits.items()}
+    return replace(data, splits=splits)
+
+
+def split_features(data: Dataset) -> np.ndarray:
+    return data.splits["train"].features
+
+
+def region_masks(data: Dataset) -> list[np.ndarray]:
+    columns = np.arange(split_features(data).shape[1])
+    return [columns % 3 == part for part in range(3)]
+
+
+def batches_of(data: Dataset, captions: list[torch.Tensor]) -> list[Batch]:
+    split = ResidentSplit(data.splits["train"], torch.device("cpu"))
+    return list(pair_batches(split, captions, mask_duplicates=True))
+
+
+def config_for(model: str, parameters: dict, loss: str, **training) -> TrialConfig:
+    return replace(tiny_config(loss=loss, **training), model=model, model_parameters=parameters)
+
+
+def test_every_model_has_features_and_parameters_listed() -> None:
+    assert MODELS.keys() == FEATURES.keys() == MODEL_PARAMETERS.keys()
+
+
+@pytest.mark.parametrize("name, parameters, loss", CASES)
+def test_one_training_step_lowers_the_loss(name: str, parameters: dict, loss: str) -> None:
+    config = config_for(name, parameters, loss, learning_rate=1e-4)
+    data = data_for(name)
+    torch.manual_seed(0)
+    model = build_model(config, data)
+    (batch,) = batches_of(data, [torch.arange(0, 80, 5)])
+    objective = build_loss(loss)
+
+    @torch.no_grad()
+    def expected() -> float:
+        """The mean over draws; WARP alone draws."""
+        torch.manual_seed(1)
+        matrix = similarities(model.train(), batch)
+        return float(torch.stack([objective(matrix, batch.positives, batch.ignore) for _ in range(200)]).mean())
+
+    before = expected()
+    train_epoch(model, objective, build_optimizer(model, config.training), [batch], 2.0, epoch=1)
+    assert expected() < before
+
+
+@pytest.mark.parametrize("name, parameters, loss", CASES)
+def test_a_trial_trains_and_repeats(name: str, parameters: dict, loss: str) -> None:
+    config = config_for(name, parameters, loss, epochs=2)
+    data = data_for(name)
+    first, second = ([report.metrics["val/rsum"] for report in run_trial(config, data)] for _ in range(2))
+    assert first == second and len(first) == 2
+
+
+def test_wsabie_stays_in_the_ball_after_every_step() -> None:
+    config = config_for("wsabie", {"radius": 0.7}, "warp", learning_rate=0.5)
+    data = data_for("wsabie")
+    model = build_model(config, data)
+    batches = batches_of(data, [torch.arange(start, 80, 5) for start in range(3)])
+    train_epoch(model, build_loss("warp"), build_optimizer(model, config.training), batches, None, epoch=1)
+    for columns in (model.image_columns, model.word_columns):
+        assert float(columns.detach().norm(dim=1).max()) <= 0.7 + 1e-6
+
+
+def test_sgd_is_the_step_of_the_algorithm() -> None:
+    """One violating triple of WARP's algorithm: V += lr w (Z (y - y')) x^T, Z += lr w (V x) (y - y')^T."""
+    config = config_for("wsabie", {"radius": 100.0}, "warp", optimizer="sgd", learning_rate=0.1, gradient_clip=None)
+    data = data_for("wsabie")
+    model = build_model(config, data)
+    image, words = torch.randn(1, 24), model.word_columns.detach().clone()
+    images_before = model.image_columns.detach().clone()
+    tokens, lengths = torch.tensor([[5, 6], [7, 0]]), torch.tensor([2, 1])
+    optimizer = build_optimizer(model, config.training)
+    own, other = model.encode_captions(tokens, lengths)
+    (2.5 * (1 - model.encode_images(image) @ own + model.encode_images(image) @ other)).sum().backward()
+    optimizer.step()
+    difference = torch.zeros(len(words))
+    difference[[5, 6]] = model.idf[[5, 6]]
+    difference[7] = -model.idf[7]
+    torch.testing.assert_close(
+        model.image_columns.detach(), images_before + 0.1 * 2.5 * torch.outer(image[0], difference @ words)
+    )
+    torch.testing.assert_close(
+        model.word_columns.detach(), words + 0.1 * 2.5 * torch.outer(difference, image[0] @ images_before)
+    )
+
+
+def test_published_numbers_of_vsepp_parameters() -> None:
+    with torch.device("meta"):
+        model = VSEPP(2048, 3178, 1024, 300)
+    count = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_modules()}
+    assert count["image_projection"] == 2_098_176
+    assert count["text.gru"] == 4_073_472
+    assert count["text.words"] == 300 * 3178

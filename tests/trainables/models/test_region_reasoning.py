@@ -1,0 +1,99 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from trainables.models.region_reasoning import GraphBlock, RegionReasoning
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def open_gate(block: GraphBlock) -> GraphBlock:
+    """Give the batch norm weight and bias of a trained block: at initialisation it shuts the block off."""
+    nn.init.uniform_(block.norm.weight, 0.5, 1.5)
+    nn.init.uniform_(block.norm.bias, -1, 1)
+    return block
+
+
+def test_published_number_of_parameters() -> None:
+    with torch.device("meta"):
+        encoder = RegionReasoning(2048, 2048)
+    assert count(encoder) == 96_536_576
+    assert count(encoder.projection) == 2048 * 2048 + 2048
+    assert [count(block) for block in encoder.blocks] == [16_789_504] * 4
+    assert count(encoder.gru) == 25_178_112
+
+
+@pytest.mark.parametrize("images, regions, size", [(2, 1, 3), (3, 16, 8), (5, 36, 4)])
+def test_graph_block_is_the_identity_until_it_is_trained(images: int, regions: int, size: int) -> None:
+    values = torch.randn(images, regions, size)
+    assert torch.equal(GraphBlock(size)(values), values)
+
+
+def test_graph_block_is_the_formula() -> None:
+    torch.manual_seed(0)
+    images, regions, size = 3, 4, 5
+    block = open_gate(GraphBlock(size)).double()
+    values = torch.randn(images, regions, size, dtype=torch.float64)
+    gathered = torch.zeros(images, regions, size, dtype=torch.float64)
+    for image in range(images):
+        for i in range(regions):
+            for j in range(regions):
+                affinity = block.theta(values[image, i]) @ block.phi(values[image, j])
+                gathered[image, i] += affinity / regions * block.g(values[image, j])
+    mixed = block.w(gathered)
+    rows = mixed.reshape(-1, size)
+    standard = (mixed - rows.mean(0)) / (rows.var(0, unbiased=False) + block.norm.eps).sqrt()
+    expected = values + standard * block.norm.weight + block.norm.bias
+    torch.testing.assert_close(block(values), expected)
+
+
+def test_only_the_batch_norm_moves_in_the_first_step() -> None:
+    block = GraphBlock(4)
+    block(torch.randn(3, 5, 4)).square().sum().backward()
+    moved = {name for name, parameter in block.named_parameters() if parameter.grad.abs().max() > 0}
+    assert moved == {"norm.weight", "norm.bias"}
+
+
+@pytest.mark.parametrize(
+    "norm, before, times", [("features", True, 2), ("features", False, 1), ("published", True, 2)], ids=str
+)
+def test_regions_are_normalised_over_the_axis_that_was_asked_for(norm: str, before: bool, times: int) -> None:
+    torch.manual_seed(0)
+    encoder = RegionReasoning(6, 4, region_norm=norm, norm_before_reasoning=before).eval()
+    features = torch.randn(3, 5, 6)
+    regions = encoder.projection(features)
+    # Untrained blocks are the identity, so before and after are the same operation done once or twice.
+    for _ in range(times):
+        lengths = torch.empty_like(regions)
+        for image, region, feature in torch.cartesian_prod(torch.arange(3), torch.arange(5), torch.arange(4)):
+            along = regions[image, region] if norm == "features" else regions[image, :, feature]
+            lengths[image, region, feature] = math.sqrt(sum(value * value for value in along.tolist()))
+        regions = regions / lengths
+    state = torch.zeros(1, 3, 4)
+    for region in range(5):
+        _, state = encoder.gru(regions[:, region : region + 1], state)
+    expected = encoder.norm(state[0])
+    torch.testing.assert_close(encoder(features), expected / expected.norm(dim=1, keepdim=True))
+
+
+@pytest.mark.parametrize("regions, features", [(1, 3), (16, 256), (36, 20)])
+def test_any_number_of_regions_and_features_gives_unit_vectors(regions: int, features: int) -> None:
+    encoder = RegionReasoning(features, 8)
+    vectors = encoder(torch.randn(4, regions, features))
+    assert vectors.shape == (4, 8)
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(4))
+
+
+@pytest.mark.parametrize("norm", ["features", "published"])
+def test_regions_of_zeros_do_not_drown_the_gradient_of_the_others(norm: str) -> None:
+    torch.manual_seed(0)
+    encoder = RegionReasoning(6, 4, region_norm=norm)
+    features = torch.randn(3, 5, 6)
+    features[0, 3:] = 0
+    encoder(features)[:, 0].sum().backward()
+    largest = [float(parameter.grad.abs().max()) for parameter in encoder.parameters()]
+    assert 0 < max(largest) < 1e3
