@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 """Of every interval."""
 
 SAME = 1e-12
-"""Values this close, relative to the largest, differ by rounding alone."""
+"""Values this close, in the metric's unit or relative to the largest, differ by rounding alone."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def measure(values: Sample) -> Measure:
 
 def has_spread(values: Sample) -> bool:
     """Whether values, at least one, differ by more than rounding."""
-    return bool(np.ptp(values) > SAME * np.abs(values).max())
+    return bool(np.ptp(values) > SAME * max(1.0, np.abs(values).max()))
 
 
 def t_interval(values: Sample) -> Interval | None:
