@@ -11,6 +11,7 @@ The sequence of draws is not simulated: with V of M negatives violating, N is ge
 and the violator is uniform among the V. One number each is drawn, which gives the exact joint distribution in O(C) a
 pair. The weight L is a constant to the gradient. Draws come from torch's generator of the device and are shared by
 stacked trials, so that after one seed K stacked trials draw what each of K separate calls draws after that seed.
+Compiled code draws from the same seed, but other numbers than eager code does.
 
 References:
     [Weston2011] Weston et al., WSABIE: Scaling Up to Large Vocabulary Image Annotation, IJCAI 2011.

@@ -1,0 +1,271 @@
+"""The contract that every loss keeps."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.trainables.losses import oracle
+from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
+from trainables.errors import ConfigError
+from trainables.losses import LOSSES, Loss, NotANumberError, build_loss
+
+STACKED: dict[str, dict[str, Any]] = {
+    "triplet": {"margin": torch.tensor([0.1, 0.2, 0.7])},
+    "triplet_sh": {"margin": torch.tensor([0.1, 0.2, 0.7])},
+    "nt_xent": {"temperature": torch.tensor([0.05, 0.1, 1.0])},
+    "smooth_ap": {"temperature": torch.tensor([0.01, 0.1, 1.0])},
+    "polynomial_self": {
+        "positive_coefficients": torch.tensor([[0.2, -1.0, 0.0], [0.5, -0.9, 0.2], [0.3, -1.0, -0.5]]),
+        "negative_coefficients": torch.tensor([[0.0, 1.0], [0.1, 0.5], [-0.2, 2.0]]),
+        "gate": torch.tensor([0.3, 1.0, 2.0]),
+    },
+    "polynomial_relative": {"coefficients": torch.tensor([[0.2, 1.0, 0.0], [0.2, 1.0, 0.5], [0.1, 2.0, -0.5]])},
+    "warp": {"margin": torch.tensor([0.1, 0.5, 1.0])},
+}
+
+
+def seeded(loss: Loss, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    """Call a loss after one seed, so that random ones repeat themselves."""
+    torch.manual_seed(7)
+    return loss(similarity, positives, ignore)
+
+
+def value_and_gradient(
+    loss: Loss, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    leaf = similarity.clone().requires_grad_()
+    value = seeded(loss, leaf, positives, ignore)
+    return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+
+
+@pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
+@settings(max_examples=20, deadline=None)
+@given(batch=batches())
+def test_value_is_the_sum_over_pairs_of_the_formula(case: oracle.Case, batch: tuple[Tensor, Tensor, Tensor]) -> None:
+    similarity, positives, ignore = batch
+    value = build_loss(case.name, **case.parameters)(similarity, positives, ignore)
+    torch.testing.assert_close(value, oracle.loss(case, *batch), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
+def test_gradient_is_that_of_the_formula(case: oracle.Case, structure: str) -> None:
+    positives = STRUCTURES[structure]
+    similarity = random_cosines(*positives.shape, seed=3)
+    ignore = (random_cosines(*positives.shape, seed=4) > 0.7) & ~positives
+    _, gradient = value_and_gradient(build_loss(case.name, **case.parameters), similarity, positives, ignore)
+    leaf = similarity.clone().requires_grad_()
+    expected = oracle.loss(case, leaf, positives, ignore)
+    (expected + 0 * leaf.sum()).backward()
+    torch.testing.assert_close(gradient, leaf.grad, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("structure", ["pairs", "captions", "many_to_many"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradient_is_the_numerical_one(name: str, structure: str) -> None:
+    positives = STRUCTURES[structure]
+    similarity = random_cosines(*positives.shape, seed=5).requires_grad_()
+    assert torch.autograd.gradcheck(lambda scores: seeded(build_loss(name), scores, positives), similarity)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "warp"])
+@settings(max_examples=20, deadline=None)
+@given(batch=batches(), seed=st.integers(0, 9))
+def test_order_and_roles_do_not_matter(name: str, batch: tuple[Tensor, Tensor, Tensor], seed: int) -> None:
+    similarity, positives, ignore = batch
+    loss = build_loss(name)
+    value = loss(similarity, positives, ignore)
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(positives.shape[0], generator=generator)
+    columns = torch.randperm(positives.shape[1], generator=generator)
+    permuted = loss(*(matrix[rows][:, columns] for matrix in batch))
+    swapped = loss(similarity.T, positives.T, ignore.T)
+    torch.testing.assert_close(permuted, value, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(swapped, value, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("score", [1.0, -1.0, 0.0], ids=["all +1", "all -1", "all 0"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_collapsed_scores_have_finite_gradients(name: str, score: float, structure: str) -> None:
+    positives = STRUCTURES[structure]
+    value, gradient = value_and_gradient(build_loss(name), torch.full(positives.shape, score), positives)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("structure", ["pairs", "captions", "many_to_many"])
+@pytest.mark.parametrize("name", STACKED)
+def test_stacked_trials_are_separate_trials(name: str, structure: str) -> None:
+    positives = STRUCTURES[structure]
+    similarity = random_cosines(3, *positives.shape, seed=6, dtype=torch.float32)
+    value, gradient = value_and_gradient(build_loss(name, **STACKED[name]), similarity, positives)
+    assert value.shape == (3,)
+    for trial in range(3):
+        alone = build_loss(name, **{key: tensor[trial] for key, tensor in STACKED[name].items()})
+        expected_value, expected_gradient = value_and_gradient(alone, similarity[trial], positives)
+        torch.testing.assert_close(value[trial], expected_value, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(gradient[trial], expected_gradient, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_trials_can_share_one_matrix_and_have_two_leading_dimensions(name: str) -> None:
+    positives = five_each(3, 2)
+    similarity = random_cosines(3, 6, seed=8)
+    shared = seeded(build_loss(name, **STACKED[name]), similarity, positives)
+    copies = seeded(build_loss(name, **STACKED[name]), similarity.expand(2, 3, 3, 6), positives)
+    torch.testing.assert_close(copies, shared.expand(2, 3))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_numbers_and_tensors_are_the_same_hyper_parameters(name: str) -> None:
+    default = build_loss(name)
+    wanted = {field.name for field in fields(default) if field.name in STACKED[name]}
+    tensors = {
+        key: torch.tensor(getattr(default, key), dtype=torch.float64)
+        for key in wanted
+        if getattr(default, key) is not None
+    }
+    similarity, positives = random_cosines(4, 4), one_to_one(4)
+    torch.testing.assert_close(
+        seeded(build_loss(name, **tensors), similarity, positives), seeded(default, similarity, positives)
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_bfloat16_autocast_computes_in_float32(name: str) -> None:
+    images = torch.nn.functional.normalize(random_cosines(6, 32, dtype=torch.float32), dim=-1).requires_grad_()
+    captions = torch.nn.functional.normalize(random_cosines(6, 32, seed=1, dtype=torch.float32), dim=-1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        similarity = images @ captions.T
+        assert similarity.dtype == torch.bfloat16
+        value = seeded(build_loss(name), similarity, one_to_one(6))
+    value.backward()
+    assert value.dtype == torch.float32
+    assert images.grad is not None
+    assert images.grad.isfinite().all()
+    torch.testing.assert_close(value, seeded(build_loss(name), similarity.detach().float(), one_to_one(6)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
+def test_compiles_to_one_graph(name: str) -> None:
+    # The graph is what can break; code for it is made for one loss below, since that takes ten seconds each.
+    check_compiled(name, "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["smooth_ap"])
+def test_compiles_to_code(name: str) -> None:
+    check_compiled(name, "inductor")
+
+
+def check_compiled(name: str, backend: str) -> None:
+    torch.compiler.reset()
+    loss = build_loss(name)
+    compiled = torch.compile(loss, fullgraph=True, backend=backend)
+    positives, similarity = five_each(4, 2), random_cosines(4, 8, dtype=torch.float32)
+    ignore = torch.zeros_like(positives)
+    ignore[0, 5] = True
+    value, gradient = value_and_gradient(loss, similarity, positives, ignore)
+    compiled_value, compiled_gradient = value_and_gradient(compiled, similarity, positives, ignore)
+    torch.testing.assert_close(compiled_value, value)
+    torch.testing.assert_close(compiled_gradient, gradient)
+    # What eager mode refuses cannot be refused in a graph, but must not look like a loss.
+    assert seeded(compiled, similarity, torch.zeros_like(positives), ignore).isnan()
+
+
+ONE = one_to_one(3)
+SCORES = random_cosines(3, 3)
+REFUSED_BATCHES = {
+    "similarity has one dimension": (SCORES[0], ONE, None, r"similarity must be .* got torch.float64 of shape \(3,\)"),
+    "similarity of integers": (SCORES.long(), ONE, None, "similarity must be a floating tensor .* got torch.int64"),
+    "positives of another shape": (SCORES, one_to_one(4), None, r"positives must be bool of shape \(3, 3\).*\(4, 4\)"),
+    "positives of numbers": (SCORES, ONE.float(), None, r"positives must be bool .* got torch.float32"),
+    "positives per trial": (SCORES[None], ONE[None], None, r"positives must be bool of shape \(3, 3\).*\(1, 3, 3\)"),
+    "ignore of another shape": (SCORES, ONE, one_to_one(2), r"ignore must be bool of shape \(3, 3\).*\(2, 2\)"),
+    "image without positive": (SCORES, ONE & (torch.arange(3) != 1)[:, None], None, r"image .* got none for \[1\]"),
+    "caption without positive": (SCORES[:2], torch.tensor([[1, 0, 0], [0, 1, 0]]) == 1, None, r"caption .* \[2\]"),
+    "NaN": (SCORES.clone().fill_diagonal_(torch.nan), ONE, None, "similarity must hold no NaN, got 3 of 9"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    ("similarity", "positives", "ignore", "message"), REFUSED_BATCHES.values(), ids=REFUSED_BATCHES
+)
+def test_bad_batches_are_refused(
+    name: str, similarity: Tensor, positives: Tensor, ignore: Tensor | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_loss(name)(similarity, positives, ignore)
+
+
+def test_nan_is_told_from_other_refusals() -> None:
+    with pytest.raises(NotANumberError):
+        build_loss("triplet")(torch.full((3, 3), torch.nan), ONE)
+
+
+def test_positives_are_checked_again_when_they_change() -> None:
+    positives = one_to_one(3)
+    loss = build_loss("smooth_ap")
+    loss(SCORES, positives)
+    positives[0, 0] = False
+    with pytest.raises(ValueError, match="got none"):
+        loss(SCORES, positives)
+    positives[0, 1] = positives[1, 0] = True
+    formula = oracle.Case("", oracle.smooth_ap, "means", {"temperature": 0.01})
+    torch.testing.assert_close(loss(SCORES, positives), oracle.loss(formula, SCORES, positives))
+
+
+REFUSED_PARAMETERS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "margin below 0": ("triplet", {"margin": -0.1}, "margin must be a finite number, 0 or above, got -0.1"),
+    "margin NaN": ("triplet_sh", {"margin": float("nan")}, "margin must be .* got nan"),
+    "margin of a word": ("triplet", {"margin": "wide"}, "margin must be a number .* got 'wide'"),
+    "margin of one trial": ("warp", {"margin": torch.tensor([0.1, -1.0])}, "margin must be .* got -1.0"),
+    "temperature 0": ("nt_xent", {"temperature": 0}, "temperature must be a finite number above 0, got 0.0"),
+    "temperature below 0": ("smooth_ap", {"temperature": -1}, "temperature must be .* got -1.0"),
+    "temperature infinite": ("smooth_ap", {"temperature": torch.tensor(torch.inf)}, "temperature must be .* got inf"),
+    "unknown loss": ("tripelt", {}, "loss must be one of triplet, .* got 'tripelt'"),
+    "unknown parameter": ("triplet", {"temperature": 1}, "triplet has the hyper-parameters margin, got temperature"),
+    "no coefficients": ("polynomial_relative", {"coefficients": ()}, "coefficients must be one or more finite numbers"),
+    "NaN coefficient": ("polynomial_relative", {"coefficients": (0.2, float("nan"))}, "coefficients must be .* nan"),
+    "not coefficients": ("polynomial_relative", {"coefficients": 0.2}, "coefficients must be a sequence .* got 0.2"),
+    "falls with Delta": (
+        "polynomial_relative",
+        {"coefficients": (0.2, -1.0)},
+        r"must make the loss rise .* \(0.2, -1.0\)",
+    ),
+    "falls in one trial": (
+        "polynomial_relative",
+        {"coefficients": torch.tensor([[0.2, 1.0], [0.2, -1.0]])},
+        r"must make the loss rise .*-1.0",
+    ),
+    "rises with s+": ("polynomial_self", {"positive_coefficients": (0, 1)}, "positive_coefficients must make .* fall"),
+    "published, joint": (
+        "polynomial_self",
+        {"negative_coefficients": (0.03, -0.4, 0.9)},
+        r"negative_coefficients must make the loss rise .* on \[-1.0, 1.0\], got .*nearest that do: ",
+    ),
+    "unknown hinge": ("polynomial_self", {"hinge": "soft"}, "hinge must be 'joint' or 'separate', got 'soft'"),
+    "gate below 0": ("polynomial_self", {"gate": -1.0}, "gate must be a finite number, 0 or above, got -1.0"),
+    "unknown direction": ("warp", {"direction": "up"}, "direction must be 'both', 'i2t' or 't2i', got 'up'"),
+}
+
+
+@pytest.mark.parametrize(("name", "parameters", "message"), REFUSED_PARAMETERS.values(), ids=REFUSED_PARAMETERS)
+def test_bad_parameters_are_refused(name: str, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_loss(name, **parameters)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_values(name: str) -> None:
+    assert build_loss(name) == build_loss(name)
+    assert hash(build_loss(name)) == hash(build_loss(name))
+    assert eval(repr(build_loss(name)), {type(build_loss(name)).__name__: LOSSES[name]}) == build_loss(name)

@@ -1,0 +1,73 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.trainables.losses.batches import batches, one_to_one, random_cosines
+from trainables.errors import ConfigError
+from trainables.losses.directions import Direction
+from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
+from trainables.losses.triplet import TripletHardest
+
+MARGINS = st.floats(0, 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=batches(), margin=MARGINS)
+def test_linear_polynomials_are_the_hardest_triplets_over_n(
+    batch: tuple[Tensor, Tensor, Tensor], margin: float
+) -> None:
+    expected = TripletHardest(margin)(*batch) / batch[1].sum()
+    joint = PolynomialSelf((margin / 2, -1.0), (margin / 2, 1.0))
+    for loss in (joint, PolynomialRelative((margin, 1.0)), PolynomialRelative((margin, 1.0, 0.0), gate=margin)):
+        torch.testing.assert_close(loss(*batch), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_coefficients_minus_one_and_one_are_negative_minus_positive() -> None:
+    """Where the hardest negative is above the positive, so that the hinge clamps nothing."""
+    similarity = random_cosines(4, 4, seed=2).fill_diagonal_(-1)
+    off = similarity.masked_fill(one_to_one(4), -2)
+    expected = (off.amax(1) + 1).sum() + (off.amax(0) + 1).sum()
+    torch.testing.assert_close(PolynomialSelf((0, -1), (0, 1))(similarity, one_to_one(4)), expected / 4)
+
+
+def test_the_power_is_that_of_the_maximum() -> None:
+    """-0.9 has the larger square, -0.1 is the hardest negative."""
+    similarity = torch.tensor([[0.0, -0.9, -0.1], [-0.9, 0.0, -0.1], [-0.1, -0.1, 0.0]], dtype=torch.float64)
+    value = PolynomialSelf((0.0,), (0.0, 0.0, 1.0), allow_infeasible=True)(similarity, one_to_one(3))
+    assert value.item() == pytest.approx(6 * 0.01 / 3)
+
+
+def test_joint_and_separate_hinges_part_where_one_term_is_below_0() -> None:
+    similarity = torch.tensor([[0.0, 0.2], [0.2, 0.0]], dtype=torch.float64)
+    negative = 0.03 - 0.4 * 0.2 + 0.9 * 0.2**2
+    joint = PolynomialSelf((0.5, -0.7, 0.2), (0.03, -0.4, 0.9), allow_infeasible=True)
+    separate = PolynomialSelf((0.5, -0.7, 0.2), (0.03, -0.4, 0.9), hinge="separate")
+    assert joint(similarity, one_to_one(2)).item() == pytest.approx(2 * (0.5 + negative))
+    assert separate(similarity, one_to_one(2)).item() == pytest.approx(2 * 0.5)
+
+
+@pytest.mark.parametrize(("gate", "share"), [(0.29, 0), (0.31, 1)], ids=["below the gate", "above the gate"])
+def test_gate(gate: float, share: int) -> None:
+    similarity = torch.tensor([[0.5, 0.2], [0.2, 0.5]], dtype=torch.float64)
+    value = PolynomialRelative((1.0, 1.0), gate=gate)(similarity, one_to_one(2))
+    assert value.item() == pytest.approx(share * 2 * 0.7)
+
+
+def test_the_gate_bounds_where_coefficients_must_be_feasible() -> None:
+    with pytest.raises(ConfigError, match="rise"):
+        PolynomialRelative((0.2, 1.0, 1.0))
+    assert PolynomialRelative((0.2, 1.0, 1.0), gate=0.5).coefficients == (0.2, 1.0, 1.0)
+    with pytest.raises(ConfigError, match=r"on \[-2.0, 2.0\]"):
+        PolynomialRelative((0.2, 1.0, 0.5), gate=2.0)
+
+
+@pytest.mark.parametrize("hinge", ["joint", "separate"])
+def test_nan_comes_through_the_gate(hinge: str) -> None:
+    """On an accelerator NaN is not looked for: it has to arrive in the loss."""
+    scores = torch.tensor([[0.5, torch.nan], [0.1, 0.5]])
+    eye = one_to_one(2)
+    direction = Direction("i2t", scores, eye, ~eye, torch.arange(2), torch.arange(2), scores.diagonal(), True)
+    loss = PolynomialSelf(hinge=hinge, gate=0.1)  # type: ignore[arg-type]
+    assert loss._costs(direction).isnan().tolist() == [True, False]
