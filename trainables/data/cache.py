@@ -33,7 +33,7 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
     status = path.stat()
     identity = [str(path), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, compute.__qualname__]
     record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
-    with contextlib.suppress(FileNotFoundError, ValueError):
+    with contextlib.suppress(OSError, ValueError):
         kept = json.loads(record.read_text())
         if kept["identity"] == identity:
             return kept["value"]

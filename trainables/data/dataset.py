@@ -6,7 +6,7 @@ sources; from then on it only compares sizes and times of the files and maps arr
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -132,17 +132,21 @@ def load_dataset(
 
 def dataset_digest(source: Source, files: Mapping[str, Path], cache: Path) -> str:
     """Return the SHA-256 over what a dataset is made of: captions, splits, features and whose features they are."""
+    if outside := files_outside(source, files.values()):
+        raise DataError(outside)
     digest = hashlib.sha256()
-    beside = [path for features in dict.fromkeys(files.values()) for path in sidecars(features) if path.exists()]
-    for path in (*source.files, *beside):
-        if outside := link_problem(path, source.roots):
-            raise DataError(outside)
+    for path in (*source.files, *_sidecars(files.values())):
         digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
     for split, path in files.items():
-        if outside := link_problem(path, source.roots):
-            raise DataError(outside)
         digest.update(f"{split} {remembered(cache, path, inspect_features)['digest']}\n".encode())
     return digest.hexdigest()
+
+
+def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
+    """Name each file of a dataset, and of some feature files, that is a link out of the data root."""
+    files = dict.fromkeys(files)
+    paths = (*source.files, *files, *_sidecars(files))
+    return [problem for path in paths if (problem := link_problem(path, source.roots))]
 
 
 def file_digest(path: Path) -> dict[str, Any]:
@@ -167,6 +171,11 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
             else:
                 problems += check_features(path, inspection, images, kind)
     return problems
+
+
+def _sidecars(files: Iterable[Path]) -> list[Path]:
+    """Return the files that say whose features some files hold, where there are any."""
+    return [path for features in dict.fromkeys(files) for path in sidecars(features) if path.exists()]
 
 
 def _feature_rows(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:

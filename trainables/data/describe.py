@@ -9,7 +9,7 @@ import numpy as np
 
 from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
-from trainables.data.dataset import Dataset, Split, dataset_digest, find_problems, load_dataset
+from trainables.data.dataset import Dataset, Split, dataset_digest, files_outside, find_problems, load_dataset
 from trainables.data.features import inspect_features
 from trainables.data.images import check_images, list_images
 from trainables.data.source import Source, find_source
@@ -95,8 +95,11 @@ def describe(
     told = Description(source.name, str(source.folder), source.format.FORMAT)
     files: dict[str, Mapping[str, Path]] = {}
     try:
-        corpus = source.read()
         files = {kind: source.feature_files(kind) for kind in source.feature_kinds()}
+        told.problems += files_outside(source, [path for by_split in files.values() for path in by_split.values()])
+        if told.problems:
+            return told
+        corpus = source.read()
         told.problems += find_problems(source, corpus, files, cache)
     except DataError as error:
         told.problems += error.problems

@@ -59,7 +59,7 @@ def image_problem(record: Any) -> str | None:
     """Say what keeps an entry of ``images`` from being one; ``None`` if it is good."""
     if not isinstance(record, dict):
         return f"another schema: must be an object, got {record!r:.60}"
-    if record.get("split") not in SPLIT_ALIASES:
+    if not isinstance(record.get("split"), str) or record["split"] not in SPLIT_ALIASES:
         return f"'split' must be one of {', '.join(SPLIT_ALIASES)}, got {record.get('split')!r:.60}"
     if "filename" not in record:
         return "another schema: has no 'filename'"

@@ -1,0 +1,229 @@
+import json
+import multiprocessing
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainables.data.karpathy_folder import KarpathyFolder
+from trainables.data import karpathy
+from trainables.data.dataset import Dataset, Split, load_dataset
+from trainables.errors import DataError
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+
+
+def captions_of(split: Split, image: int) -> list[str]:
+    return [split.captions[c] for c in np.flatnonzero(split.image_of_caption == image)]
+
+
+def words_of(data: Dataset, split: Split, caption: int) -> list[str]:
+    return data.vocabulary.decode(split.tokens[split.offsets[caption] : split.offsets[caption + 1]])
+
+
+def check_contract(data: Dataset) -> None:
+    """The arrays of every split fit together, whatever the format was."""
+    assert list(data.splits) == ["train", "val", "test"]
+    for name, split in data.splits.items():
+        images, captions = len(split.image_rows), len(split.captions)
+        assert split.name == name
+        assert len(split.image_ids) == len(split.filenames) == images
+        assert split.tokens.dtype == np.int32
+        assert all(a.dtype == np.int64 for a in (split.image_rows, split.offsets, split.image_of_caption))
+        assert split.offsets.shape == (captions + 1,)
+        assert split.offsets[0] == 0 and split.offsets[-1] == len(split.tokens)
+        assert (np.diff(split.offsets) >= 3).all()
+        assert (np.diff(split.image_of_caption) >= 0).all()
+        assert set(split.image_of_caption) == set(range(images))
+        assert split.image_rows.max() < len(split.features)
+        assert split.tokens.min() >= 0 and split.tokens.max() < len(data.vocabulary)
+        assert (split.tokens[split.offsets[:-1]] == 1).all() and (split.tokens[split.offsets[1:] - 1] == 2).all()
+        for caption in range(captions):
+            assert (
+                data.vocabulary.encode(split.captions[caption])
+                == split.tokens[split.offsets[caption] : split.offsets[caption + 1]].tolist()
+            )
+
+
+def test_karpathy(karpathy_folder: KarpathyFolder) -> None:
+    data = load_dataset("tiny", karpathy_folder.root)
+    check_contract(data)
+    train, val, test = data.splits.values()
+    assert train.image_rows.tolist() == [0, 1, 2]
+    assert val.image_rows.tolist() == [3]
+    assert list(test.filenames) == ["picture4.jpg", "picture5.jpg"]
+    assert captions_of(train, 2) == ["A dog number three runs .", "The dog's three"]
+    assert test.features[test.image_rows[1]].tolist() == [20, 21, 22, 23]
+    # dog 6 times, 's and the 3 times each in train: below the threshold.
+    assert words_of(data, train, 1) == ["<start>", "<unk>", "dog", "<unk>", "<unk>", "<end>"]
+
+
+def test_published_vocabulary_counts_val_too(karpathy_folder: KarpathyFolder) -> None:
+    assert load_dataset("tiny", karpathy_folder.root).vocabulary.words[4:] == ("dog",)
+    published = load_dataset("tiny", karpathy_folder.root, vocabulary="published").vocabulary
+    # val brings the fourth of each: ties go by the alphabet.
+    assert published.words[4:] == ("dog", "'s", ".", "a", "number", "runs", "the")
+
+
+def test_features_are_chosen_by_kind_and_mapped(karpathy_folder: KarpathyFolder) -> None:
+    regions = load_dataset("tiny", karpathy_folder.root, features="regions").splits["val"].features
+    assert regions.shape == (6, 2, 3)
+    assert isinstance(regions, np.memmap)
+    assert load_dataset("tiny", karpathy_folder.root, features=None).splits["train"].features.shape == (3, 0)
+
+
+def test_rows_may_repeat_once_a_caption(karpathy_folder: KarpathyFolder) -> None:
+    path = karpathy_folder.folder / "features_global.npy"
+    np.save(path, np.load(path).repeat(2, axis=0))
+    test = load_dataset("tiny", karpathy_folder.root).splits["test"]
+    assert test.image_rows.tolist() == [8, 10]
+    assert test.features[10].tolist() == [20, 21, 22, 23]
+
+
+def test_coco_with_karpathy_split(make_coco_folder: Callable[..., Path]) -> None:
+    folder = make_coco_folder()
+    data = load_dataset("coco", folder.parent)
+    check_contract(data)
+    train, val, test = data.splits.values()
+    assert list(train.image_ids) == ["202", *(str(key) for key in range(107, 99, -1))]
+    assert train.image_rows.tolist() == list(range(2, 11))
+    assert (list(val.image_ids), list(test.image_ids)) == (["200"], ["201", "203"])
+    assert captions_of(test, 1) == [f"caption {number} of image 203" for number in range(3)]
+    assert test.filenames[0] == "COCO_val2014_000000000201.jpg"
+
+
+def test_coco_with_a_split_of_its_own(make_coco_folder: Callable[..., Path]) -> None:
+    folder = make_coco_folder(split=False)
+    train, val, test = load_dataset(str(folder), Path("nowhere")).splits.values()
+    assert len(train.image_ids) == 8
+    # Two of the four official val images each, by the SHA-256 of their ids.
+    assert (list(val.image_ids), list(test.image_ids)) == (["200", "201"], ["202", "203"])
+    assert sorted([*train.image_rows, *val.image_rows, *test.image_rows]) == list(range(12))
+    assert train.image_ids[0] == "100" and train.image_rows[0] == 0
+
+
+def test_flickr(flickr_folder: Path) -> None:
+    data = load_dataset("Flickr8k", flickr_folder.parent)
+    check_contract(data)
+    train, val, test = data.splits.values()
+    assert [list(split.filenames) for split in (train, val, test)] == [["d.jpg", "b.jpg"], ["a.jpg"], ["e.jpg"]]
+    assert captions_of(train, 1) == ["caption 0 of b", "caption 1 of b", "caption 2 of b"]
+    assert test.image_rows.tolist() == [3]
+
+
+def test_flickr_lists_without_ending(flickr_folder: Path) -> None:
+    for path in flickr_folder.glob("*Images.txt"):
+        split = path.name.removeprefix("Flickr_8k.").removesuffix("Images.txt")
+        (flickr_folder / f"{split}.txt").write_text(path.read_text().replace(".jpg", ""))
+        path.unlink()
+    (flickr_folder / "Flickr8k.token.txt").rename(flickr_folder / "results_20130124.token")
+    data = load_dataset("Flickr8k", flickr_folder.parent)
+    assert list(data.splits["train"].filenames) == ["d.jpg", "b.jpg"]
+
+
+@pytest.mark.parametrize("repeated", [(), ("dev", "test"), ("train", "dev", "test")], ids=["no", "some", "all"])
+@pytest.mark.parametrize("regions", [False, True], ids=["global", "regions"])
+def test_precomputed(make_precomputed_folder: Callable[..., Path], repeated: tuple[str, ...], regions: bool) -> None:
+    folder = make_precomputed_folder(repeated=repeated, regions=regions)
+    data = load_dataset("f8k_precomp", folder.parent, features="regions" if regions else "global")
+    check_contract(data)
+    for split in data.splits.values():
+        assert [split.features[row].flat[0] for row in split.image_rows] == list(range(len(split.image_rows)))
+    assert captions_of(data.splits["val"], 1) == [f"dev image 1 caption {number}" for number in range(5)]
+
+
+def test_precomputed_testall_is_the_test_split(make_precomputed_folder: Callable[..., Path]) -> None:
+    folder = make_precomputed_folder()
+    (folder / "testall_caps.txt").write_text("all of it\n" * 10)
+    np.save(folder / "testall_ims.npy", np.ones((2, 4), dtype=np.float32))
+    assert len(load_dataset("f8k_precomp", folder.parent).splits["test"].image_ids) == 2
+
+
+def test_val_may_be_truncated(make_precomputed_folder: Callable[..., Path]) -> None:
+    folder = make_precomputed_folder(repeated=("dev",))
+    data = load_dataset("f8k_precomp", folder.parent, val_images=1)
+    check_contract(data)
+    assert len(data.splits["val"].image_ids) == 1
+    assert len(data.splits["val"].captions) == 5
+    assert len(data.splits["train"].image_ids) == 3
+
+
+def test_prepared_once(karpathy_folder: KarpathyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_dataset("tiny", karpathy_folder.root)
+    monkeypatch.setattr(karpathy, "read", lambda files: pytest.fail("read again"))
+    again = load_dataset("tiny", karpathy_folder.root)
+    assert again.digest == first.digest
+    assert again.vocabulary == first.vocabulary
+    assert np.array_equal(again.splits["train"].tokens, first.splits["train"].tokens)
+    assert isinstance(again.splits["train"].tokens, np.memmap)
+
+
+def test_digest_follows_content_not_place(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
+    digest = load_dataset("tiny", karpathy_folder.root).digest
+    shutil.copytree(karpathy_folder.folder, tmp_path / "elsewhere" / "tiny")
+    assert load_dataset("tiny", tmp_path / "elsewhere").digest == digest
+    assert load_dataset("tiny", karpathy_folder.root, features="regions").digest != digest
+    karpathy_folder.images[0]["sentences"][0]["raw"] = "Another caption"
+    karpathy_folder.save()
+    changed = load_dataset("tiny", karpathy_folder.root)
+    assert changed.digest != digest
+    assert changed.splits["train"].captions[0] == "Another caption"
+    features = karpathy_folder.folder / "features_global.npy"
+    np.save(features, np.load(features) + np.float16(1))
+    assert load_dataset("tiny", karpathy_folder.root).digest != changed.digest
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove", "garbage"])
+def test_damaged_preparation_is_made_anew(karpathy_folder: KarpathyFolder, tmp_path: Path, damage: str) -> None:
+    good = load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c").splits["train"].tokens.tolist()
+    [tokens] = (tmp_path / "c").glob("tiny-*/train/tokens.npy")
+    if damage == "truncate":
+        tokens.write_bytes(tokens.read_bytes()[:-4])
+    elif damage == "remove":
+        tokens.unlink()
+    else:
+        (tokens.parent.parent / "meta.json").write_text("[")
+    assert load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c").splits["train"].tokens.tolist() == good
+
+
+def _load(root: str, cache: str, gate: object, answers: object) -> None:
+    gate.wait()  # type: ignore[attr-defined]
+    answers.put(load_dataset("tiny", Path(root), cache=Path(cache)).splits["test"].tokens.tolist())  # type: ignore[attr-defined]
+
+
+def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    gate, answers = context.Barrier(4), context.Queue()
+    arguments = (str(karpathy_folder.root), str(tmp_path / "c"), gate, answers)
+    processes = [context.Process(target=_load, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    found = [answers.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+    assert all(tokens == found[0] for tokens in found)
+    assert len([path for path in (tmp_path / "c").iterdir() if path.name != "files"]) == 1
+
+
+def test_cache_that_cannot_be_written(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"file.*cannot be written.*XDG_CACHE_HOME"):
+        load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "file" / "c")
+
+
+@pytest.mark.skipif(not (SHARED / "flickr8k").is_dir(), reason="needs ../shared/data/flickr8k")
+def test_flickr8k(tmp_path: Path) -> None:
+    published = load_dataset("flickr8k", SHARED, vocabulary="published")
+    assert len(published.vocabulary) == 3178
+    assert {name: len(split.image_ids) for name, split in published.splits.items()} == {
+        "train": 6000,
+        "val": 1000,
+        "test": 1000,
+    }
+    assert all(len(split.captions) == 5 * len(split.image_ids) for split in published.splits.values())
+    test = published.splits["test"]
+    source = json.loads((SHARED / "flickr8k" / "dataset_flickr8k.json").read_text())["images"]
+    assert test.image_rows[-1] == 7999 and source[7999]["filename"] == test.filenames[999]
+    assert captions_of(test, 999) == [sentence["raw"] for sentence in source[7999]["sentences"]]
