@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from orchestrator.commands.extract import extract
 from orchestrator.commands.options import DataRoot, Json
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from trainables.data.vocabulary import VocabularyName
 
 app = typer.Typer(help="Make, describe and check datasets.", no_args_is_help=True)
+app.command()(extract)
 
 
 @app.command()

@@ -1,0 +1,325 @@
+import hashlib
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainables.data.dataset import Dataset, Split, load_dataset
+from trainables.data.describe import describe
+from trainables.data.scenes import generate, grammar
+from trainables.data.scenes.descriptor import GLOBAL_SIZE, GRID, REGION_SIZE, describe_picture
+from trainables.data.scenes.generate import generate_scenes, split_of
+from trainables.data.scenes.grammar import NOUNS, RELATION_PHRASES, write_captions
+from trainables.data.scenes.render import render
+from trainables.data.scenes.scene import COLOURS, GROUNDS, SHAPES, SIZES, TEXTURES, Scene, Thing, draw_scene, relation
+from trainables.data.scenes.shapes import SHAPE_MASKS, TEXTURE_MASKS, UNIT
+from trainables.errors import ConfigError, DataError
+
+SCENES = [draw_scene(0, index) for index in range(400)]
+
+
+def digest_of(folder: Path) -> str:
+    """Hash the names and bytes of all files of a folder."""
+    whole = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        whole.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return whole.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("root") / "scenes"
+    assert generate_scenes(target, images=300, seed=3)
+    return target
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Dataset:
+    return load_dataset("scenes", made.parent, cache=tmp_path / "c")
+
+
+def test_pixels_and_captions_are_the_same_on_every_machine() -> None:
+    pixels = hashlib.sha256()
+    captions = hashlib.sha256()
+    for index in range(24):
+        scene = draw_scene(0, index)
+        pixels.update(render(scene, 0, index).tobytes())
+        captions.update("\n".join(write_captions(scene, 0, index)).encode())
+    assert pixels.hexdigest()[:16] == "d874a817c53672e7"
+    assert captions.hexdigest()[:16] == "f8f054d280d313ce"
+
+
+def test_folder_is_the_same_on_every_machine(tmp_path: Path) -> None:
+    """JPEG files and features too, which depend on the locked Pillow's encoder and decoder."""
+    generate_scenes(tmp_path / "scenes", images=20, seed=0)
+    assert digest_of(tmp_path / "scenes")[:16] == "51d1e6ca76b12c27"
+
+
+def test_work_on_all_cores_changes_nothing(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
+    generate_scenes(tmp_path / "scenes", images=300, seed=3)
+    assert digest_of(tmp_path / "scenes") == digest_of(made)
+
+
+def test_goes_through_the_coco_loader_without_a_problem(made: Path) -> None:
+    told = describe("scenes", made.parent, decode_images=True)
+    assert told.format.startswith("COCO captions")
+    assert told.problems == told.notes == []
+    assert [split.images for split in told.splits.values()] == [240, 30, 30]
+    assert all(split.captions_per_image == (5, 5) for split in told.splits.values())
+    assert all(split.image_files == split.images for split in told.splits.values())
+
+
+def test_also_reads_as_karpathy_json(made: Path, tmp_path: Path, data: Dataset) -> None:
+    folder = tmp_path / "other" / "scenes"
+    folder.mkdir(parents=True)
+    for name in ("dataset_scenes.json", "features_global.npy", "features_global.json"):
+        (folder / name).write_bytes((made / name).read_bytes())
+    other = load_dataset("scenes", folder.parent, cache=tmp_path / "c")
+    for name, split in data.splits.items():
+        assert list(other.splits[name].captions) == list(split.captions)
+        assert np.array_equal(other.splits[name].image_rows, split.image_rows)
+
+
+def test_features(made: Path, data: Dataset) -> None:
+    train = data.splits["train"]
+    assert train.features.shape == (300, GLOBAL_SIZE) and GLOBAL_SIZE <= 1024
+    assert train.features.dtype == np.float16
+    rows = train.features.astype(np.float64)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=2e-3)
+    regions = np.load(made / "features_regions.npy")
+    assert regions.shape == (300, GRID * GRID, REGION_SIZE)
+    # Centred on the train split (to whole steps of a root), on a scale that suits a network.
+    assert abs(regions[:240].astype(np.float64).mean(axis=(0, 1))).max() < 0.01
+    assert 0.2 < regions.astype(np.float64).std() < 3
+
+
+@pytest.mark.parametrize("images", [10, 11, 19, 300, 2000])
+def test_every_image_has_its_split(images: int) -> None:
+    counts = Counter(split_of(index, images) for index in range(images))
+    assert counts == {"train": images - 2 * (images // 10), "val": images // 10, "test": images // 10}
+
+
+def test_again_is_nothing_to_do(made: Path) -> None:
+    before = digest_of(made)
+    assert not generate_scenes(made, images=300, seed=3)
+    assert digest_of(made) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"images": 301, "seed": 3}, DataError, "holds scenes made with .*'images': 300, 'seed': 3.*remove it"),
+        ({"images": 300, "seed": 4}, DataError, "is there already"),
+        ({"images": 9}, ConfigError, "images must be from 10 to 1000000, got 9"),
+        ({"seed": -1}, ConfigError, "seed must be a whole number of at least 0, got -1"),
+    ],
+    ids=["more", "other-seed", "too-few", "seed"],
+)
+def test_refused(made: Path, arguments: dict[str, int], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        generate_scenes(made, **arguments)
+
+
+def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "scenes").mkdir()
+    (tmp_path / "scenes" / "thesis.txt").write_text("mine")
+    with pytest.raises(DataError, match="is there already and holds something else"):
+        generate_scenes(tmp_path / "scenes", images=10)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match=r"file/scenes: cannot be written: .*--out"):
+        generate_scenes(tmp_path / "file" / "scenes", images=10)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["file", "thesis.txt"]
+
+
+def test_lost_pictures_are_noticed(tmp_path: Path) -> None:
+    generate_scenes(tmp_path / "scenes", images=10)
+    (tmp_path / "scenes" / "images" / "scene_000004.jpg").unlink()
+    with pytest.raises(DataError, match="some of the 10 pictures are gone"):
+        generate_scenes(tmp_path / "scenes", images=10)
+
+
+def test_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(generate, "_karpathy", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        generate_scenes(tmp_path / "scenes", images=10)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_seeds_and_numbers_give_other_scenes() -> None:
+    assert len({draw_scene(seed, index) for seed in range(3) for index in range(50)}) > 145
+    assert not np.array_equal(render(SCENES[0], 0, 0), render(SCENES[0], 0, 1))
+
+
+def test_every_value_occurs() -> None:
+    things = [thing for scene in SCENES for thing in scene.things]
+    assert {thing.shape for thing in things} == set(SHAPES)
+    assert {thing.colour for thing in things} == set(COLOURS)
+    assert {thing.size for thing in things} == set(SIZES)
+    assert {thing.texture for thing in things} == set(TEXTURES)
+    assert {scene.ground for scene in SCENES} == set(GROUNDS)
+    assert {len(scene.things) for scene in SCENES} == {1, 2, 3}
+
+
+def differences(one: Scene, other: Scene) -> list[str]:
+    """Name what differs between two scenes, the jitter of places aside."""
+
+    def bare(thing: Thing) -> Thing:
+        return replace(thing, x=0, y=0, radius=0)
+
+    if one.layout != other.layout:
+        return ["layout", "and more"]
+    found = ["ground"] if one.ground != other.ground else []
+    mine, theirs = [bare(thing) for thing in one.things], [bare(thing) for thing in other.things]
+    if mine != theirs and sorted(mine, key=repr) == sorted(theirs, key=repr):
+        return [*found, "order"]
+    for a, b in zip(mine, theirs, strict=True):
+        found += [key for key in ("shape", "colour", "size", "texture") if getattr(a, key) != getattr(b, key)]
+    return found
+
+
+def test_most_scenes_have_twins_one_attribute_apart() -> None:
+    found = [differences(SCENES[index - index % 4], SCENES[index]) for index in range(400) if index % 4]
+    twins = Counter(changed[0] for changed in found if len(changed) == 1)
+    assert 0.7 < twins.total() / len(found) < 0.9
+    assert set(twins) == {"ground", "order", "shape", "colour", "size", "texture"}
+
+
+def test_things_lie_inside_the_picture_and_can_be_told_apart() -> None:
+    for scene in SCENES:
+        for thing in scene.things:
+            assert thing.radius * 3 // 4 <= min(thing.x, thing.y, 224 - thing.x, 224 - thing.y)
+        assert len({thing.colour for thing in scene.things}) == len({thing.shape for thing in scene.things})
+        assert len({thing.colour for thing in scene.things}) == len(scene.things)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [((200, 110), "left"), ((20, 110), "right"), ((110, 200), "above"), ((110, 20), "below")],
+    ids=["left", "right", "above", "below"],
+)
+def test_relation(other: tuple[int, int], expected: str) -> None:
+    things = [Thing("star", "red", "small", "plain", x, y, 20) for x, y in ((100, 100), other)]
+    assert relation(Scene("sand", "row", tuple(things)), 0, 1) == expected
+
+
+def test_five_different_captions_for_each() -> None:
+    for index, scene in enumerate(SCENES):
+        captions = write_captions(scene, 0, index)
+        assert len(set(captions)) == len(captions) == 5
+        for caption in captions:
+            assert caption[0].isupper() and caption == caption.strip() and "  " not in caption
+            assert " a a" not in caption.lower() and " a e" not in caption.lower() and " an b" not in caption.lower()
+
+
+def mentions(text: str, words: dict[str, tuple[str, ...]], value: str) -> bool:
+    return any(word in text for word in words[value])
+
+
+def test_the_first_caption_is_true_and_leaves_nothing_out() -> None:
+    opposite = {"left": "right", "right": "left", "above": "below", "below": "above", "front": "behind"}
+    opposite |= {"behind": "front"}
+    for index, scene in enumerate(SCENES):
+        caption = write_captions(scene, 0, index)[0].lower()
+        spoken = [thing for thing in scene.things if mentions(caption, dict(NOUNS), thing.shape)]
+        assert len(spoken) >= min(2, len(scene.things))
+        if len(scene.things) != 2:
+            continue
+        for thing in scene.things:
+            assert mentions(caption, dict(grammar.COLOUR_WORDS), thing.colour)
+            assert mentions(caption, dict(grammar.SIZE_WORDS), thing.size)
+        # Whichever thing is named first stands to the other as the caption says.
+        how = {name for name, phrases in RELATION_PHRASES.items() if any(f" is {p} a" in caption for p in phrases)}
+        first = relation(scene, 0, 1)
+        assert how & {first, opposite[first]}
+        position = [min(caption.find(n) for n in NOUNS[thing.shape] if n in caption) for thing in scene.things]
+        named_first = 0 if position[0] < position[1] else 1
+        assert relation(scene, named_first, 1 - named_first) in how
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_fill_their_circle_and_stay_near_it(name: str) -> None:
+    axis = np.arange(-2 * UNIT, 2 * UNIT, 4, dtype=np.int64)
+    x, y = axis[None, :], axis[:, None]
+    inside = SHAPE_MASKS[name](x, y)
+    assert not inside[x * x + y * y > (5 * UNIT // 4) ** 2].any()
+    share = inside.sum() * 16 / (np.pi * UNIT**2)
+    assert 0.25 < share < 1
+    if name != "moon":
+        # Only the moon is no mirror image of itself.
+        assert (inside[:, 1:] == inside[:, :0:-1]).mean() > 0.99
+
+
+def test_shapes_and_textures_differ() -> None:
+    axis = np.arange(-UNIT, UNIT, dtype=np.int64)
+    for table in (SHAPE_MASKS, TEXTURE_MASKS):
+        drawn = [mask(axis[None, :], axis[:, None]) for mask in table.values()]
+        assert all((a != b).mean() > 0.04 for k, a in enumerate(drawn) for b in drawn[:k])
+
+
+def test_descriptor_of_one_colour() -> None:
+    picture = np.full((224, 224, 3), (200, 30, 30), dtype=np.uint8)
+    whole, regions = describe_picture(picture)
+    # One colour bin a cell with all of its 56 x 56 pixels, in 16ths of a root, and no edges.
+    assert sorted(set(whole.tolist())) == [0, 56 * 16]
+    assert (whole > 0).sum() == GRID * GRID
+    assert (regions > 0).sum(axis=1).tolist() == [1] * 16
+
+
+@pytest.mark.parametrize(
+    ("direction", "expected"), [("across", 0), ("down", 6)], ids=["left-to-right", "top-to-bottom"]
+)
+def test_descriptor_of_an_edge(direction: str, expected: int) -> None:
+    picture = np.zeros((224, 224, 3), dtype=np.uint8)
+    if direction == "across":
+        picture[:, 112:] = 255
+    else:
+        picture[112:] = 255
+    whole, _ = describe_picture(picture)
+    edges = whole.reshape(GRID * GRID, -1)[:, -12:]
+    assert set(np.flatnonzero(edges.sum(axis=0))) == {expected}
+    # Dark to light is the same direction as light to dark.
+    assert np.array_equal(edges, describe_picture(255 - picture)[0].reshape(GRID * GRID, -1)[:, -12:])
+
+
+def bags_of_words(split: Split, words: int) -> np.ndarray:
+    bags = np.zeros((len(split.captions), words))
+    np.add.at(bags, (np.repeat(np.arange(len(bags)), np.diff(split.offsets)), split.tokens), 1)
+    return bags
+
+
+def text_to_image_r5(data: Dataset, owner_of_train_caption: np.ndarray) -> float:
+    """Learn bags of words from features by ridge regression on train, rank the test images of each test caption."""
+    train, test = data.splits["train"], data.splits["test"]
+    features = train.features.astype(np.float64)
+    known = features[train.image_rows][owner_of_train_caption]
+    bags = bags_of_words(train, len(data.vocabulary))
+    mean = bags.mean(axis=0)
+    weights = np.linalg.solve(known.T @ known + 3 * np.eye(known.shape[1]), known.T @ (bags - mean))
+    predicted = features[test.image_rows] @ weights
+    asked = bags_of_words(test, len(data.vocabulary)) - mean
+    scale = np.linalg.norm(predicted, axis=1)[:, None] * np.linalg.norm(asked, axis=1)
+    scores = predicted @ asked.T / scale
+    own = scores[test.image_of_caption, np.arange(scores.shape[1])]
+    return float(((scores >= own).sum(axis=0) <= 5).mean())
+
+
+def test_retrieval_is_learnable_and_not_trivial(data: Dataset) -> None:
+    owners = data.splits["train"].image_of_caption
+    learned = text_to_image_r5(data, owners)
+    shuffled = text_to_image_r5(data, np.random.default_rng(0).permutation(owners))
+    # Chance is 5 of 30.
+    assert shuffled < 0.35
+    assert 0.5 < learned < 0.98
+
+
+def test_coco_file_names_its_arguments(made: Path) -> None:
+    info = json.loads((made / "annotations" / "captions_scenes.json").read_text())["info"]
+    assert info == {"generator": "scenes", "version": generate.VERSION, "images": 300, "seed": 3}
