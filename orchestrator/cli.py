@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=arguments)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{'interrupted' if error.exit_code == 130 else 'error'}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt as interrupt:
-        print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         sys.exit(130)

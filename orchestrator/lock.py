@@ -93,13 +93,12 @@ def _clear_stale(directory: Path, holder: dict[str, Any] | None) -> None:
 
 
 def _refusal(directory: Path, holder: dict[str, Any] | None) -> str:
-    who = "another process"
-    if holder is not None:
-        who = f"process {holder['pid']} on {holder['host']}, since {holder['started']}"
-    return (
-        f"{directory}: already running: {who}; watch it with `orchestrator status {directory}`, "
-        f"or remove {directory / 'lock'} if that process is gone"
-    )
+    if holder is None:
+        return f"{directory}: already running: another process has just started"
+    message = f"{directory}: already running: process {holder['pid']} on {holder['host']}, since {holder['started']}"
+    if holder["host"] == socket.gethostname():
+        return f"{message}; watch it with `orchestrator status {directory}`"
+    return f"{message}; if it is gone from there, remove {directory / 'lock'}"
 
 
 def _read(file: IO[str]) -> dict[str, Any] | None:

@@ -19,15 +19,17 @@ from orchestrator.summary import Summary, checkpoint_root, find_winners, summari
 from orchestrator.tracking import Tracker, default_uri
 from orchestrator.workload import Workload
 from trainables.config import TrialConfig
-from trainables.errors import CheckpointError, ConfigError
+from trainables.errors import CheckpointError, ConfigError, UserError
 from trainables.files import write_whole
 
 TRACKING_SECONDS = 60.0
 """How long the end of a search waits for a tracking store that does not keep up."""
 
 
-class SearchInterruptedError(KeyboardInterrupt):
+class SearchInterruptedError(UserError):
     """A search that was told to stop; the same command goes on with it."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True)

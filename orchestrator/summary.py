@@ -80,8 +80,9 @@ def _identity(trial: Trial) -> dict[str, Any]:
 
 
 def _best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:
-    """Return the metrics of the best epoch whose names begin with a prefix, without it."""
+    """Return the metrics of the best epoch whose names begin with a prefix, without it; running bests are left out."""
     if trial.best_epoch is None:
         return {}
     metrics = trial.epochs[trial.best_epoch]
-    return {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
+    names = [name for name in metrics if name.startswith(prefix) and not name.endswith("_best")]
+    return {name.removeprefix(prefix): metrics[name] for name in names}

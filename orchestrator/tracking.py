@@ -104,7 +104,9 @@ class Store:
             ended = [trial for trial in history.study(name) if trial.state is TrialState.FINISHED]
             best = max((trial.best_value for trial in ended if trial.best_value is not None), default=None)
             if best is not None:
-                self._client.log_metric(run.id, f"{ended[0].metric}_best", best)
+                # With the time of the last end, because a store keeps one of two equal entries.
+                at = round(max(trial.ended or 0.0 for trial in ended) * 1000)
+                self._client.log_metric(run.id, f"{ended[0].metric}_best", best, timestamp=at, step=len(ended))
             self._set_status(run, status)
 
     def open_studies(self, history: History) -> None:

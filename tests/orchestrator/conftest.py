@@ -1,0 +1,16 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.ledger import Ledger
+from tests.orchestrator.experiments import make_experiment, start
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """The ledger of an experiment that has just started."""
+    made = Ledger(tmp_path / "journal.jsonl")
+    start(made, make_experiment())
+    yield made
+    made.close()

@@ -1,0 +1,55 @@
+"""Small experiments and ledgers for tests that need no Ray."""
+
+from typing import Any
+
+from orchestrator.config_files import validate
+from orchestrator.experiment import Experiment
+from orchestrator.history import Trial, TrialState
+from orchestrator.ledger import Ledger
+
+
+def make_experiment(**changes: Any) -> Experiment:
+    """Return two studies of random search on a dataset that does not exist."""
+    values = {
+        "name": "tiny",
+        "datasets": ["pets"],
+        "losses": ["nt_xent", "triplet_sh"],
+        "training": {"epochs": 6},
+        "search": {"sampler": "random", "trials": 4},
+        "scheduler": {"name": "asha", "grace_epochs": 1, "reduction_factor": 2},
+        "resources": {"cpus": 1, "gpus": 0},
+    }
+    return validate(Experiment, {**values, **changes}, "tiny.yaml")
+
+
+def start(ledger: Ledger, experiment: Experiment) -> None:
+    """Write down the start of an experiment."""
+    environment = {"git_revision": "abc", "versions": {"torch": "2"}}
+    data = {"pets:global": "d1"}
+    ledger.append("experiment_started", experiment=experiment.to_dict(), data=data, environment=environment)
+
+
+def add_trial(
+    ledger: Ledger,
+    values: list[float],
+    *,
+    number: int | None = None,
+    loss: str = "nt_xent",
+    dataset: str = "pets",
+    state: TrialState = TrialState.FINISHED,
+    error: str = "no luck",
+) -> Trial:
+    """Write down a trial with one ``val/rsum`` an epoch and its end."""
+    experiment = make_experiment(datasets=[dataset])
+    cell = next(cell for cell in experiment.cells() if cell.loss == loss)
+    params = {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2}
+    number = len(ledger.history.study(cell.name)) if number is None else number
+    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+    ends_with_report = state in (TrialState.FINISHED, TrialState.STOPPED_EARLY)
+    for epoch, value in enumerate(values, start=1):
+        is_last = epoch == len(values)
+        verdict = state if is_last and ends_with_report else TrialState.RUNNING
+        ledger.report(trial, epoch, {"val/rsum": value, "val/i2t_r1": value / 10, "train/loss": 1 / epoch}, verdict)
+    if state in (TrialState.DIVERGED, TrialState.FAILED):
+        ledger.end(trial, state, error)
+    return trial

@@ -1,0 +1,66 @@
+"""A workload with a closed-form learning curve: no torch, no data, and it can be told to go wrong."""
+
+import json
+import math
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.experiment import Experiment
+from orchestrator.workload import data_key
+from trainables.config import TrialConfig
+from trainables.errors import DivergedError
+from trainables.reports import EpochReport
+
+
+def curve(parameter: float, epoch: int) -> float:
+    """Return val/rsum at an epoch: rises with the epoch, highest for a parameter of 0.05."""
+    peak = 300 - 20 * math.log(parameter / 0.05) ** 2
+    return peak * (1 - math.exp(-0.5 * epoch))
+
+
+@dataclass(frozen=True)
+class FakeWorkload:
+    """Trainings that take ``seconds`` an epoch.
+
+    Trials whose parameter lies above ``diverges_above`` diverge in epoch 2; those below ``fails_below`` raise in epoch 2
+    every time, those below ``stumbles_below`` once.
+    """
+
+    seconds: float = 0.0
+    diverges_above: float = math.inf
+    fails_below: float = -math.inf
+    stumbles_below: float = -math.inf
+    digest: str = "d1"
+
+    def check(self, experiment: Experiment) -> dict[str, str]:
+        return {data_key(name, model): self.digest for name in experiment.datasets for model in experiment.models}
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
+        (parameter,) = config.loss_parameters.values()
+        epoch = 0
+        if resume is not None:
+            epoch = json.loads((resume / "state.pt").read_text())["epoch"]
+            yield report(parameter, epoch)
+        for current in range(epoch + 1, config.training.total_epochs + 1):
+            time.sleep(self.seconds)
+            if current == 2 and parameter > self.diverges_above:
+                raise DivergedError("train/loss", math.nan, current, 17)
+            if current == 2 and (parameter < self.fails_below or (parameter < self.stumbles_below and resume is None)):
+                raise RuntimeError(f"no luck with {parameter}")
+            yield report(parameter, current)
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+        saved = json.loads((checkpoint / "best.pt").read_text())
+        return {"rsum": curve(saved["parameter"], saved["epoch"]) - 1}
+
+
+def report(parameter: float, epoch: int) -> EpochReport:
+    def save(directory: Path) -> None:
+        for name in ("state.pt", "best.pt"):
+            (directory / name).write_text(json.dumps({"epoch": epoch, "parameter": parameter}))
+
+    value = curve(parameter, epoch)
+    metrics = {"train/loss": 1 / epoch, "val/rsum": value, "val/rsum_best": value, "time/epoch_seconds": 0.1}
+    return EpochReport(epoch, metrics, True, save)

@@ -1,0 +1,85 @@
+"""The journal: what was written is read back, a torn end is cut off, and damage elsewhere has a name."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.journal import Journal, JournalError, read_journal
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def write(path: Path, count: int) -> list[bytes]:
+    journal = Journal(path)
+    for number in range(count):
+        journal.append("epoch", trial="a", epoch=number + 1, metrics={"val/rsum": 0.1 * number})
+    journal.close()
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@given(events=st.lists(st.dictionaries(st.text("abc", min_size=1), JSON, max_size=3), max_size=5))
+def test_reading_gives_back_what_was_written(tmp_path_factory: pytest.TempPathFactory, events: list[dict]) -> None:
+    path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
+    journal = Journal(path)
+    written = [journal.append("event", fields=event) for event in events]
+    journal.close()
+    assert read_journal(path) == written
+    assert [record["fields"] for record in written] == events
+    assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == list(range(len(events)))
+
+
+def test_every_torn_end_is_cut_off_and_writing_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = write(path, 3)
+    for kept in range(len(lines[2])):
+        path.write_bytes(b"".join(lines[:2]) + lines[2][:kept])
+        assert len(read_journal(path)) == 2
+        journal = Journal(path)
+        assert journal.torn == (kept > 0)
+        journal.append("epoch", trial="a", epoch=9)
+        journal.close()
+        assert [record["epoch"] for record in read_journal(path)] == [1, 2, 9]
+
+
+@pytest.mark.parametrize("line", [0, 1])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda line: line.replace(b'"val/rsum"', b'"val/rsun"'), id="one letter"),
+        pytest.param(lambda line: b"", id="line lost"),
+        pytest.param(lambda line: line + line, id="line twice"),
+        pytest.param(lambda line: line[:-2] + b"\n", id="line cut"),
+        pytest.param(lambda line: b"\0" * len(line), id="zeros"),
+    ],
+)
+def test_damage_before_the_end_is_named_and_nothing_is_changed(tmp_path: Path, line: int, damage) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = write(path, 4)
+    lines[line] = damage(lines[line])
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(JournalError, match=r"journal\.jsonl: line \d: damaged"):
+        Journal(path)
+    with pytest.raises(JournalError, match="damaged"):
+        read_journal(path)
+    assert path.read_bytes() == b"".join(lines)
+
+
+def test_a_value_that_is_no_number_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        journal.append("epoch", metrics={"val/rsum": float("nan")})
+    journal.append("epoch", epoch=1)
+    journal.close()
+    assert [record["n"] for record in read_journal(tmp_path / "journal.jsonl")] == [0]
+
+
+def test_a_missing_journal_has_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="orchestrator search"):
+        read_journal(tmp_path / "journal.jsonl")

@@ -1,0 +1,65 @@
+"""The ledger: one terminal state a trial, each epoch once, and a reader knows what the writer knew."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.history import History, TrialState
+from orchestrator.journal import Record, read_journal
+from orchestrator.ledger import Ledger
+from tests.orchestrator.experiments import add_trial, make_experiment, start
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["report", "end"]), st.integers(1, 4), st.sampled_from(list(TrialState))), max_size=12
+)
+
+
+@given(events=EVENTS)
+def test_a_trial_ends_once_and_has_each_epoch_once_whatever_comes(tmp_path_factory, events) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "journal.jsonl"
+    ledger = Ledger(path)
+    start(ledger, make_experiment())
+    trial = add_trial(ledger, [], state=TrialState.RUNNING)
+    first_end = None
+    for kind, epoch, state in events:
+        if kind == "report":
+            ledger.report(trial, epoch, {"val/rsum": float(epoch)}, state)
+        elif state is not TrialState.RUNNING:
+            ledger.end(trial, state, "error")
+        if first_end is None and trial.state is not TrialState.RUNNING:
+            first_end = trial.state
+    ledger.close()
+    records = read_journal(path)
+    assert trial.state is (first_end or TrialState.RUNNING)
+    assert sum(record.get("state", "running") != "running" for record in records) == (first_end is not None)
+    epochs = [record["epoch"] for record in records if record["kind"] == "epoch"]
+    assert len(epochs) == len(set(epochs)) == len(trial.epochs)
+    assert History.of(records) == ledger.history
+
+
+def test_a_second_process_knows_what_the_first_knew(tmp_path: Path, ledger: Ledger) -> None:
+    add_trial(ledger, [1.0, 3.0, 2.0])
+    add_trial(ledger, [1.0], state=TrialState.DIVERGED)
+    add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    again = Ledger(tmp_path / "journal.jsonl")
+    assert again.history == ledger.history
+    assert [trial.id for trial in again.history.running()] == ["pets-vsepp-nt_xent-0002"]
+    again.close()
+
+
+def test_listeners_hear_of_what_the_history_knows(ledger: Ledger) -> None:
+    heard: list[tuple[str, int]] = []
+
+    def listen(record: Record) -> None:
+        heard.append((record["kind"], len(ledger.history.trials)))
+
+    ledger.listeners.append(listen)
+    add_trial(ledger, [1.0])
+    assert heard == [("trial_created", 1), ("epoch", 1)]
+
+
+def test_the_best_epoch_is_the_first_of_equals(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [1.0, 3.0, 3.0, 2.0])
+    assert (trial.best_epoch, trial.best_value, trial.last_epoch) == (2, 3.0, 4)
+    assert trial.running_best() == {1: 1.0, 2: 3.0, 3: 3.0, 4: 3.0}

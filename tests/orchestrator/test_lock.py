@@ -1,0 +1,75 @@
+"""The lock: one holder, named to those who come second, and gone with its process."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.lock import AlreadyRunningError, boot_id, find_holder, hold
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from orchestrator.lock import hold
+with hold(Path(sys.argv[1]), Path(sys.argv[2])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path):
+    scratch = tmp_path / "icr-scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-c", HOLD, str(tmp_path), str(scratch)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder: subprocess.Popen) -> None:
+    with pytest.raises(AlreadyRunningError, match=f"process {holder.pid} on {socket.gethostname()}") as refusal:
+        with hold(tmp_path):
+            pass
+    assert refusal.value.exit_code == 3
+    found = find_holder(tmp_path)
+    assert found is not None
+    assert (found["pid"], found["boot_id"]) == (holder.pid, boot_id())
+
+
+def test_the_lock_of_a_killed_process_is_stale_and_its_scratch_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
+    holder.kill()
+    holder.wait()
+    assert find_holder(tmp_path) is None
+    with hold(tmp_path):
+        assert not (tmp_path / "icr-scratch").exists()
+        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+    assert (tmp_path / "lock").read_text() == ""
+
+
+def test_a_lock_of_another_machine_is_believed(tmp_path: Path) -> None:
+    other = {"pid": 1, "host": "elsewhere", "boot_id": "x", "started": "2026-01-01T00:00:00+00:00", "scratch": None}
+    (tmp_path / "lock").write_text(json.dumps(other))
+    with pytest.raises(AlreadyRunningError, match="on elsewhere.*remove .*lock"), hold(tmp_path):
+        pass
+    assert json.loads((tmp_path / "lock").read_text()) == other
+
+
+@pytest.mark.parametrize("content", ["", '{"pid": 1, "ho', "[]"], ids=["released", "torn", "no mapping"])
+def test_a_lock_nobody_holds_is_taken(tmp_path: Path, content: str) -> None:
+    (tmp_path / "lock").write_text(content)
+    with hold(tmp_path):
+        pass
+
+
+def test_an_error_inside_lets_go(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), hold(tmp_path):
+        _ = 1 / 0
+    with hold(tmp_path):
+        pass
