@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, read_file, write_file
 from trainables.config import TrainingConfig, TrialConfig
@@ -72,7 +73,8 @@ class Trial:
         self.loss = build_loss(config.loss, **config.loss_parameters)
         self.optimizer = build_optimizer(self.model, config.training)
         self.metrics: dict[str, float] = {}
-        self.best_epoch, self.best_value, self.best_weights = 0, -math.inf, {}
+        self.best_epoch, self.best_value = 0, -math.inf
+        self.best_weights: dict[str, Tensor] = {}
 
     def run_epoch(self) -> EpochReport:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""

@@ -40,9 +40,9 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
     order = lengths.argsort(descending=True, stable=True)
     present = torch.arange(int(lengths.max()))[:, None] < lengths[order]
     distinct, token_word = tokens[order].T[: len(present)][present].unique(return_inverse=True)
-    inputs = embedding(token_word, linear(words(distinct), gru.weight_ih_l0, gru.bias_ih_l0))
-    sizes = present.sum(1).tolist()
-    states: Tensor = _Recurrence.apply(inputs, gru.weight_hh_l0, gru.bias_hh_l0, sizes, torch.is_grad_enabled())
+    input_weight, weight, input_bias, bias = gru.parameters()
+    inputs = embedding(token_word, linear(words(distinct), input_weight, input_bias))
+    states: Tensor = _Recurrence.apply(inputs, weight, bias, present.sum(1).tolist(), torch.is_grad_enabled())
     return states[order.argsort()]
 
 

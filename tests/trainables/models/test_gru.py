@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from trainables.models.gru import final_states
+from trainables.models.text_encoder import TextEncoder
 
 
 def library_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -45,20 +47,15 @@ def test_values_and_gradients_are_those_of_the_library(lengths: list[int]) -> No
 
 
 def test_gradients_agree_with_finite_differences() -> None:
-    words, gru, tokens, sizes = make([2, 3, 1])
+    torch.manual_seed(0)
+    encoder = TextEncoder(vocabulary_size=9, word_size=4, embedding_size=5).double()
+    tokens, sizes = torch.randint(1, 9, (3, 4)), torch.tensor([2, 3, 1])
+    names = [name for name, _ in encoder.named_parameters()]
 
-    def function(embeddings: Tensor, *parameters: Tensor) -> Tensor:
-        table = nn.Embedding(9, 4, dtype=torch.float64)
-        del table.weight
-        table.weight = embeddings
-        names = [name for name, _ in gru.named_parameters()]
-        holder = nn.GRU(4, 5, batch_first=True, dtype=torch.float64)
-        for name, value in zip(names, parameters, strict=True):
-            delattr(holder, name)
-            setattr(holder, name, value)
-        return final_states(table, holder, tokens, sizes)
+    def function(*parameters: Tensor) -> Tensor:
+        return functional_call(encoder, dict(zip(names, parameters, strict=True)), (tokens, sizes))
 
-    inputs = [value.detach().clone().requires_grad_() for value in (words.weight, *gru.parameters())]
+    inputs = [value.detach().clone().requires_grad_() for value in encoder.parameters()]
     assert torch.autograd.gradcheck(function, inputs)
 
 
