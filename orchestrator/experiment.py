@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +20,7 @@ __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
 
 METRICS = (
     "val/rsum",
+    "val/r1_r5_sum",
     *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "average_recall")),
 )
 """What can be maximised: the metrics of which more is better."""
@@ -83,6 +84,30 @@ class Resources(BaseModel):
     max_concurrent: Annotated[int, Field(ge=1)] | None = None
 
 
+class Override(BaseModel):
+    """Settings of some studies that differ from those of all.
+
+    Attributes:
+        datasets: Of which datasets; ``null`` is all of them. The same for ``models`` and ``losses``.
+        training: Keys of ``training`` with their values there.
+        model_parameters: The same for ``model_parameters``.
+        metric: What selects the best epoch there.
+    """
+
+    model_config = STRICT
+    datasets: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    losses: tuple[str, ...] | None = None
+    training: dict[str, Any] = {}
+    model_parameters: dict[str, ParameterValue] = {}
+    metric: str | None = None
+
+    def concerns(self, dataset: str, model: str, loss: str) -> bool:
+        """Say whether a study is one of those meant."""
+        named = ((self.datasets, dataset), (self.models, model), (self.losses, loss))
+        return all(names is None or name in names for names, name in named)
+
+
 @dataclass(frozen=True)
 class Cell:
     """One study: a dataset, a model and a loss, with where to look.
@@ -91,6 +116,9 @@ class Cell:
         name: Of the study, and the start of its trials' ids.
         bounds: Where each searched parameter lies.
         fixed: Parameters that are not searched.
+        training: What its trials share.
+        model_parameters: The same.
+        metric: What selects the best epoch of a trial.
         seed: From which the seeds of its suggestions are made.
     """
 
@@ -100,6 +128,9 @@ class Cell:
     loss: str
     bounds: Bounds = field(repr=False)
     fixed: Mapping[str, Any] = field(repr=False)
+    training: TrainingConfig = field(repr=False)
+    model_parameters: Mapping[str, ParameterValue] = field(repr=False)
+    metric: str
     seed: int = 0
 
     @property
@@ -113,6 +144,11 @@ class Cell:
         return [dict(zip(self.bounds, point, strict=True)) for point in itertools.product(*values)]
 
 
+class _TrainingSection(BaseModel):
+    model_config = STRICT
+    training: TrainingConfig
+
+
 class Experiment(BaseModel):
     """The resolved description of an experiment.
 
@@ -122,7 +158,8 @@ class Experiment(BaseModel):
         datasets: Names under the data root, or paths.
         models: Each is combined with each dataset and each loss; every combination is one study.
         losses: Names of ``search_spaces.SPACES``.
-        training: What all trials share.
+        training: What all trials share, but for ``overrides``.
+        overrides: Settings of some studies, applied in their order.
         model_parameters: Constructor arguments of the models beyond their sizes.
         vocabulary: See ``TrialConfig``.
     """
@@ -134,6 +171,7 @@ class Experiment(BaseModel):
     models: Annotated[tuple[str, ...], Field(min_length=1)] = ("vsepp",)
     losses: Annotated[tuple[str, ...], Field(min_length=1)]
     training: TrainingConfig = TrainingConfig()
+    overrides: tuple[Override, ...] = ()
     model_parameters: dict[str, ParameterValue] = {}
     vocabulary: Literal["train", "published"] = "train"
     search: Search = Search()
@@ -145,9 +183,15 @@ class Experiment(BaseModel):
         _check_names("models", self.models, FEATURES)
         _check_names("losses", self.losses, SPACES)
         _check_names("search.metric", [self.search.metric], METRICS)
+        for number, change in enumerate(self.overrides):
+            _check_override(f"overrides.{number}", change, self)
         for key, named in (("search.space", self.search.space), ("search.fixed", self.search.fixed)):
             _check_names(key, named, self.losses)
-        names = [cell.name for cell in self.cells()]
+        cells = self.cells()
+        for cell in cells:
+            # Refuses now what would otherwise end each trial of the study.
+            self.trial_config(cell, {})
+        names = [cell.name for cell in cells]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
@@ -177,7 +221,22 @@ class Experiment(BaseModel):
         bounds, fixed = self._bounds(loss)
         if self.search.sampler == "grid":
             _check_grid(loss, bounds)
-        return Cell(name, dataset, model, loss, bounds, fixed, derive_seed(self.search.seed, name))
+        changes = [change for change in self.overrides if change.concerns(dataset, model, loss)]
+        training = {key: value for change in changes for key, value in change.training.items()}
+        parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
+        metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
+        return Cell(
+            name=name,
+            dataset=dataset,
+            model=model,
+            loss=loss,
+            bounds=bounds,
+            fixed=fixed,
+            training=replace(self.training, **training),
+            model_parameters={**self.model_parameters, **parameters},
+            metric=metric,
+            seed=derive_seed(self.search.seed, name),
+        )
 
     def _bounds(self, loss: str) -> tuple[Bounds, dict[str, Any]]:
         """Return where to look for a loss's parameters, and those that stand still."""
@@ -205,11 +264,11 @@ class Experiment(BaseModel):
             dataset=cell.dataset,
             model=cell.model,
             loss=cell.loss,
-            model_parameters=self.model_parameters,
+            model_parameters=cell.model_parameters,
             loss_parameters={**loss_parameters, **cell.fixed},
-            training=self.training,
+            training=cell.training,
             vocabulary=self.vocabulary,
-            metric=self.search.metric,
+            metric=cell.metric,
             seed=self.search.seed,
         )
 
@@ -273,6 +332,14 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     for key, value in values.items():
         rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
     return rows
+
+
+def _check_override(key: str, change: Override, experiment: Experiment) -> None:
+    for part in ("datasets", "models", "losses"):
+        _check_names(f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
+    _check_names(f"{key}.metric", [change.metric] if change.metric else (), METRICS)
+    # Types and ranges are those of ``training``, whose other values go along.
+    validate(_TrainingSection, {"training": {**asdict(experiment.training), **change.training}}, key)
 
 
 def _bound(given: tuple[float, float] | ListedValues, default: Range | Values | None) -> Range | Values:

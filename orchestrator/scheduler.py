@@ -14,7 +14,7 @@ from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 
 from orchestrator.ephemeral import Ephemeral
-from orchestrator.experiment import Experiment
+from orchestrator.experiment import Experiment, Scheduler
 from orchestrator.history import Trial, TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.trial_actor import Step
@@ -23,8 +23,7 @@ from orchestrator.trial_actor import Step
 class Ladder:
     """The rungs of one study [Li2020], as Ray climbs them."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        epochs, rules = experiment.training.total_epochs, experiment.scheduler
+    def __init__(self, epochs: int, rules: Scheduler) -> None:
         self._asha = AsyncHyperBandScheduler(
             time_attr="epoch",
             metric="best",
@@ -52,10 +51,10 @@ class StudyScheduler(Ephemeral, FIFOScheduler):
     def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
+        self._epochs = {cell.name: cell.training.total_epochs for cell in experiment.cells()}
         self._ladders: dict[str, Ladder] = {}
         if experiment.scheduler.name == "asha":
-            self._ladders = {cell.name: Ladder(experiment) for cell in experiment.cells()}
-        self._epochs = experiment.training.total_epochs
+            self._ladders = {cell: Ladder(epochs, experiment.scheduler) for cell, epochs in self._epochs.items()}
         self._replay()
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
@@ -82,7 +81,7 @@ class StudyScheduler(Ephemeral, FIFOScheduler):
     def _verdict(self, trial: Trial, epoch: int, best: float) -> TrialState:
         ladder = self._ladders.get(trial.study)
         climbs = ladder is None or ladder.climbs(trial.id, epoch, best)
-        if epoch >= self._epochs:
+        if epoch >= self._epochs[trial.study]:
             return TrialState.FINISHED
         return TrialState.RUNNING if climbs else TrialState.STOPPED_EARLY
 

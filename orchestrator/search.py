@@ -170,8 +170,9 @@ def _best_checkpoint(root: Path) -> Path:
 
 
 def _progress(experiment: Experiment, history: History) -> Progress:
-    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
-    return Progress(history, total, experiment.training.total_epochs)
+    cells = experiment.cells()
+    total = sum(experiment.trials_in(cell) for cell in cells)
+    return Progress(history, total, max(cell.training.total_epochs for cell in cells))
 
 
 def remove_partial(trials: Path) -> None:

@@ -22,7 +22,7 @@ def find_winners(history: History) -> dict[str, Trial]:
             continue
         dataset = trial.config["dataset"]
         best = winners.get(dataset)
-        if best is None or _value(trial) > _value(best):
+        if best is None or _value(trial, history) > _value(best, history):
             winners[dataset] = trial
     return winners
 
@@ -43,9 +43,11 @@ def checkpoint_root(directory: Path, trial: Trial) -> Path:
     return directory / "trials" / trial.id
 
 
-def _value(trial: Trial) -> float:
-    value = trial.best_value
-    return float("-inf") if value is None else value
+def _value(trial: Trial, history: History) -> float:
+    """Return the experiment's metric at the best epoch, which a study may select by a metric of its own."""
+    if trial.best_epoch is None:
+        return float("-inf")
+    return trial.epochs[trial.best_epoch][history.experiment["search"]["metric"]]
 
 
 def _winner(trial: Trial, history: History) -> dict[str, Any]:

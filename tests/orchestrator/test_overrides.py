@@ -1,0 +1,71 @@
+"""Studies of one experiment that differ in their training, and the published settings that ship."""
+
+import pytest
+
+from orchestrator.experiment import Experiment, load_experiment, shipped_experiments
+from trainables.errors import ConfigError
+
+
+def settings(experiment: Experiment) -> dict[str, tuple[int, int, int, str]]:
+    """Return epochs, epoch of the first drop, embedding size and selection metric of each study."""
+    return {
+        cell.name: (
+            cell.training.total_epochs,
+            cell.training.learning_rate_drop_epochs * cell.training.epoch_scale,
+            cell.training.embedding_size,
+            cell.metric,
+        )
+        for cell in experiment.cells()
+    }
+
+
+@pytest.mark.parametrize("dataset", ["f30k", "coco"])
+def test_the_baselines_have_the_settings_of_the_study(dataset: str) -> None:
+    vsrn_drop = {"f30k": 10, "coco": 15}[dataset]
+    expected = {}
+    for loss in ("triplet", "triplet_sh", "nt_xent", "smooth_ap"):
+        scale = 5 if loss == "smooth_ap" else 1
+        expected[f"{dataset}-vsepp-{loss}"] = (30 * scale, 15 * scale, 1024, "val/rsum")
+        expected[f"{dataset}-vsrn-{loss}"] = (30 * scale, vsrn_drop * scale, 2048, "val/r1_r5_sum")
+    experiment = load_experiment(f"{dataset}-baselines")
+    assert settings(experiment) == expected
+    configs = [experiment.trial_config(cell, {}) for cell in experiment.cells()]
+    assert {config.training.duplicates for config in configs} == {"negatives"}
+    assert {config.training.batches for config in configs if config.loss == "smooth_ap"} == {"images"}
+    assert {config.model_parameters.get("norm_before_reasoning") for config in configs if config.model == "vsrn"} == {
+        dataset == "coco"
+    }
+
+
+def test_every_experiment_that_ships_is_valid() -> None:
+    names = set(shipped_experiments())
+    assert {"scenes-smoke", "flickr8k-temperature", "flickr8k-baselines", "f30k-baselines", "coco-baselines"} <= names
+    for name in names:
+        assert load_experiment(name).name == name
+
+
+def test_later_overrides_win_over_earlier_ones() -> None:
+    change = "overrides=[{losses: [nt_xent], training: {epochs: 7, batch_size: 8}}, {training: {epochs: 9}}]"
+    cells = {cell.loss: cell.training for cell in load_experiment("scenes-smoke", [change]).cells()}
+    assert (cells["nt_xent"].epochs, cells["nt_xent"].batch_size) == (9, 8)
+    assert (cells["triplet_sh"].epochs, cells["triplet_sh"].batch_size) == (9, 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param("[{losses: [nope]}]", "overrides.0.losses: unknown name 'nope'", id="loss of no study"),
+        pytest.param(
+            "[{training: {epoch: 3}}]", "training.epoch: unknown key; did you mean 'epochs'", id="unknown key"
+        ),
+        pytest.param("[{training: {epochs: x}}]", "training.epochs: should be a valid integer", id="wrong type"),
+        pytest.param("[{training: {epochs: 0}}]", "training.epochs must be at least 1, got 0", id="out of range"),
+        pytest.param("[{metric: val/x}]", "overrides.0.metric: unknown name", id="unknown metric"),
+        pytest.param("[{model_parameters: {a: 1}}]", "vsepp has no such parameter", id="unknown model parameter"),
+    ],
+)
+def test_a_wrong_override_is_refused_with_its_place(change: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_experiment("scenes-smoke", [f"overrides={change}"])
+    assert message in str(refused.value)
+    assert "scenes-smoke.yaml" in str(refused.value)
