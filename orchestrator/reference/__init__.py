@@ -1,0 +1,1 @@
+"""Numbers to compare with: the papers' tables, see README.md."""

@@ -1,0 +1,77 @@
+"""The published tables under the names that the product uses for models, losses, parameters and metrics."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
+"""What each of the study's tables holds."""
+
+DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
+MODELS = {"VSE++": "vsepp", "VSRN": "vsrn"}
+LOSSES = {"Triplet loss": "triplet", "Triplet loss SH": "triplet_sh", "NT-Xent": "nt_xent", "SmoothAP": "smooth_ap"}
+PARAMETERS = {"alpha": "margin", "tau": "temperature"}
+"""What is printed -> what it is called here."""
+
+_METRICS = {
+    "avg_recall": "average_recall",
+    "Cq": "negatives_per_query",
+    "CB": "negatives_per_batch",
+    "C0": "queries_without_gradient",
+    "C_qvneg": "negatives_per_query",
+    "W_qvneg": "negative_weight",
+    "W_qvpos": "positive_weight",
+}
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """A row of a published table.
+
+    Attributes:
+        number: The study's number of the experiment, e.g. ``1.1``.
+        dataset: ``flickr30k`` or ``coco``.
+        model: As in ``TrialConfig``, and so ``loss``.
+        parameters: The loss's hyper-parameter.
+        runs: Behind each mean.
+        values: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation.
+    """
+
+    number: str
+    dataset: str
+    model: str
+    loss: str
+    parameters: Mapping[str, float]
+    runs: int
+    values: Mapping[str, tuple[float, float]]
+
+
+@cache
+def published_rows(table: int) -> tuple[PublishedRow, ...]:
+    """Return the rows of table 1 (retrieval), 2 (triplet COCOS), 3 (NT-Xent COCOS) or 4 (SmoothAP COCOS)."""
+    text = files(__package__).joinpath(f"paper_table{table}.csv").read_text(encoding="utf-8")
+    return tuple(_row(record, 5 if table == RETRIEVAL else 1) for record in csv.DictReader(text.splitlines()))
+
+
+def _row(record: Mapping[str, str], runs: int) -> PublishedRow:
+    means = [column.removesuffix("_std") for column in record if column.endswith("_std")]
+    return PublishedRow(
+        number=record["experiment_id"],
+        dataset=DATASETS[record["dataset"]],
+        model=MODELS[record["model"]],
+        loss=LOSSES[record["loss"]],
+        parameters=MappingProxyType({PARAMETERS[record["hyperparameter"]]: float(record["hyperparameter_value"])}),
+        runs=runs,
+        values=MappingProxyType({_metric(name): (float(record[name]), float(record[f"{name}_std"])) for name in means}),
+    )
+
+
+def _metric(column: str) -> str:
+    """Return our name of a column, e.g. ``i2t_avg_recall`` -> ``i2t_average_recall``."""
+    if column == "rsum":
+        return column
+    way, name = column.split("_", 1)
+    return f"{way}_{_METRICS.get(name, name)}"
