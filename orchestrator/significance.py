@@ -39,6 +39,12 @@ class Measure:
     std: float | None
     seeds: int
 
+    def __post_init__(self) -> None:
+        """Refuse what no table and no test can use."""
+        for name, value in (("mean", self.mean), ("std", self.std)):
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be finite, got {value}")
+
 
 @dataclass(frozen=True)
 class Interval:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.significance import (
     Interval,
+    Measure,
     bootstrap_interval,
     hedges_g,
     holm,
@@ -87,6 +88,12 @@ def test_one_value_has_no_interval_and_equal_values_a_point():
 def test_published_cell_from_its_runs():
     runs = measure(np.array([402.0, 399.3, 398.4, 400.3, 395.0]))
     assert (round(runs.mean, 1), round(runs.std, 1), runs.seeds) == (399.0, 2.3, 5)
+
+
+@pytest.mark.parametrize(("mean", "std"), [(float("nan"), 0.0), (float("inf"), None), (1.0, float("nan"))])
+def test_a_measure_is_finite(mean, std):
+    with pytest.raises(ValueError, match="must be finite, got"):
+        Measure(mean, std, 5)
 
 
 @pytest.mark.parametrize(

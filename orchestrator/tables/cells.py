@@ -1,0 +1,100 @@
+"""How numbers and names look in a table that people read; nothing here is escaped yet."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from orchestrator.reference.published import DATASETS, LOSSES, MODELS
+from orchestrator.report.text import values_text, visible
+from orchestrator.significance import Measure
+from orchestrator.tables.layouts import Column
+from orchestrator.tables.rows import Row
+from orchestrator.tables.table import Table
+
+MISSING = "–"
+
+PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ours in names.items()} | {
+    "flickr8k": "Flickr8k",
+    "wsabie": "WSABIE",
+    "polynomial_self": "Polynomial (self)",
+    "polynomial_relative": "Polynomial (relative)",
+    "warp": "WARP",
+}
+"""Our name -> the one in print."""
+
+
+def number(value: float, decimals: int) -> str:
+    """Return a finite number with a fixed count of decimals, never ``-0.0``."""
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"
+
+
+def spread(measure: Measure, decimals: int) -> str:
+    """Return the standard deviation, empty where it is not known."""
+    return "" if measure.std is None else number(measure.std, decimals)
+
+
+def mean_and_spread(measure: Measure | None, column: Column) -> str:
+    """Return ``353.8 ± 1.6``, ``353.8`` or, where there is no number, a dash."""
+    if measure is None:
+        return MISSING
+    deviation = spread(measure, column.decimals)
+    return number(measure.mean, column.decimals) + (f" ± {deviation}" if deviation else "")
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, its control characters made visible."""
+    return " ".join(visible(text).split())
+
+
+def printed(name: str) -> str:
+    """Return the printed name of a dataset, a model or a loss."""
+    return PRINTED.get(name, one_line(name))
+
+
+def dataset(row: Row) -> str:
+    """Return the printed name of a dataset, of a path its last part."""
+    return printed(PurePath(row.dataset).name)
+
+
+def parameters(row: Row) -> str:
+    """Return hyper-parameters, e.g. ``margin 0.2``."""
+    return one_line(values_text(row.parameters))
+
+
+def loss(row: Row) -> str:
+    """Return the loss, of a published row with a mark."""
+    return f"{printed(row.loss)} (published)" if row.published else printed(row.loss)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as texts, the same for every format that writes a line a row.
+
+    Attributes:
+        groups: Above each heading: ``i2t``, ``t2i`` or nothing.
+        headings: One a column.
+        rows: As many texts each.
+        texts: How many columns from the left are no numbers.
+    """
+
+    groups: tuple[str, ...]
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int
+
+
+def grid(table: Table) -> Grid:
+    """Return the texts of a table; the column of verdicts is there only if some row has one."""
+    columns = table.layout.columns
+    verdicts = any(row.verdict for row in table.rows)
+    heads = ("Dataset", "Model", "Loss", "#", "Hyper-parameters")
+    return Grid(
+        groups=("",) * len(heads) + tuple(column.direction for column in columns) + ("",) * verdicts,
+        headings=heads + tuple(column.heading for column in columns) + ("Verdict",) * verdicts,
+        rows=tuple(_texts(row, columns) + (one_line(row.verdict),) * verdicts for row in table.rows),
+        texts=len(heads),
+    )
+
+
+def _texts(row: Row, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    about = (dataset(row), printed(row.model), loss(row), one_line(row.number), parameters(row))
+    return about + tuple(mean_and_spread(row.measures.get(column.metric), column) for column in columns)

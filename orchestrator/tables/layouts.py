@@ -1,0 +1,111 @@
+"""Which columns the study's tables have, and what they are called there."""
+
+from dataclasses import dataclass, replace
+
+from orchestrator.reference.published import NT_XENT_COCOS, RETRIEVAL, SMOOTH_AP_COCOS, TRIPLET_COCOS
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric in a table.
+
+    Attributes:
+        metric: Without prefix, e.g. ``i2t_r1``.
+        heading: As plain text.
+        latex: The same for LaTeX.
+        decimals: Digits after the point that the study prints.
+    """
+
+    metric: str
+    heading: str
+    latex: str
+    decimals: int
+
+    @property
+    def direction(self) -> str:
+        """``i2t``, ``t2i`` or, for what is about both, empty."""
+        way = self.metric.partition("_")[0]
+        return way if way in ("i2t", "t2i") else ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of one of the study's tables.
+
+    Attributes:
+        name: Tells it from the others.
+        published: Number of the study's table.
+        title: What it shows.
+        spread: What the standard deviations are over, where that is not the runs that the means are over.
+        caveat: What to know before comparing with the published rows; empty where there is nothing.
+    """
+
+    name: str
+    published: int
+    title: str
+    spread: str
+    columns: tuple[Column, ...]
+    caveat: str = ""
+
+
+def _both_ways(*columns: Column) -> tuple[Column, ...]:
+    """Return columns for each direction."""
+    return tuple(replace(column, metric=f"{way}_{column.metric}") for way in ("i2t", "t2i") for column in columns)
+
+
+_RECALLS = (
+    Column("r1", "R@1", "R@1", 1),
+    Column("r5", "R@5", "R@5", 1),
+    Column("r10", "R@10", "R@10", 1),
+    Column("average_recall", "avg. recall", "avg.\\ recall", 1),
+)
+_PER_QUERY = Column("negatives_per_query", "C^q", "$C^{q}$", 2)
+_PER_BATCH = Column("negatives_per_batch", "C^B", "$C^{B}$", 2)
+_WITHOUT = Column("queries_without_gradient", "C^0", "$C^{0}$", 2)
+_OVER_BATCHES = "the batches of a run"
+
+RETRIEVAL_LAYOUT = Layout(
+    name="retrieval",
+    published=RETRIEVAL,
+    title="Retrieval",
+    spread="",
+    columns=(
+        *_both_ways(*_RECALLS)[:4],
+        Column("i2t_map5", "mAP@5", "mAP@5", 2),
+        *_both_ways(*_RECALLS)[4:],
+        Column("rsum", "rsum", "rsum", 1),
+    ),
+)
+TRIPLET_LAYOUT = Layout(
+    name="cocos_triplet",
+    published=TRIPLET_COCOS,
+    title="Contributing samples of hinge losses",
+    spread=_OVER_BATCHES,
+    columns=_both_ways(_PER_QUERY, _PER_BATCH, _WITHOUT),
+    caveat="The published t2i C^q and C^0 of the plain triplet loss are sums over the wrong axis.",
+)
+NT_XENT_LAYOUT = Layout(
+    name="cocos_nt_xent",
+    published=NT_XENT_COCOS,
+    title="Contributing samples of NT-Xent",
+    spread=_OVER_BATCHES,
+    columns=_both_ways(
+        Column("negatives_per_query", "C^qv-", "$C^{qv^{-}}$", 2),
+        Column("negative_weight", "W^qv-", "$W^{qv^{-}}$", 2),
+        Column("positive_weight", "W^qv+", "$W^{qv^{+}}$", 2),
+    ),
+)
+SMOOTH_AP_LAYOUT = Layout(
+    name="cocos_smooth_ap",
+    published=SMOOTH_AP_COCOS,
+    title="Contributing samples of SmoothAP",
+    spread=_OVER_BATCHES,
+    columns=_both_ways(_PER_QUERY, _WITHOUT),
+    caveat="The published t2i columns look at the wrong candidates: t2i C^0 is at least 614 of 640 for any model.",
+)
+COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT)
+
+
+def cocos_layout(loss: str) -> Layout:
+    """Return the layout for the COCOS of a loss; all but NT-Xent and SmoothAP have a hinge."""
+    return {"nt_xent": NT_XENT_LAYOUT, "smooth_ap": SMOOTH_AP_LAYOUT}.get(loss, TRIPLET_LAYOUT)

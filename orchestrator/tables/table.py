@@ -1,0 +1,91 @@
+"""Tables: rows in the order in which they are read, with the notes that belong under them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from orchestrator.reference.published import published_rows
+from orchestrator.tables.layouts import COCOS_LAYOUTS, RETRIEVAL_LAYOUT, Layout, cocos_layout
+from orchestrator.tables.rows import Row, row_of_published
+
+_COCO_NAMES = ("coco", "mscoco", "coco2014")
+"""What people call MS-COCO's folder, in lower-case letters and digits."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Something to print.
+
+    Attributes:
+        layout: Its columns.
+        rows: Those of a dataset are together, within it those of a model.
+        notes: Sentences under it.
+    """
+
+    layout: Layout
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+
+def retrieval_table(rows: Iterable[Row], *, with_published: bool = False) -> Table:
+    """Return the table of retrieval metrics, in the layout of the study's table 1.
+
+    Args:
+        rows: Of any datasets and models, best first.
+        with_published: Put the published row of the same loss under each of ours, and the model's others at the end.
+    """
+    return _table(RETRIEVAL_LAYOUT, list(rows), with_published)
+
+
+def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[Table, ...]:
+    """Return the tables of COCOS, in the layouts of the study's tables 2 to 4, without those that have no row."""
+    counted = [row for row in rows if any(column.metric in row.measures for column in cocos_layout(row.loss).columns)]
+    groups = {layout.name: [row for row in counted if cocos_layout(row.loss) is layout] for layout in COCOS_LAYOUTS}
+    return tuple(_table(layout, groups[layout.name], with_published) for layout in COCOS_LAYOUTS if groups[layout.name])
+
+
+def _table(layout: Layout, rows: Sequence[Row], with_published: bool) -> Table:
+    published = [row_of_published(row) for row in published_rows(layout.published)] if with_published else []
+    ordered: list[Row] = []
+    for dataset in dict.fromkeys(row.dataset for row in rows):
+        of_dataset = [row for row in rows if row.dataset == dataset]
+        for model in dict.fromkeys(row.model for row in of_dataset):
+            ours = [row for row in of_dataset if row.model == model]
+            ordered += _beside(ours, _of(published, dataset, model))
+    notes = (*_spread_note(layout, rows), *(_published_notes(layout, ordered) if with_published else ()))
+    return Table(layout, tuple(ordered), notes)
+
+
+def _of(published: Sequence[Row], dataset: str, model: str) -> list[Row]:
+    """Return the published rows of a dataset and a model."""
+    name = "".join(letter for letter in PurePath(dataset).name.lower() if letter.isalnum())
+    name = "coco" if name in _COCO_NAMES else name
+    return [row for row in published if (row.dataset, row.model) == (name, model)]
+
+
+def _beside(ours: Sequence[Row], published: Sequence[Row]) -> list[Row]:
+    """Put each published row under the last of ours with its loss, the others at the end."""
+    rows = list(ours)
+    for row in published:
+        same = [index for index, one in enumerate(rows) if one.loss == row.loss and not one.published]
+        rows.insert(same[-1] + 1 if same else len(rows), row)
+    return rows
+
+
+def _spread_note(layout: Layout, rows: Sequence[Row]) -> list[str]:
+    seeds = sorted({row.seeds for row in rows if row.seeds})
+    if not seeds:
+        return []
+    runs = " or ".join(str(count) for count in seeds) + (" run" if seeds == [1] else " runs")
+    if layout.spread:
+        return [f"Mean over {runs} ± population standard deviation over {layout.spread}."]
+    return [f"Mean ± population standard deviation over {runs}."]
+
+
+def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
+    """Say where the published rows are from, or that there is none to put beside ours."""
+    if not any(row.published for row in rows):
+        ours = ", ".join(dict.fromkeys(f"{PurePath(row.dataset).name} with {row.model}" for row in rows))
+        return [f"The study has no row for {ours}; it has flickr30k and coco with vsepp and vsrn."] if ours else []
+    notes = [f"Published: Bleeker and de Rijke (2022), table {layout.published}."]
+    return [*notes, layout.caveat] if layout.caveat else notes
