@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trainables.backbone_names import check_backbone
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
-from trainables.data.images import find_image, image_folders, link_problem
+from trainables.data.images import check_links, list_images
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole
@@ -45,6 +45,7 @@ class ExtractionRequest:
         seed: Of untrained weights and random crops, >= 0.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         workers: Processes, >= 1.
+        shard_size: Images a shard, >= 1: at most so many of each worker are computed again after a kill.
     """
 
     dataset: str
@@ -58,6 +59,7 @@ class ExtractionRequest:
     seed: int = 0
     device: str = "auto"
     workers: int = 1
+    shard_size: int = 128
 
     def __post_init__(self) -> None:
         check_backbone(self.backbone)
@@ -65,9 +67,9 @@ class ExtractionRequest:
             raise ConfigError(f"--features must be one of {', '.join(KINDS)}, got {self.features!r}")
         if self.split is not None and self.split not in SPLITS:
             raise ConfigError(f"--split must be one of {', '.join(SPLITS)}, got {self.split!r}")
-        for name, minimum in {"augmentations": 0, "seed": 0, "workers": 1}.items():
+        for name, minimum in {"augmentations": 0, "seed": 0, "workers": 1, "shard_size": 1}.items():
             if getattr(self, name) < minimum:
-                raise ConfigError(f"--{name} must be at least {minimum}, got {getattr(self, name)}")
+                raise ConfigError(f"--{name.replace('_', '-')} must be at least {minimum}, got {getattr(self, name)}")
         if self.weights not in ("DEFAULT", "none") and not Path(self.weights).is_file():
             raise ConfigError(f"--weights must be DEFAULT, none or a state-dict file; there is no file {self.weights}")
 
@@ -106,7 +108,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
     from trainables.data.extract import extract_shards, join_shards, open_shards
 
     plan, encode = _prepare(request, out, images, paths)
-    threads = max(1, len(os.sched_getaffinity(0)) // request.workers)
+    threads = max(1, _cores() // request.workers)
     todo = open_shards(plan)
     total, extracted = len(paths), sum(len(plan.rows(shard)) for shard in todo)
     done = total - extracted
@@ -131,24 +133,17 @@ def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[
     """Return the dataset with the images to extract from and their files; everything that is wrong raises."""
     source = find_source(request.dataset, request.data_root)
     corpus = source.read()
-    if problems := check_corpus(corpus):
+    if problems := check_corpus(corpus) + check_links(corpus, source.folder, source.roots):
         raise DataError(problems)
     images = corpus.split(request.split) if request.split else list(corpus.images)
     if not any(image.filename for image in images):
         raise DataError(f"{corpus.file}: this dataset names no image files, so there is nothing to extract from")
-    folders = image_folders(source.folder)
-    paths, problems = [], []
-    for image in images:
-        path = find_image(folders, image.filename)
-        if path is None:
-            problems.append(f"{image.place}: {image.filename}: no such image in {source.folder} or the folders in it")
-        elif problem := link_problem(path, source.roots):
-            problems.append(f"{image.place}: {problem}")
-        else:
-            paths.append(path)
-    if problems:
-        raise DataError(problems)
-    return source, images, paths
+    found = list_images(source.folder)
+    missing = [image for image in images if image.filename not in found]
+    if missing:
+        where = f"is missing from {source.folder} and the folders in it"
+        raise DataError([f"{image.place}: image {image.filename!r} {where}" for image in missing])
+    return source, images, [found[image.filename] for image in images]
 
 
 def _check_out(out: Path, request: ExtractionRequest) -> None:
@@ -162,6 +157,11 @@ def _check_out(out: Path, request: ExtractionRequest) -> None:
     there = [path for kind in KINDS[request.features] if (path := out / f"features_{kind}.npy").exists()]
     if there and not (out / SHARDS).exists():
         raise ConfigError(f"{there[0]}: is there already; remove it, or name another folder with --out")
+
+
+def _cores() -> int:
+    """Return how many cores this process may use; not every system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _prepare(
@@ -197,7 +197,9 @@ def _prepare(
     }
     places = tuple(image.place for image in images)
     kinds = KINDS[request.features]
-    plan = Plan(out / SHARDS, tuple(paths), places, kinds, size, request.augmentations, request.seed, origin)
+    plan = Plan(
+        out / SHARDS, tuple(paths), places, kinds, size, request.augmentations, request.seed, origin, request.shard_size
+    )
     return plan, _make_encoder(request, backbone)
 
 

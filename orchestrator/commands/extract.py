@@ -28,6 +28,7 @@ def extract(
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
     workers: Annotated[int, typer.Option(help="Processes that work on shards.")] = 1,
+    shard_size: Annotated[int, typer.Option(help="Images a shard: what a kill may cost.")] = 128,
     seed: Annotated[int, typer.Option(help="Of untrained weights and random crops.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -46,6 +47,7 @@ def extract(
         seed=seed,
         device=device,
         workers=workers,
+        shard_size=shard_size,
     )
     started = time.monotonic()
     with _progress(quiet=as_json) as on_progress:

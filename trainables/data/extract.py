@@ -22,12 +22,6 @@ from trainables.data.pixels import UNREADABLE, center_crop, decode, random_crop
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
 
-SHARD = 128
-"""Images a shard: at most so many are computed again after a kill."""
-
-BATCH = 32
-"""Crops encoded at a time."""
-
 PLAN = "plan.json"
 
 Encoder = Callable[[np.ndarray], dict[str, np.ndarray]]
@@ -47,6 +41,8 @@ class Plan:
         augmentations: Random crops of each image beside its centre, >= 0.
         seed: Of the random crops.
         origin: What is written beside the features; shards of another origin are not gone on with.
+        shard_size: Images a shard, >= 1: at most so many are computed again after a kill.
+        batch_size: Crops encoded at a time, >= 1.
     """
 
     folder: Path
@@ -57,15 +53,17 @@ class Plan:
     augmentations: int
     seed: int
     origin: dict[str, object]
+    shard_size: int = 128
+    batch_size: int = 32
 
     @property
     def shard_count(self) -> int:
         """Number of shards; the last may be smaller than the others."""
-        return -(-len(self.paths) // SHARD)
+        return -(-len(self.paths) // self.shard_size)
 
     def rows(self, shard: int) -> range:
         """Return the rows of a shard."""
-        return range(shard * SHARD, min((shard + 1) * SHARD, len(self.paths)))
+        return range(len(self.paths))[shard * self.shard_size : (shard + 1) * self.shard_size]
 
     def file(self, kind: str, shard: int) -> Path:
         """Return the file of a shard, of shape (its rows, 1 + augmentations, ...), the centre crop first."""
@@ -97,7 +95,8 @@ def open_shards(plan: Plan) -> list[int]:
     """
     plan.folder.mkdir(parents=True, exist_ok=True)
     path = plan.folder / PLAN
-    wanted = json.loads(json.dumps({**plan.origin, "kinds": plan.kinds, "shard": SHARD, "batch": BATCH}))
+    sizes = {"kinds": plan.kinds, "shard_size": plan.shard_size, "batch_size": plan.batch_size}
+    wanted = json.loads(json.dumps({**plan.origin, **sizes}))
     if path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))
         differing = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
@@ -135,7 +134,10 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
         names = {"features": np.s_[:, 0]} | ({"augmented": np.s_[:, 1:]} if plan.augmentations else {})
         for name, views in names.items():
             path = out / f"{name}_{kind}.npy"
-            shape = _write_rows(path, len(plan.paths), (_load(file)[views] for file in files))
+            # What a kill leaves of it lies among the shards, and goes with them.
+            joined = plan.folder / path.name
+            shape = _write_rows(joined, len(plan.paths), (_load(file)[views] for file in files))
+            joined.replace(path)
             origin = {**plan.origin, "kind": kind, "shape": shape, "dtype": "float16"}
             write_whole(path.with_suffix(".json"), json.dumps(origin, indent=2) + "\n")
             written.append(path)
@@ -149,14 +151,14 @@ def _extract_shard(
     problems: list[str] = []
     features: dict[str, list[np.ndarray]] = {kind: [] for kind in plan.kinds}
     views = 1 + plan.augmentations
-    while batch := list(islice(crops, max(1, BATCH // views))):
+    while batch := list(islice(crops, max(1, plan.batch_size // views))):
         problems += [
             f"{plan.places[row]}: {plan.paths[row]}: {found}" for row, found in batch if isinstance(found, str)
         ]
         if problems:
             continue
         flat = np.concatenate([found for _, found in batch if not isinstance(found, str)])
-        parts = [encode(flat[start : start + BATCH]) for start in range(0, len(flat), BATCH)]
+        parts = [encode(flat[start : start + plan.batch_size]) for start in range(0, len(flat), plan.batch_size)]
         for kind in plan.kinds:
             encoded = np.concatenate([part[kind] for part in parts])
             features[kind].append(encoded.reshape(len(batch), views, *encoded.shape[1:]))
@@ -183,7 +185,7 @@ def _ahead(plan: Plan, rows: Iterable[int], pool: ThreadPoolExecutor) -> Iterato
     waiting: deque[Future[tuple[int, np.ndarray | str]]] = deque()
     for row in rows:
         waiting.append(pool.submit(_crops, plan, row))
-        if len(waiting) >= 2 * BATCH:
+        if len(waiting) >= 2 * plan.batch_size:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()

@@ -8,8 +8,10 @@ with V the regions (R, D) and theta, phi, g and W linear maps with bias; no soft
 norm's weight and bias start at zero, so an untrained block is the identity.
 
 The published code means to scale each region to unit length, but reduces the axis of the regions instead of that of
-the features: each feature is divided by its length over the regions, which lets regions of one image scale each
-other. ``region_norm="features"`` is what was meant, ``"published"`` what was run.
+the features: each feature is divided by its length over the regions, which lets the regions of an image scale each
+other. ``region_norm="published"`` is what was run. ``"features"`` normalises each region over its features, to a root
+mean square of 1: unit length times sqrt(D). At unit length the inputs of the GRU shrink with D and it learns slower
+(Flickr8k, 256 dimensions, NT-Xent, three epochs: val rsum 155 published, 158 unit length, 170 root mean square).
 
 References:
     [Li2019] Li et al., Visual Semantic Reasoning for Image-Text Matching (VSRN), sections 3.1-3.2. arXiv:1909.02701;
@@ -55,8 +57,8 @@ class RegionReasoning(nn.Module):
     Args:
         region_size: Features of a region as stored, >= 1.
         size: Dimensions of the joint space and of everything in between, >= 1.
-        region_norm: ``features``: every region to unit length; ``published``: every feature to unit length over the
-            regions of the image, as the code has it.
+        region_norm: ``features``: every region to a root mean square of 1; ``published``: every feature to unit length
+            over the regions of the image, as the code has it.
         norm_before_reasoning: Whether regions are normalised before the graph blocks as well as after them. The
             published code does so for every dataset but Flickr30k.
     """
@@ -65,7 +67,7 @@ class RegionReasoning(nn.Module):
         self, region_size: int, size: int, *, region_norm: str = "features", norm_before_reasoning: bool = True
     ) -> None:
         super().__init__()
-        self.norm_axis = {"features": 2, "published": 1}[region_norm]
+        self.normalize_regions = {"features": _over_features, "published": _over_regions}[region_norm]
         self.norm_before_reasoning = norm_before_reasoning
         self.projection = nn.Linear(region_size, size)
         self.blocks = nn.Sequential(*(GraphBlock(size) for _ in range(BLOCKS)))
@@ -82,10 +84,20 @@ class RegionReasoning(nn.Module):
         """
         regions = self.projection(features)
         if self.norm_before_reasoning:
-            regions = _to_unit_length(regions, self.norm_axis)
-        regions = _to_unit_length(self.blocks(regions), self.norm_axis)
+            regions = self.normalize_regions(regions)
+        regions = self.normalize_regions(self.blocks(regions))
         _, final = self.gru(regions)
         return normalize(self.norm(final[0]), dim=-1, eps=1e-12)
+
+
+def _over_features(regions: Tensor) -> Tensor:
+    """Scale each region (of I, R, D) to a root mean square of 1."""
+    return _to_unit_length(regions, 2) * sqrt(regions.shape[2])
+
+
+def _over_regions(regions: Tensor) -> Tensor:
+    """Scale each feature to unit length over the regions of its image."""
+    return _to_unit_length(regions, 1)
 
 
 def _to_unit_length(regions: Tensor, axis: int) -> Tensor:

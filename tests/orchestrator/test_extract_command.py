@@ -1,0 +1,233 @@
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+
+from orchestrator.cli import main
+from trainables.data.dataset import load_dataset
+from trainables.data.features import images_digest
+from trainables.data.source import find_source
+
+IMAGES = 12
+NETWORK = ("--backbone", "resnet18", "--weights", "none", "--shard-size", "2")
+
+
+@pytest.fixture(autouse=True)
+def private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("ORCHESTRATOR_DATA_ROOT", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A dataset of photographs in a folder of their own, in Karpathy's format."""
+    folder = tmp_path / "data" / "photos"
+    (folder / "images").mkdir(parents=True)
+    records = []
+    for index in range(IMAGES):
+        colours = np.random.default_rng(index).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        image = PIL.Image.fromarray(colours).resize((320, 240), PIL.Image.Resampling.BICUBIC)
+        image.save(folder / "images" / f"{index}.jpg")
+        split = "train" if index < IMAGES - 4 else ("val", "test")[index % 2]
+        sentence = {"raw": f"a picture with number {index}", "imgid": index, "sentid": index}
+        records.append({"filename": f"{index}.jpg", "imgid": index, "split": split, "sentences": [sentence]})
+    (folder / "dataset_photos.json").write_text(json.dumps({"dataset": "photos", "images": records}))
+    return folder
+
+
+def call(*arguments: str) -> int:
+    """Run ``orchestrator data extract`` and return its exit code."""
+    try:
+        main(["data", "extract", *arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command that must be refused and return what it says."""
+    assert call(*arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    return said
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_features_are_extracted_and_loaded(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("photos", *NETWORK, "--features", "both", "--augmentations", "1", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    names = ("features_global", "augmented_global", "features_regions", "augmented_regions")
+    assert told == {"files": [str(photos / f"{name}.npy") for name in names], "images": 12, "extracted": 12}
+    shapes = [np.load(path, mmap_mode="r").shape for path in told["files"]]
+    assert shapes == [(12, 512), (12, 1, 512), (12, 49, 512), (12, 1, 49, 512)]
+    for kind in ("global", "regions"):
+        data = load_dataset("photos", photos.parent, features=kind)
+        assert [len(split.image_rows) for split in data.splits.values()] == [8, 2, 2]
+    origin = json.loads((photos / "features_global.json").read_text())
+    images = find_source("photos", photos.parent).read().images
+    assert origin["images_digest"] == images_digest(images) and origin["backbone"] == "resnet18"
+    assert not [path for path in photos.iterdir() if path.name.startswith(".")]
+
+
+def test_features_of_another_order_are_refused(photos: Path) -> None:
+    assert call("photos", *NETWORK) == 0
+    listing = json.loads((photos / "dataset_photos.json").read_text())
+    listing["images"][:2] = listing["images"][1::-1]
+    (photos / "dataset_photos.json").write_text(json.dumps(listing))
+    with pytest.raises(Exception, match="features of another dataset"):
+        load_dataset("photos", photos.parent)
+
+
+def start(*arguments: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "data", "extract", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_killed_halfway_and_resumed_gives_the_same_bytes(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
+) -> None:
+    arguments = ("photos", *NETWORK, "--augmentations", "3", "--workers", workers, "--out")
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = start(*arguments, str(killed))
+    shards = killed / ".extract"
+    deadline = time.monotonic() + 120
+    while len(list(shards.glob("global_*.npy"))) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    wait_for_orphans(process.pid)
+    there = len(list(shards.glob("global_*.npy")))
+    assert 2 <= there < 6 and not (killed / "features_global.npy").exists()
+    assert call(*arguments, str(killed), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["extracted"] == IMAGES - 2 * there
+    assert call(*arguments, str(whole)) == 0
+    assert contents(killed) == contents(whole)
+
+
+def wait_for_orphans(group: int) -> None:
+    """Wait until the workers of a killed process have seen that nobody listens; they must end by themselves."""
+    deadline = time.monotonic() + 60
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(group, 0)
+            time.sleep(0.05)
+        pytest.fail("a worker outlives the process that it works for")
+
+
+def test_one_split_alone(photos: Path, tmp_path: Path) -> None:
+    assert call("photos", *NETWORK, "--split", "test", "--out", str(tmp_path / "out")) == 0
+    assert np.load(tmp_path / "out" / "features_global.npy").shape == (2, 512)
+
+
+def test_missing_images_are_named_ten_at_a_time(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (photos / "images").iterdir():
+        path.unlink()
+    said = refusal(capsys, "photos", *NETWORK)
+    assert f"dataset_photos.json: images[0]: image '0.jpg' is missing from {photos}" in said
+    assert "images[9]" in said and "images[10]" not in said
+    assert "2 more of 12 problems" in said
+
+
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_truncated_images_are_named_and_the_rest_is_kept(
+    photos: Path, capsys: pytest.CaptureFixture[str], workers: str
+) -> None:
+    paths = [photos / "images" / f"{index}.jpg" for index in (3, 8)]
+    whole = [path.read_bytes() for path in paths]
+    for path, data in zip(paths, whole, strict=True):
+        path.write_bytes(data[: len(data) // 2])
+    said = refusal(capsys, "photos", *NETWORK, "--workers", workers)
+    assert all(f"images[{index}]: {path}: cannot be read" in said for index, path in zip((3, 8), paths, strict=True))
+    for path, data in zip(paths, whole, strict=True):
+        path.write_bytes(data)
+    assert call("photos", *NETWORK, "--workers", workers, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["extracted"] == 4
+
+
+def test_an_image_outside_the_data_root_is_refused(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside, outside = photos / "images" / "4.jpg", tmp_path / "outside.jpg"
+    inside.rename(outside)
+    inside.symlink_to(outside)
+    assert "leaves the data root" in refusal(capsys, "photos", *NETWORK)
+
+
+@pytest.mark.parametrize("filename", ["../../outside.jpg", "/etc/hostname"])
+def test_a_file_name_outside_the_data_root_is_refused(
+    photos: Path, capsys: pytest.CaptureFixture[str], filename: str
+) -> None:
+    listing = json.loads((photos / "dataset_photos.json").read_text())
+    listing["images"][7]["filename"] = filename
+    (photos / "dataset_photos.json").write_text(json.dumps(listing))
+    assert f"images[7]: file name '{filename}'" in refusal(capsys, "photos", *NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("photo",), "photos"),
+        (("photos", "--backbone", "resnet-50"), "nearest: resnet50"),
+        (("photos", "--weights", "nowhere.pt"), "there is no file nowhere.pt"),
+        (("photos", "--features", "local"), "--features must be one of global, regions, both, got 'local'"),
+        (("photos", "--split", "dev"), "--split must be one of train, val, test, got 'dev'"),
+        (("photos", "--augmentations", "-1"), "--augmentations must be at least 0, got -1"),
+        (("photos", "--shard-size", "0"), "--shard-size must be at least 1, got 0"),
+        (("photos", "--workers", "0"), "--workers must be at least 1, got 0"),
+        (("photos", "--out", "/proc/nowhere"), "name another folder with --out"),
+    ],
+)
+def test_bad_usage_is_refused(
+    photos: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    assert message in refusal(capsys, *arguments)
+
+
+def test_weights_of_another_architecture_are_refused(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save({"features.0.weight": torch.zeros(3)}, tmp_path / "weights.pt")
+    said = refusal(capsys, "photos", "--backbone", "resnet18", "--weights", str(tmp_path / "weights.pt"))
+    assert "not the weights of a resnet18" in said
+
+
+def test_features_that_are_there_are_not_overwritten(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("photos", *NETWORK) == 0
+    before = (photos / "features_global.npy").read_bytes()
+    capsys.readouterr()
+    said = refusal(capsys, "photos", *NETWORK, "--seed", "1")
+    assert "features_global.npy: is there already" in said
+    assert (photos / "features_global.npy").read_bytes() == before
+
+
+def test_an_unfinished_extraction_with_other_options_is_refused(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = photos / "images" / "0.jpg"
+    broken.write_bytes(b"")
+    refusal(capsys, "photos", *NETWORK)
+    said = refusal(capsys, "photos", *NETWORK, "--seed", "1")
+    assert "an unfinished extraction with another seed, weights_digest" in said
+
+
+def test_bad_usage_is_refused_before_torch_is_imported(photos: Path) -> None:
+    source = (
+        "import sys\nfrom orchestrator.cli import main\n"
+        "try: main(['data', 'extract', 'photos', '--backbone', 'x'])\n"
+        "except SystemExit as end: assert end.code == 2\n"
+        "assert not {'torch', 'torchvision', 'ray', 'PIL'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)

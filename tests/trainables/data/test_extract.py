@@ -1,0 +1,134 @@
+"""Shards, joins and problems with a fake network; the real one is in tests/trainables/models/test_backbones.py."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from trainables.data.extract import Plan, extract_shards, join_shards, open_shards
+from trainables.data.pixels import center_crop, decode
+from trainables.errors import ConfigError, DataError
+
+IMAGES, SIZE = 11, 16
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    paths = []
+    for index in range(IMAGES):
+        pixels = np.random.default_rng(index).integers(0, 256, (20 + index, 30, 3), dtype=np.uint8)
+        paths.append(tmp_path / f"{index}.png")
+        PIL.Image.fromarray(pixels).save(paths[-1])
+    places = tuple(f"captions.json: images[{index}]" for index in range(IMAGES))
+    origin: dict[str, object] = {"backbone": "fake", "seed": 0}
+    return Plan(tmp_path / "shards", tuple(paths), places, ("global", "regions"), SIZE, 2, 0, origin, 4, 3)
+
+
+def fake_network(crops: np.ndarray) -> dict[str, np.ndarray]:
+    assert crops.dtype == np.uint8 and crops.shape[1:] == (SIZE, SIZE, 3) and len(crops) <= 3
+    cells = crops.reshape(len(crops), 2, SIZE // 2, 2, SIZE // 2, 3).mean((2, 4)).reshape(len(crops), 4, 3)
+    return {"global": cells.mean(1).astype(np.float16), "regions": cells.astype(np.float16)}
+
+
+def run(plan: Plan, out: Path) -> list[Path]:
+    out.mkdir(exist_ok=True)
+    for result in extract_shards(plan, open_shards(plan), fake_network, threads=2):
+        assert not result.problems
+    return join_shards(plan, out)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_rows_are_the_features_of_the_images_in_their_order(plan: Plan, tmp_path: Path) -> None:
+    run(plan, tmp_path / "out")
+    found = {path.stem: np.load(path, allow_pickle=False) for path in (tmp_path / "out").glob("*.npy")}
+    assert {name: (array.shape, array.dtype) for name, array in found.items()} == {
+        "features_global": ((IMAGES, 3), np.float16),
+        "features_regions": ((IMAGES, 4, 3), np.float16),
+        "augmented_global": ((IMAGES, 2, 3), np.float16),
+        "augmented_regions": ((IMAGES, 2, 4, 3), np.float16),
+    }
+    for row, path in enumerate(plan.paths):
+        expected = fake_network(center_crop(decode(path), SIZE)[None])
+        assert np.array_equal(found["features_global"][row], expected["global"][0])
+        assert np.array_equal(found["features_regions"][row], expected["regions"][0])
+    assert len(np.unique(found["augmented_global"].reshape(-1, 3), axis=0)) > IMAGES
+
+
+@pytest.mark.parametrize("finished", [0, 1, 2, 3])
+def test_stopped_and_gone_on_with_gives_the_same_bytes(plan: Plan, tmp_path: Path, finished: int) -> None:
+    run(plan, tmp_path / "whole")
+    other = replace(plan, folder=tmp_path / "other_shards")
+    results = extract_shards(other, open_shards(other), fake_network, threads=1)
+    for _ in range(finished):
+        next(results)
+    results.close()
+    assert open_shards(other) == list(range(finished, 3))
+    run(other, tmp_path / "resumed")
+    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+
+
+def test_a_shard_counts_only_when_all_its_files_are_there(plan: Plan, tmp_path: Path) -> None:
+    run(plan, tmp_path / "out")
+    plan.file("global", 1).unlink()
+    assert open_shards(plan) == [1]
+
+
+def test_augmentations_differ_with_the_seed_and_centres_do_not(plan: Plan, tmp_path: Path) -> None:
+    run(plan, tmp_path / "a")
+    run(replace(plan, folder=tmp_path / "other_shards", seed=1), tmp_path / "b")
+    a, b = contents(tmp_path / "a"), contents(tmp_path / "b")
+    assert a["features_global.npy"] == b["features_global.npy"]
+    assert a["augmented_global.npy"] != b["augmented_global.npy"]
+
+
+def test_shards_of_another_extraction_are_refused_by_what_differs(plan: Plan) -> None:
+    open_shards(plan)
+    with pytest.raises(ConfigError, match="another backbone, seed; finish it"):
+        open_shards(replace(plan, origin={"backbone": "real", "seed": 1}))
+
+
+def break_image(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    content = {"truncated": data[: len(data) // 2], "empty": b"", "text": b"no image at all"}
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[how])
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "text", "missing"])
+def test_a_bad_image_is_named_and_spoils_its_shard_alone(plan: Plan, how: str) -> None:
+    break_image(plan.paths[5], how)
+    results = list(extract_shards(plan, open_shards(plan), fake_network, threads=2))
+    assert [len(result.problems) for result in results] == [0, 1, 0]
+    (problem,) = results[1].problems
+    assert problem.startswith(f"captions.json: images[5]: {plan.paths[5]}: cannot be read as an image")
+    assert open_shards(plan) == [1]
+
+
+def test_all_bad_images_of_a_shard_are_named(plan: Plan) -> None:
+    for row in (4, 5, 7):
+        break_image(plan.paths[row], "truncated")
+    results = list(extract_shards(plan, [1], fake_network, threads=2))
+    assert [problem.split(":")[1] for problem in results[0].problems] == [" images[4]", " images[5]", " images[7]"]
+
+
+def test_a_damaged_shard_is_named(plan: Plan, tmp_path: Path) -> None:
+    run(plan, tmp_path / "out")
+    plan.file("regions", 2).write_bytes(b"\x93NUMPY")
+    with pytest.raises(DataError, match=r"regions_00002\.npy: damaged"):
+        join_shards(plan, tmp_path / "out")
+
+
+def test_numbers_that_are_none_are_refused(plan: Plan) -> None:
+    def broken(crops: np.ndarray) -> dict[str, np.ndarray]:
+        return {kind: features + np.float16(np.inf) for kind, features in fake_network(crops).items()}
+
+    open_shards(plan)
+    with pytest.raises(DataError, match="NaN or infinity"):
+        list(extract_shards(plan, [0], broken, threads=1))

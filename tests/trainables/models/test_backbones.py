@@ -1,0 +1,165 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from trainables.backbone_names import BACKBONES, check_backbone
+from trainables.errors import ConfigError, DataError
+from trainables.models.backbones import MEAN, STD, build_backbone, make_encoder, weights_digest
+
+
+@pytest.fixture(scope="module")
+def crops() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (3, 224, 224, 3), dtype=np.uint8)
+
+
+def save(state: object, path: Path) -> str:
+    torch.save(state, path)
+    return str(path)
+
+
+def test_the_names_are_those_of_torchvision() -> None:
+    assert sorted(BACKBONES) == sorted(torchvision.models.list_models(module=torchvision.models))
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"got 'resnet-50'; nearest: resnet50, "):
+        check_backbone("resnet-50")
+
+
+def test_global_features_are_what_the_last_layer_reads_and_regions_what_was_pooled(crops: np.ndarray) -> None:
+    backbone = build_backbone("resnet18", "none")
+    published = torchvision.models.resnet18(weights=None)
+    published.fc = nn.Identity()
+    published.load_state_dict(backbone.network.state_dict())
+    published.eval()
+    pixels = torch.from_numpy(crops).permute(0, 3, 1, 2) / 255
+    pixels = torchvision.transforms.Normalize(MEAN, STD)(pixels)
+    with torch.inference_mode():
+        expected = published(pixels)
+        pooled, grid = backbone(torch.from_numpy(crops))
+        cells = nn.Sequential(*list(published.children())[:-2])(pixels)
+    torch.testing.assert_close(pooled, expected / expected.norm(dim=1, keepdim=True), rtol=1e-3, atol=1e-5)
+    assert grid.shape == (3, 49, 512)
+    cell = cells[1, :, 2, 5]
+    torch.testing.assert_close(grid[1, 2 * 7 + 5], cell / cell.norm(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, size, features, grid",
+    [
+        ("squeezenet1_1", 224, 512, (169, 512)),
+        ("mobilenet_v3_small", 224, 1024, (49, 576)),
+        ("shufflenet_v2_x0_5", 224, 1024, (49, 1024)),
+        ("efficientnet_b0", 224, 1280, (49, 1280)),
+        pytest.param("inception_v3", 299, 2048, (64, 2048), marks=pytest.mark.slow),
+        pytest.param("convnext_tiny", 224, 768, (49, 768), marks=pytest.mark.slow),
+        pytest.param("swin_t", 224, 768, (49, 768), marks=pytest.mark.slow),
+        pytest.param("vit_b_32", 224, 768, (49, 768), marks=pytest.mark.slow),
+        pytest.param("maxvit_t", 224, 512, (49, 512), marks=pytest.mark.slow),
+        pytest.param("vgg11", 224, 4096, (49, 512), marks=pytest.mark.slow),
+    ],
+)
+def test_every_family_has_global_and_region_features(name: str, size: int, features: int, grid: tuple) -> None:
+    backbone = build_backbone(name, "none")
+    assert backbone.image_size == size
+    with torch.inference_mode():
+        pooled, regions = backbone(torch.randint(0, 256, (2, size, size, 3), dtype=torch.uint8))
+    assert (pooled.shape, regions.shape) == ((2, features), (2, *grid))
+    torch.testing.assert_close(pooled.norm(dim=1), torch.ones(2))
+    torch.testing.assert_close(regions.norm(dim=2), torch.ones(2, grid[0]))
+
+
+def test_encoder_gives_what_was_asked_for_as_float16(crops: np.ndarray) -> None:
+    backbone = build_backbone("squeezenet1_1", "none")
+    found = make_encoder(backbone, ("regions",), torch.device("cpu"))(crops)
+    assert {kind: (array.shape, array.dtype) for kind, array in found.items()} == {
+        "regions": ((3, 169, 512), np.float16)
+    }
+
+
+def test_regions_of_a_backbone_without_a_grid_are_refused() -> None:
+    backbone = build_backbone("squeezenet1_1", "none")
+    backbone.has_grid = False
+    with pytest.raises(ConfigError, match="--features global"):
+        make_encoder(backbone, ("regions",), torch.device("cpu"))
+
+
+def test_untrained_weights_come_from_the_seed_and_leave_the_generator_alone() -> None:
+    torch.manual_seed(0)
+    first, again, other = (weights_digest(build_backbone("squeezenet1_1", "none", seed=seed)) for seed in (0, 0, 1))
+    assert first == again != other
+    after = torch.rand(())
+    torch.manual_seed(0)
+    assert torch.rand(()) == after
+
+
+@pytest.mark.parametrize("classes", [None, 1000, 10], ids=["no last layer", "1000 classes", "10 classes"])
+def test_a_state_dict_is_read_whatever_its_last_layer(tmp_path: Path, classes: int | None) -> None:
+    source = torchvision.models.resnet18(num_classes=classes or 1000)
+    state = {key: value for key, value in source.state_dict().items() if classes or not key.startswith("fc.")}
+    found = build_backbone("resnet18", save(state, tmp_path / "weights.pt")).network.state_dict()
+    assert all(torch.equal(value, state[key]) for key, value in found.items())
+
+
+def test_files_without_batch_counters_and_with_old_densenet_names_are_read(tmp_path: Path) -> None:
+    import re
+
+    source = torchvision.models.densenet121(weights=None)
+    old = {
+        re.sub(r"\.(norm|conv)([12])\.", r".\1.\2.", key): value
+        for key, value in source.state_dict().items()
+        if not key.endswith("num_batches_tracked")
+    }
+    found = build_backbone("densenet121", save(old, tmp_path / "weights.pt")).network
+    layer = "features.denseblock1.denselayer1.conv2.weight"
+    assert torch.equal(found.state_dict()[layer], source.state_dict()[layer])
+
+
+@pytest.mark.parametrize(
+    "state, message",
+    [
+        (
+            torchvision.models.squeezenet1_1().state_dict(),
+            r"not the weights of a resnet18: \d+ tensors are missing, e.g.",
+        ),
+        (torchvision.models.resnet34().state_dict(), r"36|\d+ tensors are unknown to it, e.g. layer1"),
+        ({"weight": "words"}, "not a state dict"),
+        ([1, 2], "not a state dict"),
+        ({}, "not a state dict"),
+    ],
+    ids=["squeezenet", "resnet34", "strings", "list", "empty"],
+)
+def test_other_weights_are_refused(tmp_path: Path, state: object, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        build_backbone("resnet18", save(state, tmp_path / "weights.pt"))
+    assert str(tmp_path / "weights.pt") in str(caught.value)
+
+
+def test_another_width_is_refused(tmp_path: Path) -> None:
+    state = torchvision.models.shufflenet_v2_x1_0().state_dict()
+    with pytest.raises(DataError, match="tensors are of another shape"):
+        build_backbone("shufflenet_v2_x0_5", save(state, tmp_path / "weights.pt"))
+
+
+class Malicious:
+    def __reduce__(self):
+        return (Path.touch, (Path("pwned"),))
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 torn"], ids=["empty", "text", "torn"])
+def test_a_file_that_is_no_state_dict_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "weights.pt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read as a state dict"):
+        build_backbone("squeezenet1_1", str(path))
+
+
+def test_weights_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="cannot be read as a state dict"):
+        build_backbone("squeezenet1_1", save({"weight": Malicious()}, tmp_path / "weights.pt"))
+    assert not Path("pwned").exists()
