@@ -1,0 +1,127 @@
+// The charts: drawn by plotly when they come near the window, in the colours of the stylesheet, redrawn for dark.
+"use strict";
+
+const charts = (() => {
+  const { figures } = JSON.parse(document.getElementById("data").textContent);
+  const coarse = window.matchMedia("(pointer: coarse)").matches;
+  const config = {
+    responsive: true,
+    displaylogo: false,
+    displayModeBar: coarse ? false : "hover",
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+  };
+  const probe = document.createElement("i");
+  probe.hidden = true;
+  document.body.append(probe);
+
+  // A colour is the name of a custom property; only an element can tell what light-dark() makes of it.
+  function look(name, seen) {
+    if (!seen.has(name)) {
+      probe.style.color = `var(${name})`;
+      seen.set(name, getComputedStyle(probe).color);
+    }
+    return seen.get(name);
+  }
+
+  function painted(value, seen) {
+    if (typeof value === "string") return /^--[a-z]+\d*$/.test(value) ? look(value, seen) : value;
+    if (Array.isArray(value)) return value.map((item) => painted(item, seen));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, painted(item, seen)]));
+    }
+    return value;
+  }
+
+  function template() {
+    const lines = {
+      gridcolor: "--line", linecolor: "--line", zeroline: false, zerolinecolor: "--strong", tickcolor: "--line",
+      tickfont: { color: "--muted" }, title: { font: { size: 13, color: "--muted" }, standoff: 8 }, automargin: true,
+    };
+    return {
+      layout: {
+        font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: "--ink" },
+        paper_bgcolor: "rgba(0,0,0,0)",
+        plot_bgcolor: "rgba(0,0,0,0)",
+        margin: { l: 56, r: 16, t: 12, b: 36 },
+        xaxis: lines,
+        yaxis: lines,
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
+        hoverlabel: { bgcolor: "--surface", bordercolor: "--strong", font: { color: "--ink" } },
+        hovermode: "closest",
+        dragmode: coarse ? false : "zoom",
+      },
+    };
+  }
+
+  function sentence(panel) {
+    const names = [panel.layout.xaxis, panel.layout.yaxis].map((axis) => axis.title?.text).filter(Boolean);
+    const points = panel.data.reduce((sum, trace) => sum + (trace.x?.length ?? 0), 0);
+    return `${panel.caption} Chart of ${names.join(" and ") || "lines"}, ${points} points.`.trim();
+  }
+
+  function unescaped(text) {
+    return text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+  }
+
+  function clicked(event) {
+    const text = event.points[0]?.text;
+    if (typeof text === "string") leaderboard.find(unescaped(text).split(": ")[0]);
+  }
+
+  async function drawPanel(plot, panel) {
+    const seen = new Map();
+    const layout = { ...panel.layout, template: template(), autosize: true };
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", sentence(panel));
+    const first = !plot.classList.contains("js-plotly-plot");
+    await Plotly.react(plot, painted(panel.data, seen), painted(layout, seen), config);
+    if (first) plot.on("plotly_click", clicked);
+    plot.dataset.drawn = "";
+  }
+
+  // Panels are there before they are drawn, at their height, so that nothing jumps.
+  function layOut(figure, panels) {
+    const holder = figure.querySelector(".panels");
+    while (holder.children.length > panels.length) {
+      Plotly.purge(holder.lastElementChild.querySelector(".plot"));
+      holder.lastElementChild.remove();
+    }
+    while (holder.children.length < panels.length) {
+      const panel = document.createElement("div");
+      panel.className = "panel";
+      panel.append(document.createElement("p"), document.createElement("div"));
+      panel.firstElementChild.className = "panel-caption";
+      panel.lastElementChild.className = "plot";
+      holder.append(panel);
+    }
+    return [...holder.children];
+  }
+
+  function draw(figure) {
+    const { options } = figures[figure.dataset.figure];
+    const { panels } = options[Number(figure.querySelector("select")?.value ?? 0)];
+    figure.dataset.drawn = "";
+    return Promise.all(layOut(figure, panels).map((holder, index) => {
+      holder.querySelector(".panel-caption").textContent = panels[index].caption;
+      return drawPanel(holder.querySelector(".plot"), panels[index]);
+    }));
+  }
+
+  const all = [...document.querySelectorAll("[data-figure]")];
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      draw(target);
+    }
+  }, { rootMargin: "500px 0px" });
+
+  for (const figure of all) {
+    near.observe(figure);
+    figure.querySelector("select")?.addEventListener("change", () => draw(figure));
+  }
+  const drawAll = () => Promise.all(all.map(draw));
+  document.addEventListener("themechange", () => all.filter((figure) => "drawn" in figure.dataset).forEach(draw));
+  window.addEventListener("beforeprint", drawAll);
+  return { drawAll };
+})();

@@ -1,0 +1,102 @@
+"""What an experiment cost, from the times that the trials themselves reported."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.history import Trial, TrialState
+from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
+from orchestrator.report.studies import Study, epochs_planned, seconds_of
+from orchestrator.report.text import count_text, duration_text
+
+_SHADES = {
+    TrialState.FINISHED: "--c1",
+    TrialState.STOPPED_EARLY: "--c6",
+    TrialState.RUNNING: "--c3",
+    TrialState.DIVERGED: "--c5",
+    TrialState.FAILED: "--c2",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number with its name.
+
+    Attributes:
+        label: What it is.
+        value: As shown.
+        note: What to know about it; may be empty.
+    """
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def cost_facts(trials: Sequence[Trial], resources: Mapping[str, Any]) -> list[Fact]:
+    """Return trial time, GPU hours where GPUs were given, epochs, elapsed time, what early stopping saved, and retries.
+
+    Args:
+        trials: All of the experiment.
+        resources: Of the experiment; GPU hours need a number under ``gpus``.
+    """
+    seconds = sum(map(seconds_of, trials))
+    facts = [Fact("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")]
+    gpus = resources.get("gpus")
+    if isinstance(gpus, int | float) and gpus > 0:
+        facts.append(Fact("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
+    facts.append(Fact("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
+    times = [time for trial in trials for time in (trial.created, trial.ended) if time is not None]
+    if times:
+        facts.append(Fact("Elapsed", duration_text(max(times) - min(times)), "first trial created to last one ended"))
+    saved = sum(map(_saved, trials))
+    if saved:
+        facts.append(Fact("Early stopping saved", duration_text(saved), "epochs not trained, at the trials' own speed"))
+    retries = sum(trial.retries for trial in trials)
+    if retries:
+        facts.append(Fact("Retries", f"{retries:,}", "after an error; their lost epochs are not in the trial time"))
+    return facts
+
+
+def cost_figure(studies: Sequence[Study]) -> Figure:
+    """Return the trial time of each study by how its trials ended."""
+    unit, divisor = ("hours", 3600) if sum(_total(study) for study in studies) > 2 * 3600 else ("minutes", 60)
+    bars = [bar for state in TrialState if any((bar := _bar(studies, state, divisor))["x"])]
+    layout = {
+        "barmode": "stack",
+        "xaxis": axis(f"{unit} of trial time"),
+        "yaxis": {"type": "category", "automargin": True, "autorange": "reversed", "showgrid": False},
+    }
+    return Figure(
+        key="spent",
+        title="Where the time went",
+        note="Trial time of each study, by how its trials ended.",
+        options=[Option("all", [Panel("", bars, layout)])] if bars else [],
+        height=max(200, 110 + 34 * len(studies)),
+        absent="No epoch has been trained yet.",
+    )
+
+
+def _bar(studies: Sequence[Study], state: TrialState, divisor: float) -> Json:
+    seconds = [sum(seconds_of(trial) for trial in study.trials if trial.state is state) for study in studies]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": state.value.replace("_", " "),
+        "y": [plain(study.label) for study in studies],
+        "x": [round(value / divisor, 4) for value in seconds],
+        "hovertemplate": "%{x:.2f}<extra>%{fullData.name}</extra>",
+        "marker": {"color": _SHADES[state]},
+    }
+
+
+def _total(study: Study) -> float:
+    return sum(map(seconds_of, study.trials))
+
+
+def _saved(trial: Trial) -> float:
+    """Return the seconds that the epochs an early stop left out would have taken."""
+    planned = epochs_planned(trial)
+    if trial.state is not TrialState.STOPPED_EARLY or planned is None or not trial.epochs:
+        return 0.0
+    return max(0, planned - trial.last_epoch) * seconds_of(trial) / len(trial.epochs)

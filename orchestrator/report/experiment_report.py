@@ -1,0 +1,107 @@
+"""The report of an experiment's directory: what is read from the disk, and where the page goes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.history import History, Trial
+from orchestrator.journal import read_journal
+from orchestrator.lock import find_holder
+from orchestrator.report.page import Extras, build_page
+from orchestrator.report.queries import Queries, retrieve
+from orchestrator.report.render import write_report
+from orchestrator.summary import checkpoint_root, find_winners
+from trainables.errors import CheckpointError, ConfigError, DataError
+
+NAME = "report.html"
+
+
+def report_experiment(directory: Path, *, data_root: Path | None, device: str = "auto") -> Path:
+    """Write ``report.html`` into an experiment's directory, whatever state the experiment is in, and return its path.
+
+    Args:
+        directory: Holds ``journal.jsonl``.
+        data_root: Folder of the datasets, to ask the winners for the page's queries; ``None`` asks none, and then
+            torch is not imported.
+        device: Of these queries.
+
+    Raises:
+        JournalError: If there is no journal, or it is damaged.
+        ConfigError: If ``summary.json`` is damaged, or the directory can't be written.
+    """
+    history = History.of(read_journal(directory / "journal.jsonl"))
+    extras = Extras(
+        verdicts=read_verdicts(directory / "summary.json"),
+        queries=[] if data_root is None else ask_winners(history, directory, data_root, device),
+        unended="killed" if find_holder(directory) is None else "running",
+    )
+    path = directory / NAME
+    try:
+        write_report(build_page(history, extras), path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def find_directory(experiment: str, output: Path) -> Path:
+    """Return an experiment's directory: a path to one, or a name under ``output``.
+
+    Raises:
+        ConfigError: If neither holds a journal; the message lists the experiments there are.
+    """
+    for directory in (output / experiment, Path(experiment)):
+        if (directory / "journal.jsonl").is_file():
+            return directory
+    there = sorted(path.parent.name for path in output.glob("*/journal.jsonl"))
+    raise ConfigError(
+        f"{experiment}: no experiment of that name under {output}, nor a directory with a journal.jsonl; "
+        f"there are: {', '.join(there) or 'none'}. Name another with --output"
+    )
+
+
+def read_verdicts(path: Path) -> list[Mapping[str, Any]]:
+    """Return the verdicts that a confirmation left under ``verdicts`` in ``summary.json``; none before that.
+
+    Raises:
+        ConfigError: If the file is no JSON object.
+    """
+    if not path.is_file():
+        return []
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: damaged: {error}; the same search writes it again") from None
+    if not isinstance(summary, dict):
+        raise ConfigError(f"{path}: damaged: not a JSON object; the same search writes it again")
+    return list(summary.get("verdicts", []))
+
+
+def ask_winners(history: History, directory: Path, data_root: Path, device: str) -> list[Queries]:
+    """Return what the winner of each dataset retrieves; where it can't be asked, the reason."""
+    asked = []
+    for dataset, trial in find_winners(history).items():
+        # Selection never looked at the test split; a page may not open it either.
+        split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
+        title = f"{trial.id} on {Path(dataset).name} {split}"
+        try:
+            found = _ask(trial, split, checkpoint_root(directory, trial), data_root, device)
+        except (DataError, CheckpointError) as error:
+            found = Queries(note=f"The winner could not be asked. {str(error).splitlines()[0]}")
+        asked.append(replace(found, title=title))
+    return asked
+
+
+def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:
+    from trainables.checkpoint import resolve_checkpoint
+    from trainables.config import FEATURES
+    from trainables.data.dataset import load_dataset
+    from trainables.data.source import find_source
+
+    config = trial.config
+    source = find_source(config["dataset"], data_root)
+    data = load_dataset(
+        config["dataset"], data_root, vocabulary=config["vocabulary"], features=FEATURES[config["model"]]
+    )
+    return retrieve(resolve_checkpoint(checkpoints), data, source, split, device=device)

@@ -1,0 +1,131 @@
+"""What all figures share: plotly's JSON written by hand, colours by name, and strings that stay strings.
+
+A colour is the name of a CSS custom property (``--c1``); the page looks it up when it draws, so that light and dark
+are a matter of the stylesheet alone.
+"""
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.history import Trial, TrialState
+from orchestrator.report.studies import Study
+from orchestrator.report.text import visible
+
+Json = dict[str, Any]
+
+COLOURS = 7
+MANY = 100
+"""Trials of a study above which dots get smaller."""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon", "triangle-down")
+SCALE = [[place / 4, f"--scale{place}"] for place in range(5)]
+"""Colour scale from low to high."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing.
+
+    Attributes:
+        caption: Above it, in words.
+        data: Traces.
+        layout: Axes and what else is particular to it.
+    """
+
+    caption: str
+    data: list[Json]
+    layout: Json
+
+
+@dataclass(frozen=True)
+class Option:
+    """One choice of a figure: its panels side by side."""
+
+    label: str
+    panels: list[Panel]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the report.
+
+    Attributes:
+        key: Its anchor.
+        title: What it shows.
+        note: How to read it.
+        options: What can be chosen; the first is shown at first.
+        height: Of a panel in CSS pixels.
+        absent: Why there is nothing to draw, where there are no options.
+    """
+
+    key: str
+    title: str
+    note: str
+    options: list[Option]
+    height: int = 380
+    absent: str = ""
+
+
+def plain(text: str) -> str:
+    """Return a string that plotly shows as it is, instead of reading tags and entities in it."""
+    return html.escape(visible(text), quote=False)
+
+
+def colour(study: Study) -> str:
+    """Return the colour of a study."""
+    return f"--c{study.place % COLOURS + 1}"
+
+
+def symbol(study: Study) -> str:
+    """Return the marker of a study, which tells studies apart without colour."""
+    return SYMBOLS[study.place % len(SYMBOLS)]
+
+
+def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
+    """Return the marker of each trial: hollow where it was not trained to its end."""
+    finished = symbol(study)
+    return [finished if trial.state is TrialState.FINISHED else f"{finished}-open" for trial in trials]
+
+
+def log_ticks(low: float, high: float) -> Json:
+    """Return the ticks of a logarithmic axis: decades, with 2 and 5 between them where there are few."""
+    steps = (1, 2, 5) if high < 200 * low else (1,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [float(f"{step}e{decade}") for decade in decades for step in steps]
+    return {"tickvals": values, "ticktext": [f"{value:g}" for value in values]}
+
+
+def axis(title: str, **rest: Any) -> Json:
+    """Return an axis with its title."""
+    return {"title": {"text": plain(title)}, **rest}
+
+
+def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[Any], **marker: Any) -> Json:
+    """Return one dot a trial; ``text`` holds the ids, by which the page finds the trial of a dot."""
+    size = 8 if len(study.trials) <= MANY else 5
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(study.label),
+        "legendgroup": study.name,
+        "x": list(x),
+        "y": list(y),
+        "text": [plain(trial.id) for trial in trials],
+        "hovertemplate": "%{text}<br>%{xaxis.title.text} %{x}<br>%{yaxis.title.text} %{y:.4g}<extra></extra>",
+        "marker": {"color": colour(study), "symbol": symbol(study), "size": size, **marker},
+    }
+
+
+def short(metric: str) -> str:
+    """Return a metric as an axis names it: ``val/rsum`` is ``val rsum``."""
+    return metric.replace("/", " ").replace("_", " ")
+
+
+def scaled(values: Sequence[float], *, log: bool = False) -> list[float]:
+    """Return values on [0, 1] between their extremes, by their logarithm if asked; constants are 0.5."""
+    if log:
+        values = [math.log(value) for value in values]
+    low, high = min(values), max(values)
+    return [(value - low) / (high - low) if high > low else 0.5 for value in values]

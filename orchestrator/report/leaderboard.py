@@ -1,0 +1,108 @@
+"""The table of all trials: plain rows, which the page sorts and filters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.history import Trial
+from orchestrator.report.studies import Study, epochs_planned, seconds_of
+from orchestrator.report.text import duration_text, metric_text, value_text, values_text
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the leaderboard.
+
+    Attributes:
+        key: Of the rows' ``sort`` and ``shown``.
+        heading: As shown.
+        numeric: Whether it is right-aligned and sorted from high to low at first.
+        minor: Whether a narrow screen leaves it to the row's details.
+    """
+
+    key: str
+    heading: str
+    numeric: bool = False
+    minor: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial in the leaderboard.
+
+    Attributes:
+        id: Of the trial.
+        sort: What each column is sorted by; ``None`` sorts last either way.
+        shown: What each column shows.
+        state: As in the journal.
+        study: Label of its study.
+        details: Names and values that are shown when the row is opened.
+    """
+
+    id: str
+    sort: dict[str, Any]
+    shown: dict[str, str]
+    state: str
+    study: str
+    details: list[tuple[str, str]]
+
+
+def columns(metric: str) -> list[Column]:
+    """Return the columns, for the metric that was maximised."""
+    return [
+        Column("trial", "Trial"),
+        Column("value", metric.replace("/", " ").replace("_", " "), numeric=True),
+        Column("i2t_r1", "i2t R@1", numeric=True, minor=True),
+        Column("t2i_r1", "t2i R@1", numeric=True, minor=True),
+        Column("state", "State"),
+        Column("epochs", "Epochs", numeric=True, minor=True),
+        Column("seconds", "Time", numeric=True, minor=True),
+        Column("params", "Parameters", minor=True),
+    ]
+
+
+def leaderboard(studies: Sequence[Study]) -> list[Row]:
+    """Return all trials, the best value first, those without a value last."""
+    rows = [_row(study, trial) for study in studies for trial in study.trials]
+    return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
+
+
+def _row(study: Study, trial: Trial) -> Row:
+    best = trial.epochs.get(trial.best_epoch or 0, {})
+    planned = epochs_planned(trial)
+    sort: dict[str, Any] = {
+        "trial": study.name_of(trial),
+        "value": trial.best_value,
+        "i2t_r1": best.get("val/i2t_r1"),
+        "t2i_r1": best.get("val/t2i_r1"),
+        "state": trial.state.value,
+        "epochs": trial.last_epoch,
+        "seconds": round(seconds_of(trial), 3),
+        "params": values_text(trial.params),
+    }
+    shown = {
+        **{key: metric_text(key, sort[key]) for key in ("i2t_r1", "t2i_r1")},
+        **{key: str(sort[key]) for key in ("trial", "params")},
+        "value": metric_text(trial.metric, trial.best_value),
+        "state": trial.state.value.replace("_", " "),
+        "epochs": f"{trial.last_epoch} of {planned}" if planned else str(trial.last_epoch),
+        "seconds": duration_text(seconds_of(trial)),
+    }
+    return Row(trial.id, sort, shown, trial.state.value, study.label, _details(trial, best))
+
+
+def _details(trial: Trial, best: Mapping[str, float]) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = [("id", trial.id)]
+    if trial.error:
+        facts.append(("ended by", trial.error))
+    if trial.retries:
+        facts.append(("retries", str(trial.retries)))
+    facts += [(name, value_text(value)) for name, value in trial.params.items()]
+    searched = set(trial.params)
+    fixed = trial.config.get("loss_parameters", {})
+    facts += [(name, value_text(value)) for name, value in fixed.items() if name not in searched]
+    facts += [("seed", str(trial.config["seed"]))] if "seed" in trial.config else []
+    if trial.best_epoch:
+        facts.append(("best epoch", str(trial.best_epoch)))
+    facts += [(name, value_text(value)) for name, value in best.items() if not name.endswith("_best")]
+    return facts

@@ -1,0 +1,163 @@
+"""What the losses do: their weight curves, and their COCOS statistics against what was retrieved."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from orchestrator.history import Trial, TrialState
+from orchestrator.report.figures import Figure, Json, Option, Panel, axis, dots, hollow, plain, short
+from orchestrator.report.importance import rank_correlation
+from orchestrator.report.studies import Study, by_dataset, podium
+from orchestrator.report.text import values_text
+from orchestrator.report.weights import POINTS, weight_curves
+
+Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
+PREFIX = "cocos/"
+TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
+_STYLES: tuple[Json, ...] = (
+    {"color": "--c1", "dash": "solid", "width": 3.0},
+    {"color": "--c2", "dash": "dash", "width": 2.5},
+)
+_TRIPLET_STYLE: Json = {"color": "--muted", "dash": "dot", "width": 2.0}
+_AXES = {
+    "difference": "difference of similarities, ŝ − s⁺",
+    "positive": "similarity of the positive, s⁺",
+    "negative": "similarity of the negative, ŝ",
+}
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A loss whose weight curve is drawn, and the style of its line."""
+
+    name: str
+    loss: str
+    parameters: Mapping[str, Any]
+    style: Json
+
+
+def weight_figure(studies: Sequence[Study]) -> Figure:
+    """Return the weight curves of winner and runner-up of each dataset beside the triplet's."""
+    groups = by_dataset(studies).items()
+    return Figure(
+        key="weights",
+        title="Weight curves G(s)",
+        note="How hard the loss pulls at one negative, given how it stands to the positive: the derivative of the loss "
+        "of a query with these two alone, divided by its peak so that shapes compare. Below zero it pulls the wrong "
+        "way.",
+        options=[Option(dataset, panels) for dataset, group in groups if (panels := _weight_panels(group))],
+        height=340,
+        absent="No trial has been trained to its end yet.",
+    )
+
+
+def cocos_figure(studies: Sequence[Study]) -> Figure:
+    """Return each COCOS statistic against the metric, both directions side by side, every trial a dot."""
+    groups = {dataset: [counted(study) for study in group] for dataset, group in by_dataset(studies).items()}
+    options = [
+        Option(f"{dataset}: {counter}" if len(groups) > 1 else counter, _cocos_panels(group, counter))
+        for dataset, group in groups.items()
+        for counter in _counters(group)
+    ]
+    return Figure(
+        key="cocos",
+        title="COCOS against retrieval",
+        note="Every trial is a dot: how many samples contribute to the loss's gradient, and what was retrieved at the "
+        "same epoch (the best one, or the nearest at which samples were counted). Hollow: stopped early. Losses count "
+        "on scales of their own; ρ, Spearman's rank correlation, takes all trials together.",
+        options=options,
+        height=360,
+        absent="No COCOS statistics were taken in this experiment.",
+    )
+
+
+def counted(study: Study) -> Counted:
+    """Return the trials of a study whose contributing samples were counted, each with the metrics of that epoch.
+
+    Finished trials come first: a legend shows the marker of the first one.
+    """
+    epochs = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
+    epochs.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
+    return study, [(trial, trial.epochs[epoch]) for trial, epoch in epochs]
+
+
+def counted_epoch(trial: Trial) -> int | None:
+    """Return the epoch with COCOS statistics nearest to the best one, the later of two; ``None`` without any."""
+    best = trial.best_epoch
+    epochs = [epoch for epoch, metrics in trial.epochs.items() if any(name.startswith(PREFIX) for name in metrics)]
+    return min(epochs, key=lambda epoch: (abs(epoch - (best or 0)), -epoch), default=None)
+
+
+def _weight_panels(studies: Sequence[Study]) -> list[Panel]:
+    leaders = podium(studies)[:2]
+    if not leaders:
+        return []
+    drawn = [
+        _Drawn(
+            study.label if len(studies) > 1 else study.name_of(trial),
+            study.loss,
+            trial.config["loss_parameters"],
+            style,
+        )
+        for (study, trial), style in zip(leaders, _STYLES, strict=False)
+    ]
+    caption = "; ".join(f"{one.name}: {values_text(one.parameters) or 'defaults'}" for one in drawn)
+    drawn.append(_Drawn(f"triplet, margin {TRIPLET[1]['margin']}", *TRIPLET, _TRIPLET_STYLE))
+    traces: dict[str, list[Json]] = {}
+    for one in drawn:
+        for curve in weight_curves(one.loss, one.parameters):
+            traces.setdefault(curve.of, []).append(_weight_line(one, curve.weights, curve.peak))
+    for of in {"positive", "negative"} & set(traces):
+        # While its hinge is active the triplet pulls at both with weight 1, wherever they are.
+        traces[of].append(_weight_line(drawn[-1], np.ones_like(POINTS), 1.0))
+    panels = [Panel("", traces[of], _weight_axes(of)) for of in _AXES if of in traces]
+    return [replace(panels[0], caption=caption), *panels[1:]]
+
+
+def _weight_line(drawn: _Drawn, weights: np.ndarray, peak: float) -> Json:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(drawn.name),
+        "x": POINTS.round(3).tolist(),
+        "y": weights.round(4).tolist(),
+        "hovertemplate": f"%{{x:.2f}}: %{{y:.2f}} of {peak:.3g}<extra></extra>",
+        "line": drawn.style,
+    }
+
+
+def _weight_axes(of: str) -> Json:
+    return {"xaxis": axis(_AXES[of], range=[-1, 1]), "yaxis": axis("weight / peak", zeroline=True)}
+
+
+def _counters(group: Sequence[Counted]) -> list[str]:
+    """Return the names of the statistics without ``cocos/`` and direction, in the order in which they were reported."""
+    names = [name for _, trials in group for _, metrics in trials for name in metrics if name.startswith(PREFIX)]
+    stripped = (name.removeprefix(PREFIX).removeprefix("i2t_").removeprefix("t2i_") for name in names)
+    return list(dict.fromkeys(stripped))
+
+
+def _cocos_panels(group: Sequence[Counted], counter: str) -> list[Panel]:
+    names = {f"i2t_{counter}": "image to captions", f"t2i_{counter}": "caption to images", counter: ""}
+    drawn = [_cocos_panel(group, name, words) for name, words in names.items()]
+    return [panel for panel in drawn if panel.data]
+
+
+def _cocos_panel(group: Sequence[Counted], name: str, words: str) -> Panel:
+    key, traces, pairs, metric = PREFIX + name, [], [], "val/rsum"
+    for study, counted_trials in group:
+        having = [(trial, metrics) for trial, metrics in counted_trials if key in metrics]
+        if not having:
+            continue
+        trials, metric = [trial for trial, _ in having], having[0][0].metric
+        points = [(metrics[key], metrics[metric]) for _, metrics in having]
+        x, y = zip(*points, strict=True)
+        traces.append(dots(study, trials, x, y, symbol=hollow(study, trials), opacity=0.75))
+        pairs += points
+    rho = rank_correlation(*zip(*pairs, strict=True)) if pairs else None
+    parts = [words, "" if rho is None else f"ρ = {rho:+.2f}, {len(pairs):,} trials"]
+    caption = " · ".join(part for part in parts if part)
+    title = name.removeprefix("i2t_").removeprefix("t2i_").replace("_", " ")
+    return Panel(caption, traces, {"xaxis": axis(title), "yaxis": axis(short(metric))})

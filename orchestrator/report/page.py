@@ -1,0 +1,177 @@
+"""What is on the page: a plain model of the report, made of a ``History`` alone.
+
+Nothing here draws, reads files or knows HTML; ``asdict`` of a ``Page`` is JSON.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from orchestrator.history import History, Trial, TrialState
+from orchestrator.report.cost import Fact, cost_facts, cost_figure
+from orchestrator.report.figures import Figure
+from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
+from orchestrator.report.loss_figures import cocos_figure, weight_figure
+from orchestrator.report.queries import Queries
+from orchestrator.report.search_figures import learning_curves, over_trials
+from orchestrator.report.space_figures import space_figures
+from orchestrator.report.studies import by_dataset, studies_of
+from orchestrator.report.text import count_text, metric_text
+from orchestrator.report.verdict import Verdict, verdicts_of
+
+STATE_WORDS = {
+    TrialState.FINISHED: "finished",
+    TrialState.STOPPED_EARLY: "stopped early",
+    TrialState.DIVERGED: "diverged",
+    TrialState.FAILED: "failed",
+    TrialState.RUNNING: "not ended",
+}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How the experiment can be run again.
+
+    Attributes:
+        commands: Shell lines.
+        experiment: The resolved experiment as YAML.
+        digests: Dataset and SHA-256.
+        versions: Packages, revision and machine as recorded, by name.
+    """
+
+    commands: list[str]
+    experiment: str
+    digests: Mapping[str, str]
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The report.
+
+    Attributes:
+        outcome: How the newest start ended, in a word or two.
+        as_of: Time of the newest record about a trial, UTC; empty before the first.
+        facts: What to know first, as numbers.
+        figures: By key.
+        queries: What the winner of each dataset retrieves; a dataset without says why.
+    """
+
+    name: str
+    description: str
+    outcome: str
+    as_of: str
+    facts: list[Fact]
+    verdicts: list[Verdict]
+    columns: list[Column]
+    rows: list[Row]
+    figures: dict[str, Figure]
+    queries: list[Queries]
+    cost: list[Fact]
+    reproduction: Reproduction
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a page shows beyond the history.
+
+    Attributes:
+        verdicts: ``DatasetVerdict.to_dict()`` of each dataset whose candidates were confirmed.
+        queries: A dataset each, with what its winner retrieves.
+        unended: How an experiment without an end stands, which its journal cannot tell: ``running`` or ``killed``.
+    """
+
+    verdicts: Sequence[Mapping[str, Any]] = ()
+    queries: Sequence[Queries] = ()
+    unended: str = "not ended"
+
+
+def build_page(history: History, extras: Extras | None = None) -> Page:
+    """Return the page of an experiment, whatever state it is in."""
+    extras = extras or Extras()
+    studies = studies_of(history)
+    trials = list(history.trials.values())
+    metric = trials[0].metric if trials else "val/rsum"
+    drawn = [
+        over_trials(studies),
+        learning_curves(studies),
+        *space_figures(studies),
+        weight_figure(studies),
+        cocos_figure(studies),
+        cost_figure(studies),
+    ]
+    return Page(
+        name=str(history.experiment.get("name", "experiment")),
+        description=" ".join(str(history.experiment.get("description", "")).split()),
+        outcome=history.outcome or extras.unended,
+        as_of=_as_of(trials),
+        facts=_facts(history, len(studies), metric),
+        verdicts=verdicts_of(by_dataset(studies), extras.verdicts),
+        columns=columns(metric),
+        rows=leaderboard(studies),
+        figures={figure.key: figure for figure in drawn},
+        queries=list(extras.queries),
+        cost=cost_facts(trials, history.experiment.get("resources", {})),
+        reproduction=_reproduction(history),
+    )
+
+
+def _as_of(trials: Sequence[Trial]) -> str:
+    times = [time for trial in trials for time in (trial.created, trial.ended) if time is not None]
+    return datetime.fromtimestamp(max(times), UTC).strftime("%Y-%m-%d %H:%M UTC") if times else ""
+
+
+def _facts(history: History, studies: int, metric: str) -> list[Fact]:
+    trials = list(history.trials.values())
+    states = Counter(trial.state for trial in trials)
+    words = ", ".join(f"{states[state]:,} {word}" for state, word in STATE_WORDS.items() if states[state])
+    facts = [Fact("Trials", f"{len(trials):,}", words), Fact("Studies", str(studies), _cells(history))]
+    finished = [t.best_value for t in trials if t.state is TrialState.FINISHED and t.best_value is not None]
+    if finished and len(history.experiment.get("datasets", [])) <= 1:
+        facts.append(Fact(f"Best {metric}", metric_text(metric, max(finished)), "of the trials trained to their end"))
+    opened = len(history.tests_opened)
+    facts.append(Fact("Test splits opened", str(opened), ", ".join(history.tests_opened) or "selection used val alone"))
+    return facts
+
+
+def _cells(history: History) -> str:
+    keys = {"datasets": "dataset", "models": "model", "losses": "loss"}
+    return " × ".join(count_text(len(history.experiment.get(key, [])), noun) for key, noun in keys.items())
+
+
+def _reproduction(history: History) -> Reproduction:
+    name = str(history.experiment.get("name", "experiment"))
+    return Reproduction(
+        commands=[
+            "orchestrator search experiment.yaml --data-root DATA --output OUTPUT",
+            f"orchestrator report {name} --output OUTPUT",
+        ],
+        # ASCII only: safe_dump then escapes whatever could not be seen.
+        experiment=yaml.safe_dump(_plain(history.experiment), sort_keys=False, allow_unicode=False, width=100),
+        digests=dict(history.data),
+        versions=_versions(history.environment),
+    )
+
+
+def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was recorded about packages, revision and machine, flat."""
+    facts: dict[str, str] = {}
+    for name, value in environment.items():
+        if isinstance(value, Mapping):
+            facts |= _versions(value)
+        elif value is not None:
+            facts[name.replace("_", " ")] = str(value)
+    return facts
+
+
+def _plain(value: Any) -> Any:
+    """Return mappings and sequences as the dicts and lists that YAML can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

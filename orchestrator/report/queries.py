@@ -1,0 +1,176 @@
+"""Ten queries in each direction with what a checkpoint retrieves for them."""
+
+import base64
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainables.data.images import find_image, image_folders, link_problem
+
+if TYPE_CHECKING:
+    from trainables.data.dataset import Dataset, Split
+    from trainables.data.source import Source
+
+QUERIES, ANSWERS = 10, 5
+SIDE = 168
+"""Longer side of an embedded image in pixels; twice its size on the page."""
+QUALITY = 72
+
+
+@dataclass(frozen=True)
+class Item:
+    """An image or a caption.
+
+    Attributes:
+        text: The caption, or what the source calls the image.
+        image: JPEG as a data URI; empty for a caption, and where the image file is not at hand.
+        score: Cosine similarity to the query; ``None`` for the query itself.
+        correct: Whether it belongs to the query.
+    """
+
+    text: str
+    image: str = ""
+    score: float | None = None
+    correct: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query and its first answers.
+
+    Attributes:
+        rank: Of the first answer that belongs to it, from 1, among all of the split; ties count against it.
+    """
+
+    query: Item
+    rank: int
+    answers: list[Item]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """What one checkpoint retrieved.
+
+    Attributes:
+        title: Trial, dataset and split.
+        note: Why there is nothing to show, or what is missing.
+        i2t: Images that query captions.
+        t2i: Captions that query images.
+    """
+
+    title: str = ""
+    note: str = ""
+    i2t: list[Query] = field(default_factory=list)
+    t2i: list[Query] = field(default_factory=list)
+
+
+def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
+    """Ask a checkpoint's best model and return what it retrieves.
+
+    The queries are spread evenly over the split, so nobody picked them.
+
+    Args:
+        checkpoint: An ``epoch_NNNN`` directory.
+        data: The dataset that the model was trained on.
+        source: Where its image files may lie.
+        split: ``val``, or ``test`` once it has been opened.
+        device: As for training.
+
+    Raises:
+        CheckpointError: If the checkpoint is damaged or of other data.
+    """
+    from trainables.data.batches import ResidentSplit
+    from trainables.devices import choose_device
+    from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+
+    model, _ = load_best(checkpoint, data)
+    where = choose_device(device)
+    part = data.splits[split]
+    with evaluating(model.to(where)):
+        resident = ResidentSplit(part, where)
+        images = encode_images(model, resident).float().cpu().numpy()
+        captions = encode_captions(model, resident).float().cpu().numpy()
+    pictures = Pictures(part, source)
+    return Queries(
+        title=f"{data.name} {split}",
+        note="" if pictures.found() else f"The image files of {data.name} {split} are not at hand: names stand in.",
+        i2t=_image_queries(images, captions, part, pictures),
+        t2i=_caption_queries(images, captions, part, pictures),
+    )
+
+
+class Pictures:
+    """The images of a split as small data URIs, looked up in the dataset's folder and the folders in it."""
+
+    def __init__(self, split: "Split", source: "Source") -> None:
+        self._split, self._source = split, source
+        self._folders = image_folders(source.folder)
+        self._made: dict[int, str] = {}
+
+    def item(self, image: int, score: float | None = None, correct: bool = False) -> Item:
+        """Return an image of the split as an item."""
+        if image not in self._made:
+            path = self._path(image)
+            self._made[image] = _data_uri(path) if path else ""
+        return Item(str(self._split.image_ids[image]), self._made[image], score, correct)
+
+    def found(self) -> bool:
+        """Say whether the first image's file is there."""
+        return self._path(0) is not None
+
+    def _path(self, image: int) -> Path | None:
+        path = find_image(self._folders, self._split.filenames[image])
+        return None if path is None or link_problem(path, self._source.roots) else path
+
+
+def _image_queries(images: np.ndarray, captions: np.ndarray, split: "Split", pictures: Pictures) -> list[Query]:
+    found = []
+    for image in _spread(len(images)):
+        scores = captions @ images[image]
+        correct = split.image_of_caption == image
+        answers = [Item(split.captions[int(c)], "", float(scores[c]), bool(correct[c])) for c in _best(scores)]
+        found.append(Query(pictures.item(image), _rank(scores, correct), answers))
+    return found
+
+
+def _caption_queries(images: np.ndarray, captions: np.ndarray, split: "Split", pictures: Pictures) -> list[Query]:
+    found = []
+    for caption in _spread(len(captions)):
+        scores = images @ captions[caption]
+        correct = np.arange(len(images)) == split.image_of_caption[caption]
+        answers = [pictures.item(int(i), float(scores[i]), bool(correct[i])) for i in _best(scores)]
+        found.append(Query(Item(split.captions[caption]), _rank(scores, correct), answers))
+    return found
+
+
+def _spread(count: int) -> list[int]:
+    """Return up to ``QUERIES`` positions, evenly spaced from the first on."""
+    return [place * count // min(QUERIES, count) for place in range(min(QUERIES, count))]
+
+
+def _best(scores: np.ndarray) -> np.ndarray:
+    return np.argsort(-scores, kind="stable")[:ANSWERS]
+
+
+def _rank(scores: np.ndarray, correct: np.ndarray) -> int:
+    """Return the rank of the best correct candidate, behind all wrong ones that score as high."""
+    return 1 + int((scores[~correct] >= scores[correct].max()).sum())
+
+
+def _data_uri(path: Path) -> str:
+    """Return an image file as a small JPEG; empty where it cannot be read, as the page says by showing its name."""
+    import PIL.Image
+
+    from trainables.data.pixels import UNREADABLE, decode
+
+    try:
+        image = decode(path)
+    except UNREADABLE:
+        return ""
+    image.thumbnail((SIDE * 2, SIDE * 2), PIL.Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,88 @@
+"""The search space of a study as its trials saw it: which parameters differed, and on what axes they are drawn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orchestrator.history import Trial
+from orchestrator.report.figures import Json, axis, log_ticks, scaled
+from orchestrator.report.importance import main_effect
+from orchestrator.report.studies import Study
+from search_spaces import SPACES
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The trials of a study that have a value, with the parameters in which they differ.
+
+    Attributes:
+        parameters: Value in each trial by name, in the order of the search space.
+        importance: Main effect of each parameter, ``None`` where it can't be told.
+        logs: Names of the parameters whose axis is logarithmic.
+    """
+
+    study: Study
+    trials: Sequence[Trial]
+    values: Sequence[float]
+    parameters: Mapping[str, Sequence[Any]]
+    importance: Mapping[str, float | None]
+    logs: frozenset[str]
+
+    @property
+    def shares(self) -> list[tuple[str, float]]:
+        """Names and importances of the parameters that have one, the least important first."""
+        told = [(name, share) for name, share in self.importance.items() if share is not None]
+        return sorted(told, key=lambda pair: pair[1])
+
+    @property
+    def numbers(self) -> list[str]:
+        """Names of the parameters that are numbers, the most important first."""
+        names = [name for name, values in self.parameters.items() if not is_word(values)]
+        return sorted(names, key=lambda name: -(self.importance[name] or 0.0))
+
+    def unit(self, name: str) -> list[float]:
+        """Return the values of a parameter that is a number, on [0, 1] of its axis."""
+        return scaled(self.parameters[name], log=name in self.logs)
+
+    def spread(self, name: str, count: int) -> list[float]:
+        """Return values of such a parameter, evenly spaced on its axis from the lowest tried to the highest."""
+        low, high = min(self.parameters[name]), max(self.parameters[name])
+        values = np.geomspace(low, high, count) if name in self.logs else np.linspace(low, high, count)
+        return [float(f"{value:.5g}") for value in values]
+
+    def axis(self, name: str) -> Json:
+        """Return the axis of a parameter."""
+        values = self.parameters[name]
+        if is_word(values):
+            return axis(name, type="category")
+        return axis(name, type="log", **log_ticks(min(values), max(values))) if name in self.logs else axis(name)
+
+
+def searched(study: Study) -> Searched:
+    """Return what a study says about its search space."""
+    names = [name for trial in study.valued[:1] for name in trial.params]
+    trials = [trial for trial in study.valued if all(name in trial.params for name in names)]
+    values = [trial.best_value or 0.0 for trial in trials]
+    columns = {name: [trial.params[name] for trial in trials] for name in names}
+    columns = {name: column for name, column in columns.items() if len({str(value) for value in column}) > 1}
+    effects = {name: main_effect(column, values) for name, column in columns.items()}
+    logs = frozenset(name for name, column in columns.items() if _is_log(study.loss, name, column))
+    return Searched(study, trials, values, columns, effects, logs)
+
+
+def is_word(values: Sequence[Any]) -> bool:
+    """Say whether a parameter is something else than a number in some trial."""
+    return any(isinstance(value, str | bool) or not isinstance(value, int | float) for value in values)
+
+
+def _is_log(loss: str, name: str, values: Sequence[Any]) -> bool:
+    """Say whether the search space is logarithmic; of one not known here, whether the values lie as if it were."""
+    if is_word(values) or min(values) <= 0:
+        return False
+    bound = SPACES[loss].bounds.get(name) if loss in SPACES else None
+    if bound is not None:
+        return bool(getattr(bound, "log", False))
+    low, high, middle = min(values), max(values), float(np.median(values))
+    return high > 20 * low and middle < (low * high) ** 0.5 * 2

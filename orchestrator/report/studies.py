@@ -1,0 +1,125 @@
+"""The studies of an experiment as a report sees them: who leads, who may win, and what they are called."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from orchestrator.history import History, Trial, TrialState
+
+WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
+"""States whose best value says something about the parameters; a diverged trial's says when it broke."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One (dataset, model, loss) cell with its trials.
+
+    Attributes:
+        name: As in the journal.
+        label: Name without what all studies of the experiment share.
+        place: Position in the experiment, from 0; decides colour and symbol.
+        trials: In the order of their numbers.
+    """
+
+    name: str
+    label: str
+    place: int
+    dataset: str
+    model: str
+    loss: str
+    trials: Sequence[Trial]
+
+    def name_of(self, trial: Trial) -> str:
+        """Return what a trial is called on the page: its id without what all studies share."""
+        return f"{self.label} {trial.number:04d}"
+
+    @cached_property
+    def finished(self) -> list[Trial]:
+        """The trials that may win, best first: trained to the end, with a value."""
+        return best_first(trial for trial in self.trials if trial.state is TrialState.FINISHED)
+
+    @cached_property
+    def valued(self) -> list[Trial]:
+        """The trials with a value that can be compared, in the order of their numbers."""
+        return [trial for trial in self.trials if trial.state in WITH_VALUE and trial.best_value is not None]
+
+    @property
+    def leader(self) -> Trial | None:
+        """The best finished trial; where none has finished, ``None``."""
+        return next(iter(self.finished), None)
+
+
+def studies_of(history: History) -> list[Study]:
+    """Return the studies in the order in which their first trials were created."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in history.trials.values():
+        groups.setdefault(trial.study, []).append(trial)
+    cells = {name: _cell(trials[0].config) for name, trials in groups.items()}
+    labels = _labels(cells)
+    return [Study(name, labels[name], place, *cells[name], groups[name]) for place, name in enumerate(groups)]
+
+
+def by_dataset(studies: Sequence[Study]) -> dict[str, list[Study]]:
+    """Return the studies of each dataset, in their order."""
+    groups: dict[str, list[Study]] = {}
+    for study in studies:
+        groups.setdefault(study.dataset, []).append(study)
+    return groups
+
+
+def podium(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
+    """Return the leader of each study, best first, and behind a lone study's leader its second."""
+    if len(studies) == 1:
+        return [(studies[0], trial) for trial in studies[0].finished[:2]]
+    led = {trial.id: study for study in studies if (trial := study.leader)}
+    return [(led[trial.id], trial) for trial in best_first(study.leader for study in studies)]
+
+
+def best_studies(studies: Sequence[Study]) -> list[Study]:
+    """Return all studies, dataset by dataset, in each the one that reached most first."""
+
+    def best(study: Study) -> float:
+        return max((trial.best_value or 0.0 for trial in study.valued), default=0.0)
+
+    return [study for group in by_dataset(studies).values() for study in sorted(group, key=best, reverse=True)]
+
+
+def best_first(trials: Iterable[Trial | None]) -> list[Trial]:
+    """Return the trials with a value, the highest first, of equals the earlier first."""
+    valued = [trial for trial in trials if trial is not None and trial.best_value is not None]
+    return sorted(valued, key=lambda trial: (-(trial.best_value or 0.0), trial.created, trial.number))
+
+
+def seconds_of(trial: Trial) -> float:
+    """Return how long a trial trained: its epochs' own times, or, where they have none, from creation to end."""
+    epochs = [metrics["time/epoch_seconds"] for metrics in trial.epochs.values() if "time/epoch_seconds" in metrics]
+    if epochs:
+        return float(sum(epochs))
+    return max(0.0, (trial.ended or trial.created) - trial.created)
+
+
+def epochs_planned(trial: Trial) -> int | None:
+    """Return how many epochs the trial's config asks for, or ``None`` where it does not say."""
+    training = trial.config.get("training", {})
+    if "epochs" not in training:
+        return None
+    scaled = training.get("scale_epochs") and training.get("batches") == "images"
+    return int(training["epochs"]) * (int(training.get("captions_per_image", 5)) if scaled else 1)
+
+
+def _cell(config: Mapping[str, Any]) -> tuple[str, str, str]:
+    return Path(str(config["dataset"])).name, str(config.get("model", "")), str(config.get("loss", ""))
+
+
+def _labels(cells: Mapping[str, tuple[str, str, str]]) -> dict[str, str]:
+    """Return each study's loss, with the dataset or model before it where the studies differ in these."""
+    differing = [len({cell[part] for cell in cells.values()}) > 1 for part in (0, 1)]
+    labels = {}
+    for name, (dataset, model, loss) in cells.items():
+        parts = [part for part, differs in zip((dataset, model), differing, strict=True) if differs]
+        labels[name] = " · ".join([*parts, loss])
+    if len(set(labels.values())) < len(labels):
+        return {name: name for name in cells}
+    return labels

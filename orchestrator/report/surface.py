@@ -1,0 +1,30 @@
+"""A smooth mean of scattered trials, for slices and contours.
+
+The kernel regression of Nadaraya and Watson with a Gaussian of width ``n^(-1/(4+d))`` of the unit cube (Scott's rule,
+halved): no model that could extrapolate, and no value where no trial is near.
+"""
+
+import numpy as np
+
+NEAR = 0.35
+"""Sum of kernel weights below which a place is left blank: about one trial at 1.4 widths."""
+
+
+def smooth(points: np.ndarray, values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the mean of the values around each place.
+
+    Args:
+        points: Where the trials are, shape (N, d), scaled to [0, 1].
+        values: What they reached, shape (N,).
+        places: Where to tell, shape (M, d).
+
+    Returns:
+        Weighted means, shape (M,); NaN where no trial is near.
+    """
+    count, dimensions = points.shape
+    width = 0.5 * count ** (-1 / (4 + dimensions))
+    squares = ((places[:, None, :] - points[None, :, :]) ** 2).sum(axis=2)
+    weights = np.exp(-squares / (2 * width**2))
+    total = weights.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(total >= NEAR, weights @ values / total, np.nan)

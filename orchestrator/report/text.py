@@ -1,0 +1,82 @@
+"""Numbers and strangers' strings as they are shown on a page."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+FRACTIONS = ("map5", "map10")
+"""Endings of the metrics that are fractions; the others are percentages, sums of percentages, or ranks."""
+
+_INVISIBLE = (0x00AD, 0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+_VISIBLE = (
+    {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
+    | {0x7F: "␡"}
+    | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+    | {code: f"\\u{code:04x}" for code in _INVISIBLE}
+    | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+)
+
+
+def visible(text: str) -> str:
+    """Return a string whose control characters can be seen.
+
+    Control characters become their pictures (``␀``), marks that reorder or hide text their escapes, lone surrogates,
+    which no file can hold, U+FFFD. Line feeds and tabs stay.
+    """
+    return text.translate(_VISIBLE)
+
+
+def visible_values(value: Any) -> Any:
+    """Return plain values with every string in them, keys included, made visible; NaN and infinity become ``None``."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {visible(str(key)): visible_values(item) for key, item in value.items()}
+    if isinstance(value, Iterable):
+        return [visible_values(item) for item in value]
+    return value
+
+
+def metric_text(metric: str, value: float | None) -> str:
+    """Return a metric with the digits that mean something: three for fractions, one for all others."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if metric.endswith(FRACTIONS) else f"{value:.1f}"
+
+
+def value_text(value: Any) -> str:
+    """Return a hyper-parameter in few characters: four significant digits, lists in brackets."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, float | int):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(value_text(item) for item in value)}]"
+    return str(value)
+
+
+def values_text(values: Mapping[str, Any]) -> str:
+    """Return named hyper-parameters on one line."""
+    return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
+
+
+def duration_text(seconds: float) -> str:
+    """Return seconds in the unit that people would use."""
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:,.1f} h"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 trial``, ``12 trials``, ``3 studies``."""
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -1,0 +1,223 @@
+"""The verdict on each dataset as the page tells it: confirmed with its statistics, or said to be unconfirmed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.history import Trial, TrialState
+from orchestrator.report.studies import Study, best_first, podium
+from orchestrator.report.text import count_text, metric_text, values_text
+
+SHOWN = 5
+
+_HEADLINES = {
+    "better": "{winner} wins",
+    "tie": "A tie: {winner} leads, and the seeds do not tell",
+    "worse": "{winner} won on validation and lost on test",
+    "untested": "Untested: {winner} leads",
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one candidate stands.
+
+    Attributes:
+        label: Of its study.
+        detail: Trial and parameters.
+        value: As shown.
+        bar: Left end and width of its bar in percent of the scale; an interval, or a value as a point of width 0.
+        note: Under the value, e.g. how many seeds.
+    """
+
+    label: str
+    detail: str
+    value: str
+    bar: tuple[float, float]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the tests say about the winner and another.
+
+    Attributes:
+        against: The other's label.
+        verdict: ``better``, ``tie``, ``worse`` or ``untested``.
+        statistics: Names and values, as shown.
+    """
+
+    against: str
+    verdict: str
+    statistics: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on a dataset.
+
+    Attributes:
+        tone: ``better``, ``tie``, ``worse``, ``untested``, ``unconfirmed`` or ``none``.
+        headline: The verdict in words.
+        sentence: What it rests on.
+        measure: What the standings show.
+        standings: Best first.
+        comparisons: With the runner-up and the baseline, where there was a confirmation.
+        warnings: What a reader must know before believing it.
+    """
+
+    dataset: str
+    tone: str
+    headline: str
+    sentence: str
+    measure: str = ""
+    standings: list[Standing] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
+    """Return what can be said of a dataset before any trial was confirmed with fresh seeds."""
+    ranked = podium(studies)
+    warnings = _warnings(studies, ranked)
+    if not ranked:
+        return Verdict(
+            dataset,
+            "none",
+            "No verdict",
+            "No trial has been trained to its end, so none can win.",
+            warnings=warnings,
+        )
+    study, best = ranked[0]
+    return Verdict(
+        dataset,
+        "unconfirmed",
+        f"Unconfirmed: {study.label} leads",
+        f"One training of {study.name_of(best)} reached {metric_text(best.metric, best.best_value)} "
+        f"at epoch {best.best_epoch}. "
+        "It was picked for being the highest, so it flatters itself; confirm it with fresh seeds before believing it.",
+        measure=f"{best.metric}, best epoch of a single training",
+        standings=_standings(ranked[:SHOWN]),
+        warnings=warnings,
+    )
+
+
+def _standings(ranked: Sequence[tuple[Study, Trial]]) -> list[Standing]:
+    values = [trial.best_value or 0.0 for _, trial in ranked]
+    return [
+        Standing(
+            label=study.label,
+            detail=" · ".join(part for part in (f"trial {trial.number:04d}", values_text(trial.params)) if part),
+            value=metric_text(trial.metric, trial.best_value),
+            bar=bar,
+        )
+        for (study, trial), bar in zip(ranked, bars([(value, value) for value in values]), strict=True)
+    ]
+
+
+def bars(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return where intervals lie on a scale from 0 to 100 that holds them all, with a margin of 6 on either side."""
+    low, high = min(low for low, _ in intervals), max(high for _, high in intervals)
+    if high <= low:
+        return [(50.0, 0.0) for _ in intervals]
+    scale = 88 / (high - low)
+    return [(round(6 + (left - low) * scale, 2), round((right - left) * scale, 2)) for left, right in intervals]
+
+
+def _warnings(studies: Sequence[Study], ranked: Sequence[tuple[Study, Trial]]) -> list[str]:
+    trials = [trial for study in studies for trial in study.trials]
+    warnings = []
+    running = sum(trial.state is TrialState.RUNNING for trial in trials)
+    if running:
+        warnings.append(f"{count_text(running, 'trial')} not ended yet.")
+    stopped = best_first(trial for trial in trials if trial.state is TrialState.STOPPED_EARLY)
+    if stopped and ranked and (stopped[0].best_value or 0.0) > (ranked[0][1].best_value or 0.0):
+        value = metric_text(stopped[0].metric, stopped[0].best_value)
+        warnings.append(f"{stopped[0].id} was stopped early and had reached more: {value}. It cannot win.")
+    for state in (TrialState.DIVERGED, TrialState.FAILED):
+        count = sum(trial.state is state for trial in trials)
+        if count:
+            warnings.append(f"{count_text(count, 'trial')} {state.value}; none of them can win.")
+    return warnings
+
+
+def confirmed(given: Mapping[str, Any]) -> Verdict:
+    """Return the verdict on a dataset whose candidates were confirmed.
+
+    Args:
+        given: ``DatasetVerdict.to_dict()``.
+    """
+    tone, winner = str(given["verdict"]), given["winner"]
+    return Verdict(
+        dataset=given["dataset"],
+        tone=tone,
+        headline=_HEADLINES[tone].format(winner=winner) if winner else "No verdict",
+        sentence=f"{given['reason'][:1].upper()}{given['reason'][1:]}.",
+        measure=f"{given['metric']}: mean ± standard deviation over fresh seeds, with its 95 % bootstrap interval; "
+        f"chosen by {given['selection']} alone",
+        standings=_confirmed_standings(given["standings"], given["metric"]),
+        comparisons=[_comparison(comparison, given["metric"]) for comparison in given["comparisons"]],
+        warnings=[f"{warning}." for warning in given["warnings"]],
+    )
+
+
+def _confirmed_standings(standings: Sequence[Mapping[str, Any]], metric: str) -> list[Standing]:
+    means = [standing["result"]["mean"] for standing in standings]
+    intervals = [
+        (each["low"], each["high"]) if (each := standing["bootstrap"]) else (mean, mean)
+        for standing, mean in zip(standings, means, strict=True)
+    ]
+    placed = bars(intervals) if intervals else []
+    return [
+        Standing(
+            label=standing["label"],
+            detail=values_text(standing["parameters"]),
+            value=_spread_text(standing["result"], metric),
+            bar=bar,
+            note=_interval_note(interval, standing["result"]["seeds"], metric),
+        )
+        for standing, interval, bar in zip(standings, intervals, placed, strict=True)
+    ]
+
+
+def _spread_text(result: Mapping[str, Any], metric: str) -> str:
+    mean = metric_text(metric, result["mean"])
+    return mean if result["std"] is None else f"{mean} ± {metric_text(metric, result['std'])}"
+
+
+def _interval_note(interval: tuple[float, float], seeds: int, metric: str) -> str:
+    words = count_text(seeds, "seed")
+    if interval[0] == interval[1]:
+        return words
+    return f"[{metric_text(metric, interval[0])}, {metric_text(metric, interval[1])}], {words}"
+
+
+def _comparison(given: Mapping[str, Any], metric: str) -> Comparison:
+    interval = given["interval"]
+    between = f" [{interval['low']:+.2f}, {interval['high']:+.2f}]" if interval else ""
+    pairs = count_text(given["pairs"], "pair")
+    statistics = [
+        (f"difference in {metric}", f"{given['difference']:+.2f}{between}"),
+        ("Welch p, after Holm", _p_text(given["holm_p"])),
+        ("Welch p", _p_text(given["welch_p"])),
+        (f"paired p, {pairs}", _p_text(given["paired_p"])),
+        ("Hedges' g", "–" if given["effect"] is None else f"{given['effect']:+.2f}"),
+    ]
+    roles = " and ".join(role.replace("_", "-") for role in given["roles"])
+    return Comparison(f"{given['label']} ({roles})", str(given["verdict"]), statistics)
+
+
+def _p_text(p: float | None) -> str:
+    if p is None:
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def verdicts_of(studies: Mapping[str, Sequence[Study]], given: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """Return the verdict on each dataset: the confirmed one where it was given, else what can be said without."""
+    known = {Path(verdict["dataset"]).name: verdict for verdict in given}
+    return [
+        confirmed({**known[dataset], "dataset": dataset}) if dataset in known else unconfirmed(dataset, group)
+        for dataset, group in studies.items()
+    ]
