@@ -1,0 +1,61 @@
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from trainables.config import TrialConfig
+from trainables.errors import ConfigError
+from trainables.model_parameters import MODEL_PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        ("vsepp", {}),
+        ("vsrn", {"region_norm": "published", "norm_before_reasoning": False}),
+        ("vsrn", {"region_norm": "features"}),
+        ("wsabie", {"radius": 2}),
+        ("wsabie", {"radius": 0.1}),
+    ],
+)
+def test_good_parameters_are_taken(model: str, parameters: dict) -> None:
+    assert TrialConfig(dataset="scenes", model=model, model_parameters=parameters).model_parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "message"),
+    [
+        ("vsepp", {"radius": 1.0}, "model_parameters.radius: vsepp has no such parameter; it has none"),
+        ("vsrn", {"region_nrom": "published"}, "did you mean region_norm?"),
+        ("vsrn", {"region_norm": "regions"}, "must be one of features, published, got 'regions'"),
+        ("vsrn", {"norm_before_reasoning": 1}, "must be true or false, got 1"),
+        ("wsabie", {"radius": 0}, "radius must be a finite number above 0, got 0"),
+        ("wsabie", {"radius": float("nan")}, "got nan"),
+        ("wsabie", {"radius": float("inf")}, "got inf"),
+        ("wsabie", {"radius": True}, "got True"),
+        ("wsabie", {"radius": "1"}, "got '1'"),
+    ],
+)
+def test_bad_parameters_are_refused(model: str, parameters: dict, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        TrialConfig(dataset="scenes", model=model, model_parameters=parameters)
+    assert message in str(caught.value)
+
+
+def test_the_table_names_what_the_models_take() -> None:
+    from trainables.models.region_reasoning import RegionReasoning
+    from trainables.models.wsabie import WSABIE
+
+    for model, encoder in {"vsrn": RegionReasoning, "wsabie": WSABIE}.items():
+        parameters = inspect.signature(encoder).parameters.values()
+        assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} == MODEL_PARAMETERS[model].keys()
+
+
+def test_parameters_are_checked_without_torch() -> None:
+    source = (
+        "import sys\nfrom trainables.config import TrialConfig\n"
+        "try: TrialConfig(dataset='x', model='vsrn', model_parameters={'a': 1})\n"
+        "except ValueError: assert 'torch' not in sys.modules\nelse: raise SystemExit(1)"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True)
