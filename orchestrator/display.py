@@ -15,6 +15,7 @@ from rich.text import Text
 from orchestrator.history import History, Trial, TrialState
 from orchestrator.journal import Record
 from orchestrator.summary import Summary
+from trainables.config import TrialConfig
 
 ROWS = 16
 """Trials in the live table: those that run, then those that ended last."""
@@ -153,7 +154,7 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     table.add_column("state")
     for trial in reversed(trials[-rows:]):
-        epochs = trial.config["training"]["epochs"]
+        epochs = TrialConfig.from_dict(trial.config).training.total_epochs
         best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
         state = Text(WORDS[trial.state], style=STYLES.get(trial.state, "dim"))
         parameters = format_parameters(trial.config["loss_parameters"])

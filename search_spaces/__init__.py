@@ -5,6 +5,7 @@ Nothing here imports torch, Ray or Optuna: a space is checked before anything he
 """
 
 from search_spaces.nt_xent import NT_XENT
+from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.smooth_ap import SMOOTH_AP
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
 from search_spaces.triplet import TRIPLET, TRIPLET_SH
@@ -15,6 +16,8 @@ SPACES: dict[str, LossSpace] = {
     "triplet_sh": TRIPLET_SH,
     "nt_xent": NT_XENT,
     "smooth_ap": SMOOTH_AP,
+    "polynomial_self": POLYNOMIAL_SELF,
+    "polynomial_relative": POLYNOMIAL_RELATIVE,
     "warp": WARP,
 }
 """The space of each loss by the loss's name."""

@@ -118,6 +118,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def one_of(*choices: Any) -> Domain:
+    """Return the domain of a parameter that is one of some words or truth values."""
+    rule = "one of " + ", ".join(repr(choice) for choice in choices)
+    return Domain(rule, lambda value: any(value == choice and type(value) is type(choice) for choice in choices))
+
+
 NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
 POSITIVE = Domain("a number above 0", lambda value: is_number(value) and value > 0)
 

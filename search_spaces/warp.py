@@ -6,7 +6,7 @@ References:
 
 from typing import Any
 
-from search_spaces.space import POSITIVE, Bounds, LossSpace, Range, Trial
+from search_spaces.space import NOT_NEGATIVE, Bounds, LossSpace, Range, Trial, one_of
 
 
 def warp(trial: Trial, bounds: Bounds) -> dict[str, Any]:
@@ -19,5 +19,5 @@ WARP = LossSpace(
     suggest=warp,
     bounds={"margin": Range(0.05, 1.0, log=True)},
     published=({"margin": 1.0},),
-    parameters={"margin": POSITIVE},
+    parameters={"margin": NOT_NEGATIVE, "direction": one_of("both", "i2t", "t2i")},
 )

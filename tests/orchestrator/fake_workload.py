@@ -24,7 +24,7 @@ def curve(parameter: float, epoch: int) -> float:
 class FakeWorkload:
     """Trainings that take ``seconds`` an epoch.
 
-    Trials whose parameter lies above ``diverges_above`` diverge in epoch 2; those below ``fails_below`` raise in epoch 2
+    Trials whose parameter lies above ``diverges_above`` diverge in epoch 2; those below ``fails_below`` raise there
     every time, those below ``stumbles_below`` once.
     """
 

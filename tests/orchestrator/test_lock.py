@@ -34,9 +34,9 @@ def holder(tmp_path: Path):
 
 
 def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder: subprocess.Popen) -> None:
-    with pytest.raises(AlreadyRunningError, match=f"process {holder.pid} on {socket.gethostname()}") as refusal:
-        with hold(tmp_path):
-            pass
+    message = f"process {holder.pid} on {socket.gethostname()}"
+    with pytest.raises(AlreadyRunningError, match=message) as refusal, hold(tmp_path):
+        pass
     assert refusal.value.exit_code == 3
     found = find_holder(tmp_path)
     assert found is not None

@@ -1,0 +1,200 @@
+"""Experiment files: what ships loads, wrong ones are refused in one line, harmless changes pass."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.config_files import override, read_yaml
+from orchestrator.experiment import (
+    METRICS,
+    changed_keys,
+    derive_seed,
+    load_experiment,
+    load_trial_config,
+    shipped_experiments,
+)
+from search_spaces import Range, Values
+from tests.orchestrator.experiments import make_experiment
+from trainables.errors import ConfigError
+
+REFUSED = [
+    ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),
+    ("serach={}", "serach: unknown key; did you mean 'search'?"),
+    ("scheduler.grace=3", "scheduler.grace: unknown key; did you mean 'grace_epochs'?"),
+    ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),
+    ("training.epochs='3'", 'training.epochs: should be a valid integer, got "3"'),
+    ("training.epochs=true", "training.epochs: should be a valid integer, got true"),
+    ("training.epochs=0", "training.epochs must be at least 1, got 0"),
+    ("training=3", "training: should be an object, got 3"),
+    ("training.epochs.x=1", "--set training.epochs.x=1: goes through a key that holds a value"),
+    ("training.epochs", "--set training.epochs: must be KEY=VALUE"),
+    ("training.epochs=[", "--set training.epochs=[: line 1:"),
+    ("datasets=[]", "datasets: should have at least 1 item"),
+    ("name=a/b", "name: should match pattern"),
+    ("models=[vsep]", "models: unknown name 'vsep'; did you mean 'vsepp'?"),
+    ("losses=[ntxent]", "losses: unknown name 'ntxent'; did you mean 'nt_xent'?"),
+    ("losses=[nt_xent, nt_xent]", "list each dataset, model and loss once"),
+    ("datasets=[a/flickr8k, b/flickr8k]", "two studies would be called 'flickr8k-vsepp-nt_xent'"),
+    ("search.metric=val/rsumm", "search.metric: unknown name 'val/rsumm'; did you mean 'val/rsum'?"),
+    ("search.sampler=tpf", "search.sampler: should be 'tpe', 'random' or 'grid', got \"tpf\""),
+    ("search.trials=0", "search.trials: should be greater than or equal to 1, got 0"),
+    ("search.seed=-1", "search.seed: should be greater than or equal to 0, got -1"),
+    ("search.sampler=grid", "search.space.nt_xent.temperature: a grid needs values"),
+    ("search.space.nt_xent.temperature=[0.5, 0.1]", "a range needs finite low < high, got [0.5, 0.1]"),
+    ("search.space.nt_xent.temperature=[0.1, 0.1]", "a range needs finite low < high, got [0.1, 0.1]"),
+    ("search.space.nt_xent.temperature=[-1, 0.1]", "must start above 0, got [-1.0, 0.1]"),
+    ("search.space.nt_xent.temperature={values: []}", "temperature.values: should have at least 1 item"),
+    ("search.space.nt_xent.temperature={values: [0]}", "temperature must be a number above 0, got 0"),
+    ("search.space.nt_xent.temperature={values: [1, 1]}", "values must be listed, each once, got [1, 1]"),
+    ("search.space.nt_xent.temperture=[0.1, 0.2]", "unknown name 'temperture'; did you mean 'temperature'?"),
+    ("search.space.triplet.margin=[0.1, 0.2]", "search.space: unknown name 'triplet'; known: nt_xent"),
+    ("search.fixed.nt_xent.temperature=-1", "search.fixed.nt_xent: temperature must be a number above 0, got -1"),
+    ("scheduler.reduction_factor=1", "scheduler.reduction_factor: should be greater than 1, got 1"),
+    ("resources.gpus=many", "resources.gpus: should be"),
+    ("resources.cpus=0", "resources.cpus: should be greater than 0, got 0"),
+]
+
+
+@pytest.mark.parametrize(("setting", "message"), [pytest.param(*row, id=row[0]) for row in REFUSED])
+def test_a_wrong_setting_is_refused_in_one_line(setting: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment("flickr8k-temperature", [setting])
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+FILES = [
+    ("name: [", "line 1:"),
+    ("- 1", "must hold keys with values, got [1]"),
+    ("", "must hold keys with values, got null"),
+    ("name: a\nname: b\n", "key 'name' is there twice"),
+    ("name: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
+    ("name: a", "datasets: missing; it has no default"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), FILES)
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment(str(path))
+    assert str(refusal.value).startswith(f"{path}: ")
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("scenes-smok", "did you mean 'scenes-smoke'?"),
+        ("zzz", "experiments that ship: .*flickr8k-baselines"),
+        ("nowhere/a.yaml", "cannot be read: No such file"),
+    ],
+)
+def test_an_unknown_experiment_has_a_way_out(source: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        load_experiment(source)
+
+
+def test_what_ships_loads_and_opens_with_its_manual() -> None:
+    shipped = shipped_experiments()
+    assert {"scenes-smoke", "flickr8k-temperature", "flickr8k-baselines"} <= set(shipped)
+    for name, path in shipped.items():
+        assert load_experiment(name).name == name
+        manual = path.read_text().split("name:")[0]
+        assert f"orchestrator search {name}" in manual
+        assert all(line.startswith("#") for line in manual.strip().splitlines())
+
+
+def test_the_resolved_copy_is_the_same_experiment(tmp_path: Path) -> None:
+    import yaml
+
+    experiment = load_experiment("flickr8k-temperature", ["search.fixed.nt_xent.temperature=0.05"])
+    path = tmp_path / "resolved.yaml"
+    path.write_text(yaml.safe_dump(experiment.to_dict()))
+    assert load_experiment(str(path)) == experiment
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2e-4", 2e-4), ("1E3", 1000.0), ("1e-3x", "1e-3x"), ("0x1e4", 0x1E4), ("null", None)]
+)
+def test_numbers_are_read_as_people_write_them(tmp_path: Path, text: str, value: Any) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"key: {text}\n")
+    assert read_yaml(path) == {"key": value}
+
+
+def test_an_override_changes_a_copy() -> None:
+    values: dict[str, Any] = {"a": {"b": 1, "c": 2}}
+    assert override(values, ["a.b=[1, x]", "d.e=2"]) == {"a": {"b": [1, "x"], "c": 2}, "d": {"e": 2}}
+    assert values == {"a": {"b": 1, "c": 2}}
+
+
+def test_bounds_keep_the_scale_of_the_default_and_fixed_parameters_stand_still() -> None:
+    space = {"nt_xent": {"temperature": [0.01, 0.2]}, "triplet_sh": {"margin": {"values": [0.1, 0.3]}}}
+    first, second = make_experiment(search={"space": space}).cells()
+    assert first.bounds["temperature"] == Range(0.01, 0.2, log=True)
+    assert second.bounds["margin"] == Values((0.1, 0.3))
+    fixed = make_experiment(losses=["nt_xent"], search={"fixed": {"nt_xent": {"temperature": 0.05}}}).cells()[0]
+    assert fixed.bounds["temperature"] == Values((0.05,))
+
+
+CHANGES = [
+    ({}, []),
+    ({"description": "other"}, []),
+    ({"resources": {"cpus": 2}}, []),
+    ({"search": {"sampler": "random", "trials": 9}}, []),
+    ({"search": {"sampler": "random", "trials": 3}}, ["search.trials"]),
+    ({"search": {"sampler": "random", "trials": 4, "seed": 1}}, ["search.seed"]),
+    ({"training": {"epochs": 7}}, ["training.epochs"]),
+    ({"losses": ["nt_xent"]}, ["losses"]),
+    (
+        {"search": {"sampler": "random", "trials": 4, "fixed": {"nt_xent": {"temperature": 1}}}},
+        ["search.fixed.nt_xent.temperature"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "keys"), CHANGES)
+def test_changes_that_make_trials_incomparable_are_named(changes: dict, keys: list[str]) -> None:
+    assert changed_keys(make_experiment().to_dict(), make_experiment(**changes).to_dict()) == keys
+
+
+def test_seeds_depend_on_all_their_parts() -> None:
+    seeds = {derive_seed(seed, name, number) for seed in (0, 1) for name in ("a", "b") for number in range(50)}
+    assert len(seeds) == 200
+    assert derive_seed(0, "a", 1) == derive_seed(0, "a", 1)
+
+
+TRIALS = [
+    (["dataset=x", "los=nt_xent"], "los: unknown key; did you mean 'loss'?"),
+    (["loss=nt_xent"], "dataset: missing"),
+    (["dataset=x", "loss=ntxent"], "did you mean 'nt_xent'?"),
+    (["dataset=x", "loss=nt_xent", "loss_parameters.margin=1"], "unknown name 'margin'"),
+    (["dataset=x", "loss=nt_xent", "loss_parameters.temperature=0"], "temperature must be a number above 0, got 0"),
+    (["dataset=x", "training.epochs=0"], "training.epochs must be at least 1"),
+    (["dataset=x", "model=q"], "model must be one of"),
+    (["dataset=x", "seed=-1"], "seed must be"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), TRIALS)
+def test_a_wrong_training_is_refused(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_trial_config(None, settings)
+    assert message in str(refusal.value)
+    assert str(refusal.value).startswith("--set: ")
+
+
+def test_a_training_without_file_has_the_defaults() -> None:
+    config = load_trial_config(None, ["dataset=x", "loss=nt_xent", "loss_parameters.temperature=5e-2"])
+    assert (config.model, config.loss_parameters, config.metric) == ("vsepp", {"temperature": 0.05}, "val/rsum")
+
+
+def test_what_can_be_maximised_is_what_a_trial_reports() -> None:
+    from tests.trainables.tiny import tiny_config, tiny_dataset
+    from trainables.trial import run_trial
+
+    report = next(iter(run_trial(tiny_config(epochs=1), tiny_dataset(), device="cpu")))
+    assert set(METRICS) <= set(report.metrics)

@@ -1,0 +1,131 @@
+"""Every search space: bounds that the loss accepts, published settings inside them, and no engine behind them."""
+
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.trial import FixedTrial
+
+from search_spaces import SPACES, LossSpace, Range, SpaceError, Values
+
+EACH = pytest.mark.parametrize("name", sorted(SPACES))
+
+
+class Ends:
+    """A trial that takes the low or the high end of everything."""
+
+    def __init__(self, *, high: bool) -> None:
+        self.high = high
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        return high if self.high else low
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        return high if self.high else low
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        return choices[-1 if self.high else 0]
+
+
+@EACH
+@pytest.mark.parametrize("high", [False, True], ids=["low", "high"])
+def test_the_ends_of_the_default_bounds_make_a_loss(name: str, high: bool) -> None:
+    from trainables.losses import build_loss
+
+    space = SPACES[name]
+    parameters = space.suggest(Ends(high=high), space.bounds)
+    space.check_parameters(parameters)
+    build_loss(name, **parameters)
+
+
+@EACH
+def test_the_published_settings_are_the_defaults_of_the_loss(name: str) -> None:
+    import torch
+
+    from trainables.losses import build_loss
+
+    space = SPACES[name]
+    point = space.first_points(space.bounds)[0]
+    published, default = build_loss(name, **space.suggest(FixedTrial(dict(point)), space.bounds)), build_loss(name)
+    similarity, positives = torch.linspace(-1, 1, 16).reshape(4, 4), torch.eye(4, dtype=torch.bool)
+    torch.manual_seed(0)
+    value = published(similarity, positives)
+    torch.manual_seed(0)
+    assert torch.equal(value, default(similarity, positives))
+
+
+@EACH
+def test_suggestions_are_constants_with_the_names_of_the_constructor(name: str) -> None:
+    space = SPACES[name]
+    parameters = space.suggest(FixedTrial(dict(space.published[0])), space.bounds)
+    assert set(parameters) <= set(space.parameters)
+    space.check_parameters(parameters)
+
+
+VALUES = [-1.0, 0.0, 1e-3, 0.5, 3, float("nan"), float("inf"), "joint", "i2t", "both ways", None]
+
+
+@EACH
+@pytest.mark.parametrize("value", VALUES, ids=str)
+def test_what_a_space_refuses_the_loss_refuses_and_the_other_way_round(name: str, value: Any) -> None:
+    from trainables.losses import build_loss
+
+    for parameter in SPACES[name].parameters:
+        if parameter != "allow_infeasible" and not parameter.endswith("coefficients"):
+            call, build = SPACES[name].check_parameters, partial(build_loss, name)
+            assert refuses(partial(call, {parameter: value})) == refuses(partial(build, **{parameter: value}))
+
+
+@EACH
+def test_a_space_names_the_constructor_parameters_of_its_loss(name: str) -> None:
+    from trainables.losses import LOSSES
+
+    assert set(SPACES[name].parameters) == {field.name for field in fields(LOSSES[name])}
+
+
+def test_every_loss_has_a_space() -> None:
+    from trainables.losses import LOSSES
+
+    assert set(SPACES) == set(LOSSES)
+
+
+def refuses(call: Any) -> bool:
+    try:
+        call()
+    except (ValueError, TypeError):
+        return True
+    return False
+
+
+@given(low=st.floats(), high=st.floats(), log=st.booleans())
+def test_a_range_is_finite_ascending_and_above_zero_where_logarithmic(low: float, high: float, log: bool) -> None:
+    allowed = -float("inf") < low < high < float("inf") and (not log or low > 0)
+    assert refuses(lambda: Range(low, high, log)) is not allowed
+
+
+@pytest.mark.parametrize("values", [(), (1, 1)])
+def test_values_are_listed_once(values: tuple) -> None:
+    with pytest.raises(SpaceError, match="each once"):
+        Values(values)
+
+
+def test_points_outside_narrower_bounds_are_left_out() -> None:
+    space: LossSpace = SPACES["nt_xent"]
+    assert space.first_points(space.narrowed({"temperature": Range(0.2, 0.3)})) == []
+    assert space.first_points(space.narrowed({"temperature": Values((0.1, 0.3))})) == [{"temperature": 0.1}]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"temprature": Range(0.1, 0.2)}, "did you mean 'temperature'"),
+        ({"temperature": Range(-0.1, 0.2)}, "temperature must be a number above 0, got -0.1"),
+        ({"temperature": Values((0.1, "hot"))}, "temperature must be a number above 0, got 'hot'"),
+    ],
+)
+def test_bounds_beyond_what_the_loss_accepts_are_refused(bounds: dict, message: str) -> None:
+    with pytest.raises(SpaceError, match=message):
+        SPACES["nt_xent"].narrowed(bounds)
