@@ -32,8 +32,8 @@ DOMAINS: dict[str, tuple[float, float]] = {"positive": (-1.0, 1.0), "negative": 
 TOLERANCE = 1e-9
 """A slope of the wrong sign is forgiven up to this part of the largest slope that the coefficients could give."""
 
-CUTS, SWEEPS = 40, 2000
-"""Bounds of the projection: points at which the slope is constrained, and passes over them."""
+ROUNDS = 60
+"""Points that the projection may try; the vectors that a search meets take fewer than ten."""
 
 
 def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, float] | None = None) -> bool:
@@ -59,11 +59,11 @@ def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, 
 def nearest_feasible(
     coefficients: Sequence[float], kind: Kind, domain: tuple[float, float] | None = None
 ) -> tuple[float, ...]:
-    """Return the feasible coefficients that are nearest in Euclidean distance, to about 1e-9; feasible ones unchanged.
+    """Return the feasible coefficients that are nearest in Euclidean distance, to about 1e-6; feasible ones unchanged.
 
     The slope's sign at a point x is one linear constraint, n(x).c >= 0 with n(x) = (1, 2x, 3x^2, ...). The vector is
-    projected on the constraints of a few points by Hildreth's method, the point at which the result violates most is
-    added, and so on; what rounding leaves is made up in the linear coefficient, which shifts the whole slope.
+    projected on the constraint at its worst point, then on those at two points, and so on, each time adding where the
+    result is worst; what rounding leaves is made up in the linear coefficient, which shifts the whole slope.
 
     Args:
         coefficients: Ascending powers, index = power; at least one, all finite. The constant is never changed.
@@ -83,7 +83,7 @@ def nearest_feasible(
     sign = _sign(kind)
     slope = _project(_slope(coefficients, kind), low, high)
     slope[0] += max(0.0, -_evaluate(slope, _lowest_point(slope, low, high)))
-    return (float(coefficients[0]), *(sign * value / power for power, value in enumerate(slope, start=1)))
+    return (float(coefficients[0]), *(sign * value / power + 0.0 for power, value in enumerate(slope, start=1)))
 
 
 def require_finite(name: str, coefficients: Sequence[float]) -> None:
@@ -154,33 +154,52 @@ def _project(slope: list[float], low: float, high: float) -> list[float]:
 
     Distances are those of the coefficients c_p = slope_(p-1) / p.
     """
-    powers = range(1, len(slope) + 1)
-    start = [value / power for power, value in zip(powers, slope, strict=True)]
-    points = [low, high]
-    nearest = start
-    for _ in range(CUTS):
-        nearest = _hildreth(start, [[power * x ** (power - 1) for power in powers] for x in points])
-        current = [power * value for power, value in zip(powers, nearest, strict=True)]
+    start = [value / power for power, value in enumerate(slope, start=1)]
+    active: dict[float, float] = {}
+    current = slope
+    for _ in range(ROUNDS):
         worst = _lowest_point(current, low, high)
-        if _evaluate(current, worst) >= -TOLERANCE * _allowance(slope, low, high) or worst in points:
+        if _evaluate(current, worst) >= -10 * _allowance(slope, low, high):
             break
-        points.append(worst)
-    return [power * value for power, value in zip(powers, nearest, strict=True)]
+        active = _balance(start, {**active, worst: 0.0})
+        nearest = [a + sum(m * _normal(x, len(start))[i] for x, m in active.items()) for i, a in enumerate(start)]
+        current = [power * value for power, value in enumerate(nearest, start=1)]
+    return current
 
 
-def _hildreth(start: Sequence[float], normals: Sequence[Sequence[float]]) -> list[float]:
-    """Return the point nearest to ``start`` with normal . point >= 0 for each normal, by dual coordinate ascent."""
-    point, multipliers = list(start), [0.0] * len(normals)
-    scale = math.hypot(*start)
-    for _ in range(SWEEPS):
-        largest = 0.0
-        for index, normal in enumerate(normals):
-            length = sum(value * value for value in normal)
-            violation = -sum(a * b for a, b in zip(normal, point, strict=True)) / length
-            step = max(-multipliers[index], violation)
-            multipliers[index] += step
-            point = [a + step * b for a, b in zip(point, normal, strict=True)]
-            largest = max(largest, abs(step) * math.sqrt(length))
-        if largest <= 1e-15 * scale:
-            break
-    return point
+def _normal(x: float, size: int) -> list[float]:
+    """Return n(x), for which n(x).c is the slope at x of the polynomial without constant c."""
+    return [power * x ** (power - 1) for power in range(1, size + 1)]
+
+
+def _balance(start: Sequence[float], active: dict[float, float]) -> dict[float, float]:
+    """Return the multipliers of points x that bring start + sum of multiplier * n(x) to slope 0 at each.
+
+    Where that takes a negative multiplier, the step stops at 0 and that point is left out (Lawson and Hanson).
+    """
+    while active:
+        normals = [_normal(x, len(start)) for x in active]
+        gram = [[_dot(a, b) for b in normals] for a in normals]
+        wanted = dict(zip(active, _solve(gram, [-_dot(normal, start) for normal in normals]), strict=True))
+        falling = {x: m / (m - wanted[x]) for x, m in active.items() if wanted[x] < 0}
+        if not falling:
+            return wanted
+        first = min(falling, key=lambda x: falling[x])
+        active = {x: m + falling[first] * (wanted[x] - m) for x, m in active.items() if x != first}
+    return active
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Solve a small positive definite system by Gauss-Jordan elimination."""
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for pivot in range(len(rows)):
+        scaled = [value / rows[pivot][pivot] for value in rows[pivot]]
+        rows = [
+            scaled if index == pivot else [a - row[pivot] * b for a, b in zip(row, scaled, strict=True)]
+            for index, row in enumerate(rows)
+        ]
+    return [row[-1] for row in rows]

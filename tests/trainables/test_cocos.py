@@ -1,0 +1,284 @@
+"""Counts of contributing samples: against autograd on the formulas, the published code, and values to read."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+
+from tests.trainables.losses import oracle
+from tests.trainables.losses.batches import batches, five_each, one_to_one, random_cosines
+from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions, count_gradients
+from trainables.errors import ConfigError
+from trainables.losses import LOSSES, build_loss
+from trainables.losses.directions import directions
+
+ARCHIVE = Path(__file__).parents[3] / "shared" / "oracles" / "reference_losses.npz"
+COUNTERS = (
+    "negatives_per_query",
+    "negatives_per_batch",
+    "queries_without_gradient",
+    "negative_weight",
+    "positive_weight",
+)
+THREE = torch.tensor([[0.90, 0.20, 0.75], [0.10, 0.40, 0.45], [0.30, 0.35, 0.60]], dtype=torch.float64)
+TWO_EACH = torch.tensor([[0.62, 0.58, 0.60, 0.10], [0.20, 0.57, 0.55, 0.70]], dtype=torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def counts_of(name: str, similarity: Tensor, positives: Tensor, convention: Convention = "paper") -> dict[str, float]:
+    counts = count_contributions(build_loss(name), similarity, positives, convention=convention)
+    return {key: value.item() for key, value in counts.items()}
+
+
+@pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
+@pytest.mark.parametrize("direction", ["i2t", "t2i"])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 0.3])
+def test_counts_are_those_of_the_gradients_of_the_formula(case: oracle.Case, direction: str, epsilon: float) -> None:
+    similarity, positives = random_cosines(8, 8, seed=11), one_to_one(8)
+    counts = count_contributions(build_loss(case.name, **case.parameters), similarity, positives, epsilon=epsilon)
+    scores = similarity if direction == "i2t" else similarity.T
+    weights = oracle.weights(case, scores, positives)
+    negatives = weights.masked_fill(positives, 0)
+    counted = negatives > epsilon
+    per_query = counted.sum(1).double()
+    active = len(per_query) if case.name == "nt_xent" else int((per_query > 0).sum())
+    expected = {
+        "negatives_per_query": per_query.sum().item() / active if active else math.nan,
+        "negatives_per_batch": per_query.sum().item(),
+        "queries_without_gradient": (per_query == 0).sum().item(),
+        "negative_weight": (negatives * counted).sum(1).mean().item(),
+        "positive_weight": weights.diagonal().mean().item(),
+    }
+    got = {name: counts[f"{direction}_{name}"].item() for name in COUNTERS}
+    assert got == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_general_count_is_that_of_non_zero_gradients(name: str) -> None:
+    similarity, positives = random_cosines(6, 12, seed=12), five_each(6, 2)
+    torch.manual_seed(3)
+    counts = count_gradients(build_loss(name), similarity, positives, epsilon=1e-12)
+    torch.manual_seed(3)
+    leaf = similarity.clone().requires_grad_()
+    build_loss(name)(leaf, positives).backward()
+    assert leaf.grad is not None
+    assert counts["gradient_negatives"] == (leaf.grad[~positives].abs() > 1e-12).sum()
+    assert counts["gradient_positives"] == (leaf.grad[positives].abs() > 1e-12).sum()
+
+
+@pytest.mark.parametrize("direction", ["i2t", "t2i"])
+def test_warp_weights_are_the_mean_of_its_random_gradients(direction: str) -> None:
+    similarity, positives = random_cosines(7, 7, seed=13), one_to_one(7)
+    loss = build_loss("warp", margin=0.5, direction=direction)
+    # The draws of stacked trials are shared, so repeat the query instead: many calls.
+    torch.manual_seed(4)
+    total = torch.zeros_like(similarity)
+    for _ in range(1200):
+        leaf = similarity.clone().requires_grad_()
+        total += torch.autograd.grad(loss(leaf, positives), leaf)[0]
+    mean = total / 1200 * 7
+    tasks = dict(zip(("i2t", "t2i"), directions(similarity, positives), strict=True))
+    weights = loss.contributions(tasks[direction]).candidates
+    scores = mean if direction == "i2t" else mean.T
+    torch.testing.assert_close(scores.masked_fill(positives, 0), weights, rtol=0, atol=0.15)
+    torch.testing.assert_close(-scores.diagonal(), weights.sum(-1), rtol=0, atol=0.15)
+    counts = count_contributions(loss, similarity, positives)
+    other = {"i2t": "t2i", "t2i": "i2t"}[direction]
+    assert counts[f"{direction}_negatives_per_batch"] == (weights > 0.01).sum()
+    assert counts[f"{other}_queries_without_gradient"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "convention", "similarity", "positives", "expected"),
+    [
+        ("triplet", "paper", THREE, one_to_one(3), {"i2t": (1, 2, 1), "t2i": (1.5, 3, 1)}),
+        ("triplet", "published", THREE, one_to_one(3), {"i2t": (1, 2, 1), "t2i": (1, 3, 0)}),
+        ("triplet_sh", "paper", THREE, one_to_one(3), {"i2t": (1, 2, 1), "t2i": (1, 2, 1)}),
+        ("triplet_sh", "published", THREE, one_to_one(3), {"i2t": (1, 2, 1), "t2i": (1, 2, 1)}),
+        ("nt_xent", "paper", THREE, one_to_one(3), {"i2t": (5 / 3, 5, 0), "t2i": (4 / 3, 4, 1)}),
+        ("smooth_ap", "paper", TWO_EACH, five_each(2, 2), {"i2t": (1, 2, 0), "t2i": (1, 1, 3)}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_counts_to_read(
+    name: str,
+    convention: Convention,
+    similarity: Tensor,
+    positives: Tensor,
+    expected: dict[str, tuple[float, float, float]],
+) -> None:
+    counts = counts_of(name, similarity, positives, convention)
+    for direction, values in expected.items():
+        assert tuple(counts[f"{direction}_{counter}"] for counter in COUNTERS[:3]) == pytest.approx(values)
+
+
+def test_weights_to_read() -> None:
+    counts = counts_of("nt_xent", THREE, one_to_one(3))
+    weights = [counts[f"{d}_{w}_weight"] for d in ("i2t", "t2i") for w in ("positive", "negative")]
+    assert weights == pytest.approx([0.3096558, 0.3094075, 0.4178063, 0.4168709], abs=1e-7)
+
+
+TRIPLET_KEYS = {
+    "i2t_grads_mean": "i2t_negatives_per_query",
+    "i2t_grads_sum": "i2t_negatives_per_batch",
+    "zeros_i2t": "i2t_queries_without_gradient",
+    "t2i_grads_mean": "t2i_negatives_per_query",
+    "t2i_grad_sum": "t2i_negatives_per_batch",
+    "zeros_t2i": "t2i_queries_without_gradient",
+}
+NT_XENT_KEYS = {
+    "1-s_i2t.diag.mean": "i2t_positive_weight",
+    "1-s_t2i.diag.mean": "t2i_positive_weight",
+    "i2t_high_grad": "i2t_negative_weight",
+    "t2i_high_grad": "t2i_negative_weight",
+    "i2t_n_high_grad": "i2t_negatives_per_query",
+    "t2i_n_high_grad": "t2i_negatives_per_query",
+}
+SMOOTH_AP_KEYS = {
+    "sum_i2t": "i2t_negatives_per_query",
+    "zeros_i2t": "i2t_queries_without_gradient",
+    "sum_t2i": "t2i_negatives_per_query",
+    "zeros_t2i": "t2i_queries_without_gradient",
+}
+
+
+@pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the reference values are not at {ARCHIVE}")
+@pytest.mark.parametrize("noise", ["0.5", "1.5", "4.0"])
+@pytest.mark.parametrize(
+    ("case", "key", "name", "keys"),
+    [
+        ("pairs", "triplet_m0.2", "triplet", TRIPLET_KEYS),
+        ("pairs", "triplet_sh_m0.2", "triplet_sh", TRIPLET_KEYS),
+        ("pairs", "nt_xent_t0.1", "nt_xent", NT_XENT_KEYS),
+        ("five", "smooth_ap_t0.01", "smooth_ap", SMOOTH_AP_KEYS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_published_counts(noise: str, case: str, key: str, name: str, keys: dict[str, str]) -> None:
+    prefix = f"{case}_s1_n{noise}"
+    with np.load(ARCHIVE, allow_pickle=False) as archive:
+        similarity = torch.tensor(archive[f"{prefix}|similarity"])
+        expected = {ours: float(archive[f"{prefix}|cocos_as_coded|{key}|{theirs}"]) for theirs, ours in keys.items()}
+    counts = counts_of(name, similarity, one_to_one(24) if case == "pairs" else five_each(24), "published")
+    # NT-Xent's mean counts were computed in float32.
+    assert {ours: counts[ours] for ours in expected} == pytest.approx(expected, rel=1e-7, abs=1e-9, nan_ok=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(batch=batches())
+def test_counters_keep_their_bounds(batch: tuple[Tensor, Tensor, Tensor]) -> None:
+    similarity, positives, ignore = batch
+    for name in LOSSES:
+        counts = count_contributions(build_loss(name), similarity, positives, ignore)
+        for direction, queries in (("i2t", positives.shape[0]), ("t2i", positives.shape[1])):
+            assert 0 <= counts[f"{direction}_queries_without_gradient"] <= queries
+            assert 0 <= counts[f"{direction}_negatives_per_batch"] <= positives.numel()
+            assert counts[f"{direction}_negative_weight"] >= 0
+            mean = counts[f"{direction}_negatives_per_query"]
+            all_without = counts[f"{direction}_queries_without_gradient"] == queries
+            assert mean.isnan() == (all_without and name != "nt_xent")
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_stacked_trials_are_counted_alone(name: str) -> None:
+    similarity, positives = random_cosines(2, 3, 4, 8, seed=14), five_each(4, 2)
+    stacked = count_contributions(build_loss(name), similarity, positives)
+    alone = count_contributions(build_loss(name), similarity[1, 2], positives)
+    for key, value in alone.items():
+        if name != "warp" or not key.startswith("gradient"):
+            torch.testing.assert_close(stacked[key][1, 2], value, equal_nan=True)
+        assert stacked[key].shape == (2, 3)
+
+
+def test_trials_that_share_a_matrix_are_counted_alone() -> None:
+    margins = torch.tensor([0.05, 0.2, 1.0], dtype=torch.float64)
+    stacked = count_contributions(build_loss("triplet", margin=margins), THREE, one_to_one(3))
+    for trial, margin in enumerate(margins.tolist()):
+        alone = count_contributions(build_loss("triplet", margin=margin), THREE, one_to_one(3))
+        for key, value in alone.items():
+            torch.testing.assert_close(stacked[key][trial], value, equal_nan=True)
+
+
+def test_any_differentiable_loss_has_the_general_counts() -> None:
+    def pull_only(similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return -(similarity * positives).sum((-2, -1))
+
+    counts = count_contributions(pull_only, THREE, one_to_one(3))
+    assert {key: value.item() for key, value in counts.items()} == {"gradient_negatives": 0, "gradient_positives": 3}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_counting_leaves_no_trace(name: str) -> None:
+    similarity = THREE.clone().requires_grad_()
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    count_contributions(build_loss(name), similarity, one_to_one(3))
+    torch.testing.assert_close(torch.rand(3), expected)
+    assert similarity.grad is None
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_counts_inside_inference_mode(name: str) -> None:
+    with torch.inference_mode():
+        similarity, positives = THREE.clone(), one_to_one(3)
+        counts = count_contributions(build_loss(name), similarity, positives, torch.zeros_like(positives))
+    torch.testing.assert_close(
+        counts["i2t_negative_weight"],
+        count_contributions(build_loss(name), THREE, one_to_one(3))["i2t_negative_weight"],
+    )
+
+
+def test_statistics_over_batches_leave_out_what_cannot_be_computed() -> None:
+    statistics = ContributionStatistics()
+    assert statistics.summary() == {}
+    for mean, always in ((1.0, math.nan), (math.nan, math.nan), (4.0, math.nan)):
+        statistics.add({"mean": torch.tensor(mean), "total": torch.tensor(2.0), "never": torch.tensor(always)})
+    assert len(statistics) == 3
+    assert statistics.summary() == {"mean": Spread(2.5, 1.5), "total": Spread(2.0, 0.0)}
+
+
+def test_statistics_have_ddof_0() -> None:
+    values = [1.0, 2.0, 4.0, 9.0]
+    statistics = ContributionStatistics()
+    for value in values:
+        statistics.add({"counter": torch.tensor(value, dtype=torch.float64)})
+    assert statistics.summary()["counter"] == pytest.approx((np.mean(values), np.std(values)))
+
+
+def test_statistics_refuse_batches_that_differ() -> None:
+    statistics = ContributionStatistics()
+    statistics.add({"a": torch.tensor(1.0)})
+    with pytest.raises(ValueError, match=r"counters must be .*'a'.* got .*'b'"):
+        statistics.add({"b": torch.tensor(1.0)})
+    with pytest.raises(ValueError, match=r"scalars.*\(2,\)"):
+        statistics.add({"a": torch.ones(2)})
+
+
+@pytest.mark.parametrize("epsilon", [0, -0.01, math.nan, math.inf])
+def test_epsilon_is_checked(epsilon: float) -> None:
+    with pytest.raises(ConfigError, match=f"epsilon must be a finite number above 0, got {epsilon}"):
+        count_contributions(build_loss("triplet"), THREE, one_to_one(3), epsilon=epsilon)
+
+
+@pytest.mark.parametrize("name", ["polynomial_self", "polynomial_relative", "warp"])
+def test_only_published_counters_can_be_had_as_published(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"published counters exist for triplet, .* use convention 'paper'"):
+        count_contributions(build_loss(name), THREE, one_to_one(3), convention="published")
+
+
+def test_unknown_convention() -> None:
+    with pytest.raises(ConfigError, match="convention must be 'paper' or 'published', got 'coded'"):
+        count_contributions(build_loss("triplet"), THREE, one_to_one(3), convention="coded")  # type: ignore[arg-type]

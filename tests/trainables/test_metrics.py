@@ -1,0 +1,231 @@
+"""Retrieval metrics against a sort of each query's candidates, and their promises about ties, shifts and blocks."""
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
+from trainables.metrics import embedding_metrics, retrieval_metrics, stacked_retrieval_metrics
+
+NAMES = {
+    f"{direction}_{name}"
+    for direction in ("i2t", "t2i")
+    for name in ("r1", "r5", "r10", "medr", "meanr", "map5", "average_recall")
+} | {"rsum"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def sorted_metrics(similarity: Tensor, positives: Tensor, map5: str) -> dict[str, float]:
+    """Sort each query's candidates, negatives first among equals, and read the metrics off the order."""
+    result: dict[str, float] = {}
+    for direction, scores, own in (("i2t", similarity, positives), ("t2i", similarity.T, positives.T)):
+        ranks, precisions = [], []
+        for row, mine in zip(scores.tolist(), own.tolist(), strict=True):
+            order = sorted(range(len(row)), key=lambda j: (-row[j], mine[j]))
+            places = [place for place, j in enumerate(order, start=1) if mine[j]]
+            ranks.append(places[0])
+            hits = [place for place in places if place <= 5]
+            divisor = len(hits) if map5 == "published" else min(5, len(places))
+            precisions.append(sum(n / place for n, place in enumerate(hits, start=1)) / divisor if hits else 0.0)
+        recalls = {f"r{k}": 100 * sum(rank <= k for rank in ranks) / len(ranks) for k in (1, 5, 10)}
+        ranks.sort()
+        middle = (ranks[(len(ranks) - 1) // 2] + ranks[len(ranks) // 2]) / 2
+        values = {
+            **recalls,
+            "medr": float(math.floor(middle)),
+            "meanr": sum(ranks) / len(ranks),
+            "map5": sum(precisions) / len(precisions),
+            "average_recall": sum(recalls.values()) / 3,
+        }
+        result |= {f"{direction}_{name}": value for name, value in values.items()}
+    result["rsum"] = sum(result[f"{d}_r{k}"] for d in ("i2t", "t2i") for k in (1, 5, 10))
+    return result
+
+
+def unit_embeddings(images: int, captions_each: int, size: int = 8, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.nn.functional.normalize(torch.randn(images, size, generator=generator), dim=1)
+    owner = torch.arange(images).repeat_interleave(captions_each)
+    noise = torch.randn(len(owner), size, generator=generator)
+    return vectors, torch.nn.functional.normalize(vectors[owner] + 0.5 * noise, dim=1), owner
+
+
+def positives_of(owner: Tensor, images: int) -> Tensor:
+    return owner == torch.arange(images)[:, None]
+
+
+@pytest.mark.parametrize("map5", ["published", "standard"])
+@settings(max_examples=60, deadline=None)
+@given(batch=batches())
+def test_metrics_are_those_of_the_sorted_candidates(
+    map5: Literal["published", "standard"], batch: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    similarity, positives, _ = batch
+    metrics = retrieval_metrics(similarity, positives, map5)
+    assert metrics == pytest.approx(sorted_metrics(similarity, positives, map5), abs=1e-9)
+    assert metrics.keys() == NAMES
+
+
+@pytest.mark.parametrize("map5", ["published", "standard"])
+def test_metrics_of_a_larger_matrix(map5: Literal["published", "standard"]) -> None:
+    images, captions, owner = unit_embeddings(40, 7)
+    similarity, positives = images @ captions.T, positives_of(owner, 40)
+    assert retrieval_metrics(similarity, positives, map5) == pytest.approx(
+        sorted_metrics(similarity, positives, map5), abs=1e-9
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=batches(), shift=st.sampled_from([-3.0, -0.5, 4.0]))
+def test_only_the_order_of_scores_matters(batch: tuple[Tensor, Tensor, Tensor], shift: float) -> None:
+    similarity, positives, _ = batch
+    # Ranks instead of scores first, so that no two scores become one by rounding.
+    ranks = similarity.flatten().unique(return_inverse=True)[1].reshape(similarity.shape).double()
+    expected = retrieval_metrics(similarity, positives)
+    assert retrieval_metrics(ranks + shift, positives) == expected
+    assert retrieval_metrics((ranks / ranks.numel()).exp() + shift, positives) == expected
+    assert retrieval_metrics(ranks / ranks.numel() - 2, positives) == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=batches())
+def test_recall_grows_with_k(batch: tuple[Tensor, Tensor, Tensor]) -> None:
+    metrics = retrieval_metrics(*batch[:2])
+    for direction in ("i2t", "t2i"):
+        assert 0 <= metrics[f"{direction}_r1"] <= metrics[f"{direction}_r5"] <= metrics[f"{direction}_r10"] <= 100
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, -0.3])
+def test_a_collapsed_model_never_scores_above_chance(constant: float) -> None:
+    matrix = retrieval_metrics(torch.full((30, 150), constant), five_each(30))
+    assert matrix["rsum"] == 0
+    assert matrix["i2t_medr"] == 146
+    assert matrix["t2i_meanr"] == 30
+    vector = torch.nn.functional.normalize(random_cosines(1, 64), dim=1).float()
+    owner = torch.arange(30).repeat_interleave(5)
+    for chunk in (7, 64, 1024):
+        assert embedding_metrics(vector.expand(30, -1), vector.expand(150, -1), owner, chunk=chunk) == matrix
+
+
+@pytest.mark.parametrize("captions_each", [1, 5])
+@pytest.mark.parametrize("chunk", [1, 3, 7, 16, 60, 1000])
+def test_blocks_count_as_the_full_matrix_does(chunk: int, captions_each: int) -> None:
+    images, captions, owner = unit_embeddings(24, captions_each)
+    images[5], captions[3] = images[4], captions[2]
+    full = retrieval_metrics(images.double() @ captions.double().T, positives_of(owner, 24))
+    assert embedding_metrics(images, captions, owner, chunk=chunk) == pytest.approx(full, abs=1e-9)
+
+
+def test_captions_in_any_order_and_number() -> None:
+    images, captions, _ = unit_embeddings(6, 3)
+    owner = torch.tensor([0, 3, 1, 1, 5, 2, 2, 2, 4, 0, 0, 0, 0, 0, 0, 3, 5, 1])
+    full = retrieval_metrics(images @ captions.T, positives_of(owner, 6), "standard")
+    assert embedding_metrics(images, captions, owner, map5="standard", chunk=4) == pytest.approx(full)
+
+
+def test_folds_are_averaged() -> None:
+    images, captions, owner = unit_embeddings(20, 5, size=4)
+    folds = [embedding_metrics(images[i : i + 4], captions[5 * i : 5 * i + 20], owner[:20]) for i in range(0, 20, 4)]
+    expected = {name: sum(fold[name] for fold in folds) / 5 for name in NAMES}
+    assert embedding_metrics(images, captions, owner, folds=5) == pytest.approx(expected)
+    assert (
+        embedding_metrics(images, captions, owner, folds=5)["rsum"] > embedding_metrics(images, captions, owner)["rsum"]
+    )
+
+
+def test_stacked_trials_are_separate_trials() -> None:
+    similarity = random_cosines(2, 3, 4, 12)
+    stacked = stacked_retrieval_metrics(similarity, five_each(4, 3))
+    for first in range(2):
+        for second in range(3):
+            alone = retrieval_metrics(similarity[first, second], five_each(4, 3))
+            assert {name: value[first, second].item() for name, value in stacked.items()} == pytest.approx(alone)
+
+
+def test_median_rank_is_floored() -> None:
+    """Ranks 1 and 2: the median is 1.5, and 1 is what the field prints."""
+    metrics = retrieval_metrics(torch.tensor([[0.9, 0.1], [0.8, 0.5]]), one_to_one(2))
+    assert metrics["i2t_meanr"] == 1.5
+    assert metrics["i2t_medr"] == 1
+
+
+def test_published_map5_divides_by_the_hits() -> None:
+    """One image with two captions, the first on top, the second seventh."""
+    similarity = torch.tensor([[0.9, 0.1, 0.8, 0.7, 0.6, 0.5, 0.4], [0, 0, 1, 1, 1, 1, 1]])
+    positives = torch.tensor([[1, 1, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 1]]) == 1
+    assert retrieval_metrics(similarity, positives)["i2t_map5"] == pytest.approx(1)
+    assert retrieval_metrics(similarity, positives, "standard")["i2t_map5"] == pytest.approx((0.5 + 1) / 2)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_half_precision_scores(structure: str) -> None:
+    similarity = random_cosines(*STRUCTURES[structure].shape).bfloat16()
+    assert retrieval_metrics(similarity, STRUCTURES[structure]) == pytest.approx(
+        sorted_metrics(similarity, STRUCTURES[structure], "published")
+    )
+
+
+REFUSED_MATRICES = {
+    "NaN": (torch.eye(3).fill_diagonal_(torch.nan), one_to_one(3), "similarity must be finite, got 3 of 9"),
+    "infinite": (torch.eye(3) / 0, one_to_one(3), "similarity must be finite, got 9 of 9"),
+    "stacked": (torch.eye(3)[None], one_to_one(3), r"similarity must have the shape .* got \(1, 3, 3\)"),
+    "shapes differ": (torch.eye(3), one_to_one(2), r"got \(3, 3\) and torch.bool of shape \(2, 2\)"),
+    "positives of numbers": (torch.eye(3), torch.eye(3), "torch.float32"),
+    "no positive": (torch.eye(3), torch.zeros(3, 3, dtype=torch.bool), r"every image .* got none for \[0, 1, 2\]"),
+    "no queries": (torch.zeros(0, 3), torch.zeros(0, 3, dtype=torch.bool), r"at least one image .* got \(0, 3\)"),
+}
+
+
+@pytest.mark.parametrize(("similarity", "positives", "message"), REFUSED_MATRICES.values(), ids=REFUSED_MATRICES)
+def test_bad_matrices_are_refused(similarity: Tensor, positives: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        retrieval_metrics(similarity, positives)
+
+
+def test_bad_options_are_refused() -> None:
+    images, captions, owner = unit_embeddings(4, 2)
+    with pytest.raises(ValueError, match="map5 must be 'published' or 'standard', got 'mean'"):
+        retrieval_metrics(torch.eye(3), one_to_one(3), "mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="folds must divide the number of images, 4, got 3"):
+        embedding_metrics(images, captions, owner, folds=3)
+    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
+        embedding_metrics(images, captions, owner, chunk=0)
+
+
+VECTORS = torch.eye(3)
+REFUSED_EMBEDDINGS = {
+    "NaN image": (VECTORS / 0 * 0, VECTORS, torch.arange(3), "images must be finite"),
+    "NaN caption": (VECTORS, VECTORS.log() * 0, torch.arange(3), "captions must be finite"),
+    "sizes differ": (
+        VECTORS,
+        torch.ones(3, 4),
+        torch.arange(3),
+        r"shapes \(I, D\) and \(C, D\), got \(3, 3\), \(3, 4\)",
+    ),
+    "owners of numbers": (VECTORS, VECTORS, torch.ones(3), "image_of_caption must be integers .* got torch.float32"),
+    "too few owners": (VECTORS, VECTORS, torch.arange(2), r"image_of_caption must be integers of shape \(C,\)"),
+    "owner out of range": (VECTORS, VECTORS, torch.tensor([0, 1, 3]), r"must be in \[0, 3\), got 0 to 3"),
+    "image without caption": (VECTORS, VECTORS, torch.tensor([0, 0, 2]), r"every image .* got none for \[1\]"),
+    "nothing": (VECTORS[:0], VECTORS[:0], torch.arange(0), "at least one image and one caption"),
+}
+
+
+@pytest.mark.parametrize(
+    ("images", "captions", "owner", "message"), REFUSED_EMBEDDINGS.values(), ids=REFUSED_EMBEDDINGS
+)
+def test_bad_embeddings_are_refused(images: Tensor, captions: Tensor, owner: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        embedding_metrics(images, captions, owner)
