@@ -22,7 +22,7 @@ from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError, UserError
 from trainables.files import write_whole
 
-TRACKING_SECONDS = 60.0
+TRACKING_SECONDS = 30.0
 """How long the end of a search waits for a tracking store that does not keep up."""
 
 

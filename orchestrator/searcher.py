@@ -52,6 +52,7 @@ class Study:
         self._study = optuna.create_study(direction="maximize", study_name=cell.name)
         self._trials: list[optuna.Trial] = []
         self._reported: dict[int, int] = {}
+        self._told: set[int] = set()
 
     @property
     def asked(self) -> int:
@@ -74,6 +75,8 @@ class Study:
     def observe(self, trial: Trial) -> None:
         """Report the epochs that Optuna has not seen, and the end if there is one."""
         own = self._trials[trial.number]
+        if trial.number in self._told:
+            return
         for epoch, value in trial.running_best().items():
             if epoch > self._reported.get(trial.number, 0):
                 own.report(value, epoch)
@@ -84,8 +87,9 @@ class Study:
     def tell(self, number: int, state: TrialState, value: float | None = None) -> None:
         """Tell Optuna how a trial ended: complete with its best value, pruned, or failed."""
         finished = state is TrialState.FINISHED
-        self._study.tell(number, value if finished else None, state=STATES[state], skip_if_finished=True)
+        self._study.tell(number, value if finished else None, state=STATES[state])
         self._reported.pop(number, None)
+        self._told.add(number)
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
         """Make a trial with given parameters; the sampler is not asked."""

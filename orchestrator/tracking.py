@@ -64,12 +64,14 @@ class Run:
         status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
         epoch: The newest epoch that it holds; 0 for none.
         tested: Whether it holds test metrics.
+        described: Whether it holds its config.
     """
 
     id: str
     status: str = "RUNNING"
     epoch: int = 0
     tested: bool = False
+    described: bool = False
 
 
 class Store:
@@ -89,8 +91,8 @@ class Store:
         """Make the runs of some trials, and of their studies, agree with the history."""
         for trial_id in trials:
             trial = history.trials[trial_id]
-            parent = self._runs.get(trial.study) or self._create_study(trial, history)
-            run = self._runs.get(trial.id) or self._create_trial(trial, history, parent.id)
+            parent = self._find_study(trial, history)
+            run = self._find_trial(trial, history, parent.id)
             self._send_epochs(trial, run)
             self._send_test(trial, run, history)
             self._set_status(run, status[trial.state], state=str(trial.state))
@@ -115,19 +117,21 @@ class Store:
             if name in self._runs:
                 self._set_status(self._runs[name], "RUNNING")
 
-    def _create_study(self, trial: Trial, history: History) -> Run:
+    def _find_study(self, trial: Trial, history: History) -> Run:
         tags = {**_tags(trial, history), "kind": "study", "study": trial.study}
-        run = self._create(trial.study, tags, trial.created)
-        search = history.experiment["search"]
-        self._log_params(run, {"sampler": search["sampler"], "metric": search["metric"]})
-        self._client.log_text(run.id, yaml.safe_dump(dict(history.experiment), sort_keys=False), "experiment.yaml")
+        run = self._runs.get(trial.study) or self._create(trial.study, tags, trial.created)
+        if not run.described:
+            search = history.experiment["search"]
+            params = {"sampler": search["sampler"], "metric": search["metric"]}
+            self._describe(run, params, "experiment.yaml", history.experiment)
         return run
 
-    def _create_trial(self, trial: Trial, history: History, parent: str) -> Run:
+    def _find_trial(self, trial: Trial, history: History, parent: str) -> Run:
         tags = {**_tags(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
-        run = self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
-        self._log_params(run, _params(trial))
-        self._client.log_text(run.id, yaml.safe_dump(dict(trial.config), sort_keys=False), "config.yaml")
+        run = self._runs.get(trial.id)
+        run = run or self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
+        if not run.described:
+            self._describe(run, _params(trial), "config.yaml", trial.config)
         return run
 
     def _create(self, name: str, tags: dict[str, Any], created: float) -> Run:
@@ -135,10 +139,14 @@ class Store:
         run = self._runs[name] = Run(made.info.run_id)
         return run
 
-    def _log_params(self, run: Run, params: Mapping[str, Any]) -> None:
-        from mlflow.entities import Param
+    def _describe(self, run: Run, params: Mapping[str, Any], file: str, content: Mapping[str, Any]) -> None:
+        """Send the config as a file and as params; a tag, which comes with the params, says that both are there."""
+        from mlflow.entities import Param, RunTag
 
-        self._client.log_batch(run.id, params=[Param(name, str(value)) for name, value in params.items()])
+        self._client.log_text(run.id, yaml.safe_dump(dict(content), sort_keys=False), file)
+        named = [Param(name, str(value)) for name, value in params.items()]
+        self._client.log_batch(run.id, params=named, tags=[RunTag("described", "true")])
+        run.described = True
 
     def _send_epochs(self, trial: Trial, run: Run) -> None:
         """Send whole epochs, each together with the metric ``epoch``, which tells later how far this came."""
@@ -209,8 +217,7 @@ class Tracker:
             self.problem = f"{len(self._due)} runs are not up to date in MLflow: {reason}"
 
     def _run(self) -> None:
-        from mlflow.exceptions import MlflowException
-
+        failures = _store_failures()
         pause = PAUSE
         while True:
             # Asked before the queue is emptied, so that nothing put before the close is left behind.
@@ -219,8 +226,10 @@ class Tracker:
             try:
                 self._deliver(closing=deadline is not None)
                 self.problem, pause = None, PAUSE
-            except (MlflowException, OSError) as error:
+            except failures as error:
                 self.problem, pause = _first_line(error), min(2 * pause, LONGEST_PAUSE)
+                # What the store did before its answer was lost is found by looking again.
+                self._store = None
             if deadline is not None and (self.problem is None or time.monotonic() > deadline):
                 return
             self._sleep(pause)
@@ -262,13 +271,21 @@ def count_experiments(uri: str) -> int:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
     _hush()
+    failures = _store_failures()
     from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
 
     try:
         return len(MlflowClient(tracking_uri=uri).search_experiments())
-    except MlflowException as error:
+    except failures as error:
         raise ConnectionError(f"{uri}: {_first_line(error)}") from None
+
+
+def _store_failures() -> tuple[type[Exception], ...]:
+    """Return what a store may raise; a database that cannot be opened is not wrapped by MLflow."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return MlflowException, SQLAlchemyError, OSError
 
 
 def _hush() -> None:
@@ -316,8 +333,16 @@ def _existing(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Ru
             name = run.data.tags.get("trial") or run.data.tags.get("study")
             if name is not None:
                 metrics = run.data.metrics
-                tested = any(metric.startswith("test/") for metric in metrics)
-                yield name, Run(run.info.run_id, run.info.status, int(metrics.get("epoch", 0)), tested)
+                yield (
+                    name,
+                    Run(
+                        id=run.info.run_id,
+                        status=run.info.status,
+                        epoch=int(metrics.get("epoch", 0)),
+                        tested=any(metric.startswith("test/") for metric in metrics),
+                        described="described" in run.data.tags,
+                    ),
+                )
         token = page.token
         if not token:
             return
