@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from orchestrator.commands import cocos, data, doctor, evaluate, search, status, train, ui
+from orchestrator.commands import cocos, data, doctor, evaluate, report, search, status, train, ui
 from trainables.errors import UserError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command()(search.search)
 app.command()(status.status)
+app.command()(report.report)
 app.command()(ui.ui)
 app.command()(doctor.doctor)
 app.command()(train.train)

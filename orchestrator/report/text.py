@@ -9,19 +9,17 @@ FRACTIONS = ("map5", "map10")
 
 _INVISIBLE = (0x00AD, 0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
 _VISIBLE = (
-    {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
-    | {0x7F: "␡"}
-    | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+    {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
     | {code: f"\\u{code:04x}" for code in _INVISIBLE}
     | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 )
 
 
 def visible(text: str) -> str:
-    """Return a string whose control characters can be seen.
+    r"""Return a string whose control characters can be seen.
 
-    Control characters become their pictures (``␀``), marks that reorder or hide text their escapes, lone surrogates,
-    which no file can hold, U+FFFD. Line feeds and tabs stay.
+    Control characters and marks that reorder or hide text become their escapes, e.g. ``\x00``; lone surrogates, which
+    no file can hold, U+FFFD. Line feeds and tabs stay.
     """
     return text.translate(_VISIBLE)
 
@@ -64,6 +62,8 @@ def values_text(values: Mapping[str, Any]) -> str:
 
 def duration_text(seconds: float) -> str:
     """Return seconds in the unit that people would use."""
+    if seconds == 0:
+        return "–"
     if seconds < 1:
         return f"{seconds:.2f} s"
     if seconds < 60:
