@@ -18,6 +18,9 @@ from trainables.errors import UserError
 Record = Mapping[str, Any]
 """One event as it was written, without its checksum."""
 
+NAME = "journal.jsonl"
+"""Of the journal in an experiment's directory."""
+
 _CHECKSUM = ',"crc":"'
 
 
@@ -83,6 +86,22 @@ def read_journal(path: Path) -> list[Record]:
     if not path.is_file():
         raise JournalError(f"{path}: no such journal; `orchestrator search` makes one")
     return _parse(path.read_bytes(), path)[0]
+
+
+def find_directory(experiment: str, output: Path) -> Path:
+    """Return an experiment's directory: a path to one, or a name under ``output``.
+
+    Raises:
+        JournalError: If neither holds a journal; the message lists the experiments there are.
+    """
+    for directory in (output / experiment, Path(experiment)):
+        if (directory / NAME).is_file():
+            return directory
+    there = sorted(path.parent.name for path in output.glob(f"*/{NAME}"))
+    raise JournalError(
+        f"{experiment}: no experiment of that name under {output}, nor a directory with a {NAME}; "
+        f"there are: {', '.join(there) or 'none'}. Name another with --output"
+    )
 
 
 def _encode(record: Record) -> str:

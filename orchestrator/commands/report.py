@@ -20,7 +20,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write an experiment's report, finished or not: one HTML file that needs no network."""
-    from orchestrator.report.experiment_report import find_directory, report_experiment
+    from orchestrator.journal import find_directory
+    from orchestrator.report.experiment_report import report_experiment
 
     directory = find_directory(experiment, output)
     path = report_experiment(directory, data_root=data_root if queries else None, device=device)

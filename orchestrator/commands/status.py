@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import Json
+from orchestrator.commands.options import Json, Output
 
 
 def status(
-    experiment: Annotated[Path, typer.Argument(help="An experiment's folder, e.g. runs/scenes-smoke.")],
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    output: Output = Path("runs"),
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until it ends.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -20,18 +21,19 @@ def status(
 
     from orchestrator.display import trials_table
     from orchestrator.history import History
-    from orchestrator.journal import read_journal
+    from orchestrator.journal import find_directory, read_journal
     from orchestrator.lock import find_holder
     from orchestrator.summary import summarise
 
+    directory = find_directory(experiment, output)
     while True:
-        history = History.of(read_journal(experiment / "journal.jsonl"))
-        holder = find_holder(experiment)
+        history = History.of(read_journal(directory / "journal.jsonl"))
+        holder = find_holder(directory)
         if as_json:
             print(json.dumps({"running": holder is not None, "outcome": history.outcome, **summarise(history)}))
         else:
             state = f"running as process {holder['pid']} on {holder['host']}" if holder else history.outcome or "killed"
-            Console().print(trials_table(history, f"{experiment.name}: {state}", rows=1000))
+            Console().print(trials_table(history, f"{directory.name}: {state}", rows=1000))
         if not watch or holder is None:
             return
         time.sleep(2)

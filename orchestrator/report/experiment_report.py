@@ -45,22 +45,6 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
     return path
 
 
-def find_directory(experiment: str, output: Path) -> Path:
-    """Return an experiment's directory: a path to one, or a name under ``output``.
-
-    Raises:
-        ConfigError: If neither holds a journal; the message lists the experiments there are.
-    """
-    for directory in (output / experiment, Path(experiment)):
-        if (directory / "journal.jsonl").is_file():
-            return directory
-    there = sorted(path.parent.name for path in output.glob("*/journal.jsonl"))
-    raise ConfigError(
-        f"{experiment}: no experiment of that name under {output}, nor a directory with a journal.jsonl; "
-        f"there are: {', '.join(there) or 'none'}. Name another with --output"
-    )
-
-
 def read_verdicts(path: Path) -> list[Mapping[str, Any]]:
     """Return the verdicts that a confirmation left under ``verdicts`` in ``summary.json``; none before that.
 
