@@ -151,7 +151,7 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
     trials = sorted(history.trials.values(), key=lambda trial: (trial.ended is None, trial.ended or trial.created))
     table = Table(title=title, title_justify="left")
     for heading, justify in (("trial", "left"), ("parameters", "left"), ("epoch", "right"), ("best", "right")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
     table.add_column("state")
     for trial in reversed(trials[-rows:]):
         epochs = TrialConfig.from_dict(trial.config).training.total_epochs
