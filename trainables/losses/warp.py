@@ -30,6 +30,9 @@ from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
 from trainables.losses.parameters import Parameter, per_query, require_not_negative
 
+EULER_GAMMA = 0.5772156649015329
+"""-digamma(1)."""
+
 
 @dataclass(frozen=True)
 class WARP:
@@ -84,7 +87,7 @@ class WARP:
         chosen = torch.searchsorted(running, kth[..., None].contiguous()).clamp(max=rows.shape[-1] - 1)
         negative = rows.expand(*chosen.shape[:-1], -1).gather(-1, chosen).squeeze(-1)
         rank = total // torch.minimum(draws, total.clamp(min=1)).long()
-        weight = _harmonic(rows)[rank] * drawn
+        weight = _harmonic(rank.to(rows.dtype)) * drawn
         cost = (per_query(self.margin, rows) - direction.positive + negative).relu()
         # A comparison with NaN is false and would hide it: every score goes into the sum.
         return (weight * cost).mean(-1) + 0 * rows.detach().sum((-2, -1))
@@ -104,10 +107,9 @@ def _draws(chance: Tensor, uniform: Tensor) -> Tensor:
     return draws.masked_fill(chance == 0, torch.inf)
 
 
-def _harmonic(scores: Tensor) -> Tensor:
-    """Return L(0) ... L(M) = sum_{j<=k} 1/j, shape (M + 1,)."""
-    numbers = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
-    return torch.cat([numbers.new_zeros(1), numbers.reciprocal().cumsum(0)])
+def _harmonic(k: Tensor) -> Tensor:
+    """Return L(k) = sum_{j=1..k} 1/j = digamma(k + 1) + gamma; a table's cumsum is not deterministic on a GPU."""
+    return torch.digamma(k + 1) + EULER_GAMMA
 
 
 def _expected_weight(violating: Tensor, total: Tensor, scores: Tensor) -> Tensor:
@@ -116,4 +118,4 @@ def _expected_weight(violating: Tensor, total: Tensor, scores: Tensor) -> Tensor
     chance = (violating / total.clamp(min=1)).to(scores.dtype)[..., None]
     # 0^0 = 1: where everything violates the first draw is the only one.
     probability = chance * (1 - chance) ** (draws - 1) * (draws <= total[:, None])
-    return (probability * _harmonic(scores)[total[:, None] // draws]).sum(-1)
+    return (probability * _harmonic((total[:, None] // draws).to(scores.dtype))).sum(-1)
