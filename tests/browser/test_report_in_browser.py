@@ -1,0 +1,222 @@
+"""The report in a real browser: drawn, sorted, filtered, on a phone, in the dark, and asking nobody for anything."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from orchestrator.history import History
+from orchestrator.report.page import build_page
+from orchestrator.report.render import write_report
+from tests.orchestrator.report.histories import Author, search
+
+pytestmark = pytest.mark.browser
+
+DESKTOP, PHONE = (1280, 900), (375, 812)
+EVIL = "<script>document.title='it ran'</script>"
+
+
+@dataclass
+class Opened:
+    """An open page with what it complained of and whom it asked."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def draw_all(self) -> None:
+        self.page.evaluate("charts.drawAll()")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Return the report of a search of so many trials, written once."""
+    folder = tmp_path_factory.mktemp("reports")
+
+    def write(trials: int) -> Path:
+        path = folder / f"{trials}.html"
+        if not path.exists():
+            write_report(build_page(search(trials)), path)
+        return path
+
+    return write
+
+
+@contextmanager
+def opened(browser: Browser, path: Path, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> Iterator[Opened]:
+    """Open a file at a window size; a narrow one can be touched."""
+    viewport = {"width": size[0], "height": size[1]}
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, has_touch=size == PHONE)
+    made = Opened(context.new_page())
+    made.page.on("console", lambda message: made.complaints.append(message.text))
+    made.page.on("pageerror", lambda error: made.complaints.append(str(error)))
+    made.page.on("request", lambda request: made.requests.append(request.url))
+    made.page.goto(path.as_uri())
+    yield made
+    context.close()
+
+
+def cells(page: Page, column: int) -> list[str]:
+    return page.locator(f"#trials-table tr.row td:nth-child({column})").all_inner_texts()
+
+
+@pytest.mark.parametrize("size", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
+@pytest.mark.parametrize("trials", [1, 12, 1000])
+def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
+    browser: Browser, report: Callable[[int], Path], screenshots: Path, trials: int, size: tuple[int, int]
+) -> None:
+    path = report(trials)
+    with opened(browser, path, size) as shown:
+        before = shown.page.evaluate("document.getElementById('reproduce').getBoundingClientRect().top")
+        shown.draw_all()
+        after = shown.page.evaluate("document.getElementById('reproduce').getBoundingClientRect().top")
+        assert after == pytest.approx(before, abs=1), "the page moved when its charts were drawn"
+        empty = shown.page.evaluate(
+            "[...document.querySelectorAll('.plot')].filter((plot) => !plot.querySelector("
+            "'.point, .js-line, .contourlayer path, .barlayer path')).length"
+        )
+        assert empty == 0
+        assert shown.page.locator("#trials .scatterlayer .point").count() == trials
+        for scheme in ("light", "dark"):
+            shown.page.emulate_media(color_scheme=scheme)
+            shown.page.wait_for_timeout(200)
+            name = f"report-{trials}-{'phone' if size == PHONE else 'desktop'}-{scheme}.png"
+            shown.page.screenshot(path=screenshots / name, full_page=True)
+        assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
+        assert shown.complaints == []
+        assert [url for url in shown.requests if url != path.as_uri() and not url.startswith(("data:", "blob:"))] == []
+
+
+def test_charts_wait_until_they_come_near(browser: Browser, report: Callable[[int], Path]) -> None:
+    with opened(browser, report(12)) as shown:
+        assert shown.page.locator("#spent [data-drawn]").count() == 0
+        shown.page.locator("#spent").scroll_into_view_if_needed()
+        shown.page.wait_for_selector("#spent [data-drawn] .barlayer path")
+
+
+def test_leaderboard_sorts_by_any_column_with_the_keyboard_alone(
+    browser: Browser, report: Callable[[int], Path]
+) -> None:
+    with opened(browser, report(12)) as shown:
+        page = shown.page
+        values = [float(text) for text in cells(page, 2)]
+        assert values == sorted(values, reverse=True)
+        header = page.locator("th button", has_text="val rsum")
+        header.focus()
+        page.keyboard.press("Enter")
+        assert [float(text) for text in cells(page, 2)] == values[::-1]
+        assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
+        page.locator("th button", has_text="Trial").click()
+        assert cells(page, 1) == sorted(cells(page, 1))
+
+
+def test_leaderboard_filters_pages_and_opens_rows(browser: Browser, report: Callable[[int], Path]) -> None:
+    with opened(browser, report(1000)) as shown:
+        page = shown.page
+        assert page.locator("#count").inner_text() == "1–20 of 1,000 trials"
+        first = cells(page, 1)
+        page.locator("#next").click()
+        assert not set(first) & set(cells(page, 1))
+        page.locator("#by-state").select_option("diverged")
+        assert set(cells(page, 5)) == {"diverged"}
+        page.locator("#by-state").select_option("")
+        page.locator("#find").fill("nt_xent 0011")
+        assert cells(page, 1) == ["nt_xent 0011"]
+        assert page.locator("#count").inner_text() == "1–1 of 1 trial, 1,000 in all"
+        page.locator(".opener").focus()
+        page.keyboard.press("Enter")
+        assert "train/loss is nan" in page.locator("tr.details").inner_text()
+        assert page.evaluate("document.activeElement.className") == "opener"
+        page.locator("#find").fill("no such trial")
+        assert page.locator("#count").inner_text() == "0 trials, 1,000 in all"
+
+
+def test_click_on_a_dot_finds_its_trial(browser: Browser, report: Callable[[int], Path]) -> None:
+    with opened(browser, report(12)) as shown:
+        shown.draw_all()
+        dot = shown.page.locator("#trials .scatterlayer .point").first
+        dot.scroll_into_view_if_needed()
+        box = dot.bounding_box()
+        assert box is not None
+        shown.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        shown.page.wait_for_selector("#trials .hoverlayer .hovertext")
+        shown.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        shown.page.wait_for_selector("tr.details")
+        assert len(cells(shown.page, 1)) == 1
+
+
+def test_figure_shows_what_is_chosen(browser: Browser, report: Callable[[int], Path]) -> None:
+    with opened(browser, report(1000)) as shown:
+        shown.draw_all()
+        assert shown.page.locator("#slices .plot").count() == 4
+        shown.page.locator("#slices select").select_option(label="nt_xent")
+        shown.page.wait_for_function("document.querySelectorAll('#slices .plot').length === 1")
+        shown.page.wait_for_selector("#slices .xtitle:has-text('temperature')")
+
+
+def test_theme_follows_the_system_until_the_button_is_pressed(browser: Browser, report: Callable[[int], Path]) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with opened(browser, report(1), scheme="dark") as shown:
+        dark = shown.page.evaluate(ground)
+        shown.draw_all()
+        ink = "document.querySelector('#trials .xtick text').style.fill"
+        dark_ink = shown.page.evaluate(ink)
+        shown.page.locator("#theme").click()
+        assert shown.page.evaluate(ground) != dark
+        shown.page.wait_for_function(f"{ink} !== {dark_ink!r}")
+        shown.page.reload()
+        assert shown.page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_colours_stand_out_in_light_and_dark(browser: Browser, report: Callable[[int], Path]) -> None:
+    contrast = """(names) => {
+      const probe = document.body.appendChild(document.createElement("i"));
+      const light = (name) => {
+        probe.style.color = `var(${name})`;
+        const [r, g, b] = getComputedStyle(probe).color.match(/[\\d.]+/g).map((part) => {
+          const share = part / 255;
+          return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      return names.map((name) => [name, ratio(light(name), light("--surface"))]);
+    }"""
+    words = ["--ink", "--muted", "--accent", "--good", "--warn", "--bad"]
+    marks = [f"--c{place}" for place in range(1, 8)]
+    with opened(browser, report(1)) as shown:
+        for scheme in ("light", "dark"):
+            shown.page.emulate_media(color_scheme=scheme)
+            ratios = dict(shown.page.evaluate(contrast, words + marks))
+            assert {name: ratio for name, ratio in ratios.items() if ratio < (4.5 if name in words else 3.0)} == {}
+
+
+def hostile() -> History:
+    """Return a search whose every name is an attack."""
+    author = Author()
+    author.history.experiment["description"] = f"{EVIL} \x00 \u202e end"
+    for number in range(12):
+        trial = author.create("nt_xent", number, {EVIL: float(number), "word": ["a<b", "c&amp;d"][number % 2]}, "<i>x")
+        author.epoch(trial, 1, {"val/rsum": 100.0 + number, "cocos/i2t_<b>count": 1.0 * number}, "finished")
+    author.end(author.create("nt_xent", 12, {EVIL: 1.0}, "<i>x"), "failed", f"{EVIL}\x1b[31m")
+    return author.finish()
+
+
+def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
+    write_report(build_page(hostile()), tmp_path / "hostile.html")
+    with opened(browser, tmp_path / "hostile.html") as shown:
+        shown.draw_all()
+        page = shown.page
+        page.screenshot(path=screenshots / "report-hostile.png", full_page=True)
+        assert page.title() == "flickr8k-losses – experiment report"
+        assert page.locator(".lead").inner_text() == f"{EVIL} \\x00 \\u202e end"
+        assert EVIL in page.locator("#slices .xtitle").all_text_contents()
+        assert "c&amp;d" in " ".join(page.locator("#slices .xtick text").all_text_contents())
+        page.locator("#find").fill("0012")
+        page.locator(".opener").click()
+        assert f"{EVIL}\\x1b[31m" in page.locator("tr.details").inner_text()
+        assert page.locator("main script, main b:not(.interval b), main i:not(.interval i)").count() == 0
+        assert shown.complaints == []

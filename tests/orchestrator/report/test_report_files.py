@@ -1,0 +1,129 @@
+"""The report of a directory: the file it writes, what it refuses, and that nothing in the file asks for more."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.journal import Journal, JournalError, find_directory
+from orchestrator.report.experiment_report import report_experiment
+from orchestrator.report.page import build_page
+from orchestrator.report.render import render
+from tests.orchestrator.report.histories import Author, search
+from trainables.errors import ConfigError
+
+EVIL = "<script>alert('it ran')</script>"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """An experiment's directory whose search ended."""
+    made = tmp_path / "runs" / "flickr8k-losses"
+    made.mkdir(parents=True)
+    journal = Journal(made / "journal.jsonl")
+    author = Author()
+    records = [author.apply("experiment_ended", outcome="finished")]
+    history = search(4)
+    journal.append("experiment_started", experiment=dict(history.experiment), data=dict(history.data), environment={})
+    for trial in history.trials.values():
+        fields = {name: getattr(trial, name) for name in ("study", "number", "params", "config")}
+        journal.append("trial_created", trial=trial.id, **fields)
+        for epoch, metrics in trial.epochs.items():
+            state = trial.state if epoch == trial.last_epoch else "running"
+            journal.append("epoch", trial=trial.id, epoch=epoch, metrics=metrics, state=state)
+    journal.append("experiment_ended", outcome=records[0]["outcome"])
+    journal.close()
+    return made
+
+
+def outside_plotly(page: str) -> str:
+    """Return a page without plotly's own code, which is not ours to read; the browser's log judges it."""
+    start = page.index("/**\n* plotly.js")
+    return page[:start] + page[page.index("</script>", start) :]
+
+
+def test_file_holds_plotly_once_and_names_no_other_place() -> None:
+    page = render(build_page(search(12)))
+    assert page.count("* plotly.js v") == 1
+    ours = outside_plotly(page)
+    assert not re.search(r"https?://|//cdn|@import|url\(", ours)
+    assert re.findall(r'(?:src|href)="([^"#][^"]*)"', ours) == ["data:,"]
+    assert "default-src 'none'" in ours
+    assert "connect-src" not in ours
+
+
+def test_hostile_strings_are_text_and_data_never_markup() -> None:
+    author = Author()
+    author.history.experiment["description"] = EVIL
+    trial = author.create("nt_xent", 0, {EVIL: 1.0, "word": "\x00</script>"}, dataset="pets")
+    author.epoch(trial, 1, {"val/rsum": 100.0}, "running")
+    author.end(trial, "failed", EVIL)
+    page = outside_plotly(render(build_page(author.history)))
+    assert "<script>alert" not in page
+    assert "\x00" not in page
+    assert "&lt;script&gt;alert(&#39;it ran&#39;)&lt;/script&gt;" in page
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    assert "<" not in data[1]
+    assert json.loads(data[1])["rows"][0]["id"] == trial
+
+
+def test_same_history_gives_the_same_file() -> None:
+    assert render(build_page(search(5))) == render(build_page(search(5)))
+
+
+def test_report_lies_in_the_directory(directory: Path) -> None:
+    path = report_experiment(directory, data_root=None)
+    assert path == directory / "report.html"
+    page = path.read_text(encoding="utf-8")
+    assert "search finished" in page
+    assert "made without queries" in page
+    assert [entry.name for entry in directory.iterdir() if entry.name.startswith(".")] == []
+
+
+def test_killed_search_is_called_killed(directory: Path) -> None:
+    journal = directory / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    assert "search killed" in report_experiment(directory, data_root=None).read_text(encoding="utf-8")
+
+
+def test_winner_that_cannot_be_asked_says_why(directory: Path, tmp_path: Path) -> None:
+    page = report_experiment(directory, data_root=tmp_path / "nowhere").read_text(encoding="utf-8")
+    assert "The winner could not be asked" in page
+
+
+def test_damaged_summary_is_named(directory: Path) -> None:
+    (directory / "summary.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"summary\.json: damaged"):
+        report_experiment(directory, data_root=None)
+
+
+def test_damaged_journal_is_named(directory: Path) -> None:
+    journal = directory / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([lines[0], b"garbage\n", *lines[2:]]))
+    with pytest.raises(JournalError, match="line 2"):
+        report_experiment(directory, data_root=None)
+
+
+def test_experiment_is_found_by_name_or_path_and_else_the_others_are_listed(directory: Path) -> None:
+    output = directory.parent
+    assert find_directory("flickr8k-losses", output) == directory
+    assert find_directory(str(directory), Path("elsewhere")) == directory
+    with pytest.raises(JournalError, match="there are: flickr8k-losses"):
+        find_directory("flickr9k", output)
+
+
+def test_command_prints_json_without_torch(directory: Path) -> None:
+    code = (
+        "import sys; from orchestrator.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: assert 'torch' not in sys.modules and 'ray' not in sys.modules"
+    )
+    arguments = ["report", directory.name, "--output", str(directory.parent), "--no-queries", "--json"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["report"] == str(directory / "report.html")

@@ -1,0 +1,231 @@
+"""The page model: who leads, what is said about it, and that every number of it is in the history."""
+
+import json
+from dataclasses import asdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.history import History
+from orchestrator.report.figures import Figure, plain, scaled
+from orchestrator.report.loss_figures import counted_epoch
+from orchestrator.report.page import Extras, build_page
+from orchestrator.report.studies import podium, studies_of
+from orchestrator.report.text import duration_text, metric_text, visible, visible_values
+from orchestrator.standings import Candidate
+from orchestrator.verdicts import judge
+from tests.orchestrator.report.histories import Author, experiment, search
+
+
+def author_with(*trials: tuple[str, float, str]) -> Author:
+    """Return an author of one-epoch trials: loss, rsum, state."""
+    author = Author()
+    numbers: dict[str, int] = {}
+    for loss, rsum, state in trials:
+        numbers[loss] = numbers.get(loss, -1) + 1
+        trial = author.create(loss, numbers[loss], {"temperature": 0.1 + numbers[loss]})
+        ended = state in ("finished", "stopped_early", "running")
+        author.epoch(trial, 1, {"val/rsum": rsum, "time/epoch_seconds": 2.0}, state if ended else "running")
+        if not ended:
+            author.end(trial, state, "it broke")
+    return author
+
+
+def points(figure: Figure) -> int:
+    """Return how many dots a figure's first option draws."""
+    traces = [trace for panel in figure.options[0].panels for trace in panel.data]
+    return sum(len(trace["x"]) for trace in traces if trace.get("mode") == "markers")
+
+
+@pytest.mark.parametrize("trials", [0, 1, 12, 200])
+def test_page_is_json_whatever_the_number_of_trials(trials: int) -> None:
+    page = build_page(search(trials))
+    assert json.loads(json.dumps(visible_values(asdict(page)), allow_nan=False))["name"] == "flickr8k-losses"
+    assert len(page.rows) == trials
+
+
+def test_history_without_a_start_still_has_a_page() -> None:
+    page = build_page(History())
+    assert page.verdicts == []
+    assert all(figure.absent and not figure.options for figure in page.figures.values())
+
+
+def test_unconfirmed_leader_is_said_to_be_unconfirmed() -> None:
+    page = build_page(author_with(("nt_xent", 150, "finished"), ("triplet_sh", 140, "finished")).finish())
+    (verdict,) = page.verdicts
+    assert (verdict.tone, verdict.headline) == ("unconfirmed", "Unconfirmed: nt_xent leads")
+    assert [standing.value for standing in verdict.standings] == ["150.0", "140.0"]
+
+
+@pytest.mark.parametrize("state", ["stopped_early", "diverged", "failed", "running"])
+def test_only_a_finished_trial_can_lead_and_the_page_says_so(state: str) -> None:
+    page = build_page(author_with(("nt_xent", 200, state), ("nt_xent", 100, "finished")).history)
+    (verdict,) = page.verdicts
+    assert verdict.standings[0].value == "100.0"
+    assert verdict.warnings
+    alone = build_page(author_with(("nt_xent", 200, state)).history)
+    assert (alone.verdicts[0].tone, alone.verdicts[0].standings) == ("none", [])
+
+
+def test_of_equal_trials_the_earlier_one_leads() -> None:
+    history = author_with(("triplet_sh", 100, "finished"), ("nt_xent", 100, "finished")).history
+    assert [study.loss for study, _ in podium(studies_of(history))] == ["triplet_sh", "nt_xent"]
+
+
+def confirmation(means: dict[str, float]) -> list[dict[str, object]]:
+    random = np.random.default_rng(0)
+    candidates = [
+        Candidate(
+            dataset="flickr8k",
+            model="vsepp",
+            loss=loss,
+            parameters={"temperature": 0.1},
+            label=loss,
+            values={n: dict.fromkeys(("val/rsum", "test/rsum"), mean + random.normal(0, 0.5)) for n in range(5)},
+        )
+        for loss, mean in means.items()
+    ]
+    return [
+        verdict.to_dict() for verdict in judge(candidates, baseline="triplet_sh" if "triplet_sh" in means else None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("means", "tone"),
+    [
+        pytest.param({"nt_xent": 150.0, "triplet_sh": 140.0}, "better", id="better"),
+        pytest.param({"nt_xent": 150.0, "triplet_sh": 149.9}, "tie", id="tie"),
+        pytest.param({"nt_xent": 150.0}, "untested", id="alone"),
+    ],
+)
+def test_confirmed_verdict_is_shown_with_its_statistics(means: dict[str, float], tone: str) -> None:
+    given_verdicts = confirmation(means)
+    page = build_page(search(3), Extras(verdicts=json.loads(json.dumps(given_verdicts))))
+    (verdict,) = page.verdicts
+    assert verdict.tone == tone
+    assert [standing.label for standing in verdict.standings] == list(means)
+    mean = given_verdicts[0]["standings"][0]["result"]["mean"]
+    assert verdict.standings[0].value.startswith(f"{mean:.1f} ± ")
+    assert len(verdict.comparisons) == len(means) - 1
+    for left, width in (standing.bar for standing in verdict.standings):
+        assert left >= 0
+        assert left + width <= 100
+
+
+def test_every_trial_is_a_dot_of_the_search_and_every_counted_one_of_cocos() -> None:
+    history = search(150)
+    page = build_page(history)
+    assert points(page.figures["trials"]) == 150
+    usable = [trial for trial in history.trials.values() if trial.state.value in ("finished", "stopped_early")]
+    assert points(page.figures["cocos"]) == 2 * len(usable)
+
+
+def test_cocos_are_paired_with_the_metric_of_their_own_epoch() -> None:
+    author = Author()
+    trial = author.create("nt_xent", 0, {"temperature": 0.1})
+    for epoch, rsum in enumerate([100.0, 120.0, 130.0, 110.0], start=1):
+        counted = {"cocos/i2t_negatives_per_query": 5.0 + epoch} if epoch in (1, 4) else {}
+        author.epoch(trial, epoch, {"val/rsum": rsum, **counted}, "finished" if epoch == 4 else "running")
+    history = author.finish()
+    assert counted_epoch(history.trials[trial]) == 4
+    (panel,) = build_page(history).figures["cocos"].options[0].panels
+    assert (panel.data[0]["x"], panel.data[0]["y"]) == ([9.0], [110.0])
+
+
+def test_leaderboard_puts_the_best_first_and_trials_without_a_value_last() -> None:
+    author = author_with(("nt_xent", 100, "finished"), ("nt_xent", 120, "stopped_early"))
+    author.end(author.create("nt_xent", 2, {"temperature": 1.0}), "failed", "out of memory")
+    rows = build_page(author.history).rows
+    assert [row.sort["value"] for row in rows] == [120, 100, None]
+    assert ("ended by", "out of memory") in rows[2].details
+
+
+def test_cost_counts_what_the_trials_reported() -> None:
+    page = build_page(author_with(("nt_xent", 100, "finished"), ("nt_xent", 90, "failed")).history)
+    facts = {fact.label: fact for fact in page.cost}
+    assert facts["Trial time"].note.startswith("4 trial-seconds")
+    assert facts["GPU hours"].value == "0.00"
+    assert facts["Epochs"].value == "2"
+
+
+def test_gpu_hours_are_left_out_where_no_number_of_gpus_was_given() -> None:
+    author = Author({**experiment(), "resources": {"gpus": "auto"}})
+    assert "GPU hours" not in {fact.label for fact in build_page(author.finish()).cost}
+
+
+def test_early_stopping_saves_the_epochs_that_were_not_trained() -> None:
+    page = build_page(author_with(("nt_xent", 100, "stopped_early")).history)
+    saved = next(fact for fact in page.cost if fact.label == "Early stopping saved")
+    assert saved.value == duration_text(29 * 2.0)
+
+
+def test_reproduction_names_command_digests_and_versions() -> None:
+    shown = build_page(search(1)).reproduction
+    assert shown.digests == {"flickr8k": "3f" * 32}
+    assert shown.versions["torch"] == "2.15.0"
+    assert shown.versions["git revision"] == "0123456789abcdef"
+    assert "losses:" in shown.experiment
+
+
+def test_weights_of_winner_and_runner_up_stand_beside_the_triplets() -> None:
+    (panel,) = build_page(search(12)).figures["weights"].options[0].panels
+    assert [trace["name"] for trace in panel.data] == ["polynomial_relative", "nt_xent", "triplet, margin 0.2"]
+
+
+def test_studies_of_several_datasets_are_kept_apart() -> None:
+    author = Author()
+    for dataset, rsum in (("flickr8k", 150.0), ("coco", 90.0)):
+        trial = author.create("nt_xent", 0, {"temperature": 0.1}, dataset)
+        author.epoch(trial, 1, {"val/rsum": rsum}, "finished")
+    page = build_page(author.finish())
+    assert [(verdict.dataset, verdict.standings[0].value) for verdict in page.verdicts] == [
+        ("flickr8k", "150.0"),
+        ("coco", "90.0"),
+    ]
+    assert [option.label for option in page.figures["trials"].options] == ["flickr8k", "coco"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("a\x00b\x1b[31m", "a\\x00b\\x1b[31m", id="control"),
+        pytest.param("\u202egnp", "\\u202egnp", id="right-to-left"),
+        pytest.param("x\ud800", "x\ufffd", id="lone-surrogate"),
+        pytest.param("two\nlines\tand tab", "two\nlines\tand tab", id="whitespace-stays"),
+        pytest.param("naïve 图 ✓", "naïve 图 ✓", id="other-scripts-stay"),
+    ],
+)
+def test_what_cannot_be_seen_is_made_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@given(st.text(st.characters(categories=None)))
+def test_visible_text_can_be_written_and_holds_no_control_character(text: str) -> None:
+    shown = visible(text)
+    shown.encode()
+    assert not any(ord(character) < 32 and character not in "\n\t" for character in shown)
+    assert visible(shown) == shown
+
+
+@given(st.text())
+def test_plotly_sees_no_tag(text: str) -> None:
+    assert "<" not in plain(text)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1), st.booleans())
+def test_scaled_values_keep_their_order_within_the_unit_interval(values: list[float], log: bool) -> None:
+    places = scaled(values, log=log)
+    assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)
+    ordered = sorted(zip(values, places, strict=True))
+    assert all(x <= y for (_, x), (_, y) in pairwise(ordered))
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "shown"),
+    [("val/rsum", 164.23, "164.2"), ("val/i2t_map5", 0.4567, "0.457"), ("val/rsum", None, "–")],
+)
+def test_metrics_have_the_digits_that_mean_something(metric: str, value: float | None, shown: str) -> None:
+    assert metric_text(metric, value) == shown

@@ -1,0 +1,94 @@
+"""What a checkpoint retrieves, against loops over its own embeddings."""
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+
+from orchestrator.report.queries import ANSWERS, QUERIES, Queries, retrieve
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.data.batches import ResidentSplit
+from trainables.data.dataset import Dataset
+from trainables.data.source import Source
+from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.trial import run_trial
+
+
+@dataclass(frozen=True)
+class Asked:
+    data: Dataset
+    checkpoint: Path
+    source: Source
+    answers: Queries
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """A tiny model that answered on val, whose folder has the image files but for one that is broken."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("tiny")
+    data = tiny_dataset()
+    for image, name in enumerate(data.splits["val"].filenames):
+        PIL.Image.new("RGB", (400, 300), (image * 10, 80, 120)).save(folder / name)
+    (folder / data.splits["val"].filenames[2]).write_bytes(b"no image at all")
+    (report,) = run_trial(tiny_config(epochs=1), data)
+    checkpoint = save_epoch(folder / "checkpoints", report)
+    source = Source("tiny", folder, (folder.resolve(),), None, ())
+    return Asked(data, checkpoint, source, retrieve(checkpoint, data, source, "val", device="cpu"))
+
+
+def similarities(asked: Asked) -> np.ndarray:
+    model, _ = load_best(asked.checkpoint, asked.data)
+    split = ResidentSplit(asked.data.splits["val"], torch.device("cpu"))
+    with evaluating(model):
+        return (encode_images(model, split) @ encode_captions(model, split).T).numpy()
+
+
+def test_ten_queries_in_each_direction_are_spread_over_the_split(asked: Asked) -> None:
+    ids = [query.query.text for query in asked.answers.i2t]
+    assert ids == [asked.data.splits["val"].image_ids[place] for place in range(0, 20, 2)]
+    assert len(asked.answers.t2i) == QUERIES
+    assert all(len(query.answers) == ANSWERS for query in (*asked.answers.i2t, *asked.answers.t2i))
+
+
+def test_answers_and_ranks_are_those_of_a_loop(asked: Asked) -> None:
+    scores, split = similarities(asked), asked.data.splits["val"]
+    for place, query in enumerate(asked.answers.i2t):
+        row = scores[place * 2]
+        own = [c for c in range(len(row)) if split.image_of_caption[c] == place * 2]
+        best = max(row[c] for c in own)
+        assert query.rank == 1 + sum(row[c] >= best for c in range(len(row)) if c not in own)
+        highest = sorted(row, reverse=True)[:ANSWERS]
+        assert [answer.score for answer in query.answers] == pytest.approx(highest, abs=1e-6)
+        assert query.answers[0].correct == (query.rank == 1)
+    for place, query in enumerate(asked.answers.t2i):
+        column = scores[:, place * 10]
+        own = int(split.image_of_caption[place * 10])
+        assert query.rank == 1 + sum(column[i] >= column[own] for i in range(len(column)) if i != own)
+
+
+def test_images_are_small_jpegs_and_a_broken_one_is_its_name(asked: Asked) -> None:
+    first, broken = asked.answers.i2t[0].query, asked.answers.i2t[1].query
+    picture = PIL.Image.open(io.BytesIO(base64.b64decode(first.image.removeprefix("data:image/jpeg;base64,"))))
+    assert (picture.format, picture.size) == ("JPEG", (336, 252))
+    assert (broken.image, broken.text) == ("", asked.data.splits["val"].image_ids[2])
+
+
+def test_images_that_are_not_at_hand_are_said_to_be_missing(asked: Asked, tmp_path: Path) -> None:
+    elsewhere = Source("tiny", tmp_path, (tmp_path,), None, ())
+    found = retrieve(asked.checkpoint, asked.data, elsewhere, "val", device="cpu")
+    assert "not at hand" in found.note
+    assert not any(query.query.image for query in found.i2t)
+
+
+def test_image_behind_a_link_out_of_the_data_root_is_not_shown(asked: Asked, tmp_path: Path) -> None:
+    name = asked.data.splits["val"].filenames[0]
+    (tmp_path / name).symlink_to(asked.source.folder / name)
+    outside = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
+    assert not retrieve(asked.checkpoint, asked.data, outside, "val", device="cpu").i2t[0].query.image

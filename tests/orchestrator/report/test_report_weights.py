@@ -1,0 +1,78 @@
+"""The weight curves against autograd through the losses themselves."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator.report.weights import DEFAULTS, POINTS, weight_curves
+from trainables.losses import LOSSES, build_loss
+
+POSITIVES = torch.eye(2, dtype=torch.bool)
+RELATIVE = [
+    pytest.param("triplet", {"margin": 0.3}, id="triplet"),
+    pytest.param("triplet_sh", {}, id="triplet_sh-defaults"),
+    pytest.param("nt_xent", {"temperature": 0.07}, id="nt_xent"),
+    pytest.param("smooth_ap", {"temperature": 0.05}, id="smooth_ap"),
+    pytest.param("polynomial_relative", {"coefficients": [0.2, 1.0, 0.2]}, id="polynomial_relative"),
+    pytest.param("polynomial_relative", {"coefficients": [0.5, 1.0, 0.3], "gate": 0.1}, id="polynomial_relative-gate"),
+    pytest.param("warp", {"margin": 0.4}, id="warp"),
+]
+
+
+def pull(loss: str, parameters: dict[str, object], positive: float, negative: float, row: int, column: int) -> float:
+    """Return the gradient of the loss of two images and two captions at one similarity."""
+    similarity = torch.tensor([[positive, negative], [negative, positive]], dtype=torch.float64, requires_grad=True)
+    build_loss(loss, **parameters)(similarity, POSITIVES).backward()
+    return float(similarity.grad[row, column])
+
+
+def normalised(values: list[float] | np.ndarray) -> np.ndarray:
+    return np.array(values) / np.abs(values).max()
+
+
+@pytest.mark.parametrize(("loss", "parameters"), RELATIVE)
+def test_curve_over_the_difference_is_the_gradient_at_the_negative(loss: str, parameters: dict[str, object]) -> None:
+    # By symmetry the image and the caption of a negative pull it alike, so the shape is that of one query. None of the
+    # points lies on a margin, where rounding decides.
+    (curve,) = weight_curves(loss, parameters)
+    expected = [pull(loss, parameters, 0.0, float(delta), 0, 1) for delta in POINTS[2::5]]
+    assert curve.of == "difference"
+    np.testing.assert_allclose(normalised(expected), normalised(curve.weights[2::5]), atol=1e-9)
+
+
+@pytest.mark.parametrize("hinge", ["joint", "separate"])
+def test_curves_of_polynomial_self_are_the_gradients_at_positive_and_negative(hinge: str) -> None:
+    # The constants keep the joint hinge active wherever the curves are drawn.
+    offset = 3.0 if hinge == "joint" else 0.5
+    coefficients = {"positive_coefficients": [offset, -0.7, 0.2], "negative_coefficients": [0.03, 0.4, 0.1]}
+    parameters = {**coefficients, "hinge": hinge}
+    positive, negative = weight_curves("polynomial_self", parameters)
+    at = POINTS[1:-1:6]
+    pulled = [-pull("polynomial_self", parameters, float(s), 0.9, 0, 0) for s in at]
+    pushed = [pull("polynomial_self", parameters, 0.0, float(s), 0, 1) for s in at]
+    np.testing.assert_allclose(positive.weights[1:-1:6], np.array(pulled) / positive.peak, atol=1e-9)
+    np.testing.assert_allclose(negative.weights[1:-1:6], np.array(pushed) / negative.peak, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", sorted(DEFAULTS))
+def test_defaults_are_those_of_the_losses(loss: str) -> None:
+    signature = inspect.signature(LOSSES[loss])
+    assert {name: signature.parameters[name].default for name in DEFAULTS[loss]} == DEFAULTS[loss]
+
+
+def test_every_loss_has_a_curve_and_others_have_none() -> None:
+    assert set(DEFAULTS) == set(LOSSES)
+    assert weight_curves("somebody_elses", {}) == []
+
+
+def test_infeasible_polynomial_pulls_the_wrong_way_below_zero() -> None:
+    _, negative = weight_curves("polynomial_self", {"negative_coefficients": [0.03, -0.4, 0.9], "hinge": "separate"})
+    assert negative.weights.min() < 0 < negative.weights.max()
+
+
+def test_flat_polynomial_has_no_peak_to_divide_by() -> None:
+    (curve,) = weight_curves("polynomial_relative", {"coefficients": [0.5]})
+    assert curve.peak == 0
+    assert not curve.weights.any()
