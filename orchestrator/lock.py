@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainables.errors import UserError
+
+SCRATCH_PREFIX = "icr-"
 
 
 class AlreadyRunningError(UserError):
@@ -48,6 +51,16 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
             yield
         finally:
             _write(file, None)
+
+
+@contextmanager
+def make_scratch() -> Iterator[Path]:
+    """Make a directory that only this user can enter, and remove it in the end."""
+    path = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def find_holder(directory: Path) -> dict[str, Any] | None:
@@ -88,7 +101,7 @@ def _clear_stale(directory: Path, holder: dict[str, Any] | None) -> None:
         return
     if holder["host"] != socket.gethostname():
         raise AlreadyRunningError(_refusal(directory, holder))
-    if holder["scratch"] is not None and Path(holder["scratch"]).name.startswith("icr-"):
+    if holder["scratch"] is not None and Path(holder["scratch"]).name.startswith(SCRATCH_PREFIX):
         shutil.rmtree(holder["scratch"], ignore_errors=True)
 
 

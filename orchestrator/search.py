@@ -14,7 +14,7 @@ from orchestrator.environment import describe_environment
 from orchestrator.experiment import Experiment, changed_keys
 from orchestrator.history import History
 from orchestrator.ledger import Ledger
-from orchestrator.lock import hold
+from orchestrator.lock import hold, make_scratch
 from orchestrator.summary import Summary, checkpoint_root, find_winners, summarise
 from orchestrator.tracking import Tracker, default_uri
 from orchestrator.workload import Workload
@@ -68,11 +68,11 @@ def run_search(
     digests = workload.check(experiment)
     directory = open_directory(output, experiment.name)
     uri = tracking_uri or default_uri(output)
-    # Only now, because Ray and Optuna take longer to import than refusing everything above.
-    from orchestrator.tuner import make_scratch, run_trials
-
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
         check_unchanged(experiment, digests, ledger.history, directory)
+        # Only now, because Ray and Optuna take longer to import than refusing everything above.
+        from orchestrator.tuner import run_trials
+
         remove_partial(directory / "trials")
         with tracked(ledger, Tracker(uri, output, experiment.name, ledger.past)) as tracker:
             start(ledger, experiment, digests, directory)

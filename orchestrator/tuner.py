@@ -7,7 +7,6 @@ process, and whatever must survive stands in the journal and in the trials' own 
 import os
 import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -171,16 +170,6 @@ def run_trials(
 
 
 @contextmanager
-def make_scratch() -> Iterator[Path]:
-    """Make a directory that only this user can enter, and remove it in the end."""
-    path = Path(tempfile.mkdtemp(prefix="icr-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
 def ray_runtime(scratch: Path) -> Iterator[None]:
     """Start a Ray of our own on this machine and end it; one that the process has started already is used as it is."""
     if ray.is_initialized():
@@ -225,7 +214,7 @@ def _name(trial: RayTrial) -> str:
 
 
 def _last_line(trial: RayTrial) -> str:
-    """Return the last line of the newest traceback of a trial."""
-    error = trial.get_error()
-    lines = [] if error is None else str(error).strip().splitlines()
-    return lines[-1][:500] if lines else "ended without a message"
+    """Return the last line of the newest traceback of a trial, which names the error."""
+    path = trial.error_file
+    text = Path(path).read_text(encoding="utf-8", errors="replace") if path and Path(path).is_file() else ""
+    return (text.strip().splitlines() or ["ended without a message"])[-1][:500]

@@ -1,0 +1,235 @@
+"""Searches on two Ray workers, whole, extended, interrupted and killed: the invariants of the design hold."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from orchestrator.experiment import Experiment
+from orchestrator.history import History, TrialState
+from orchestrator.journal import read_journal
+from orchestrator.lock import AlreadyRunningError
+from orchestrator.search import SearchResult, run_search
+from orchestrator.tracking import STATUS, default_uri
+from tests.orchestrator import fake_workload
+from tests.orchestrator.experiments import make_experiment
+from tests.orchestrator.fake_workload import FakeWorkload, curve
+from tests.precomputed_folder import write_precomputed
+from trainables.data.dataset import load_dataset
+from trainables.errors import ConfigError
+from trainables.evaluation import evaluate_checkpoint
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent.parent
+TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
+
+
+def grid(values: list[float], **changes: Any) -> Experiment:
+    """Return one study that tries given temperatures in their order."""
+    search = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": values}}}}
+    return make_experiment(losses=["nt_xent"], search=search, **changes)
+
+
+def search(experiment: Experiment, output: Path, workload: FakeWorkload) -> SearchResult:
+    import ray
+
+    ray.cloudpickle.register_pickle_by_value(fake_workload)
+    return run_search(experiment, workload, output, quiet=True)
+
+
+def read(output: Path) -> History:
+    return History.of(read_journal(output / "tiny" / "journal.jsonl"))
+
+
+def assert_invariants(output: Path) -> None:
+    """One terminal state a trial, one run a trial, each epoch and metric step once, and all three records agree."""
+    records = read_journal(output / "tiny" / "journal.jsonl")
+    history = History.of(records)
+    ends = Counter(record["trial"] for record in records if record.get("state", "running") != "running")
+    assert ends == {trial: 1 for trial in history.trials}
+    epochs = Counter((record["trial"], record["epoch"]) for record in records if record["kind"] == "epoch")
+    assert set(epochs.values()) == {1}
+    client = MlflowClient(tracking_uri=default_uri(output))
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    by_trial = {run.data.tags["trial"]: run for run in runs if "trial" in run.data.tags}
+    assert len(runs) == len(by_trial) + len({trial.study for trial in history.trials.values()})
+    assert set(by_trial) == set(history.trials)
+    for name, run in by_trial.items():
+        trial = history.trials[name]
+        steps = [point.step for point in client.get_metric_history(run.info.run_id, "val/rsum")]
+        assert (run.info.status, steps) == (STATUS[trial.state], sorted(trial.epochs))
+    assert all(run.info.status != "RUNNING" for run in runs)
+
+
+def test_worse_trials_are_stopped_early_by_those_before_them(ray_session: None, output: Path) -> None:
+    one_by_one = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
+    result = search(grid([0.05, 0.1, 0.3], resources=one_by_one), output, FakeWorkload())
+    rows = [(row["params"]["temperature"], row["state"], row["epochs"]) for row in result.summary["trials"]]
+    assert rows == [(0.05, "finished", 6), (0.1, "stopped_early", 1), (0.3, "stopped_early", 1)]
+    assert result.tracking_problem is None
+    assert_invariants(output)
+
+
+def test_trials_that_go_wrong_never_win(ray_session: None, output: Path) -> None:
+    experiment = grid(TEMPERATURES, scheduler={"name": "none"})
+    workload = FakeWorkload(diverges_above=0.4, fails_below=0.01, stumbles_below=0.04)
+    result = search(experiment, output, workload)
+    trials = {row["params"]["temperature"]: row for row in result.summary["trials"]}
+    states = {temperature: (row["state"], row["epochs"], row["retries"]) for temperature, row in trials.items()}
+    assert states == {
+        0.05: ("finished", 6, 0),
+        0.1: ("finished", 6, 0),
+        0.3: ("finished", 6, 0),
+        0.45: ("diverged", 1, 0),
+        0.006: ("failed", 1, 2),
+        0.02: ("finished", 6, 1),
+    }
+    assert trials[0.45]["error"] == "train/loss is nan in epoch 2, step 17"
+    assert trials[0.006]["error"] == "RuntimeError: no luck with 0.006"
+    winner = result.summary["winners"]["pets"]
+    assert (winner["params"], winner["best_epoch"]) == ({"temperature": 0.05}, 6)
+    assert winner["val"]["rsum"] == curve(0.05, 6)
+    assert winner["test"] == {"rsum": curve(0.05, 6) - 1}
+    assert json.loads((output / "tiny" / "summary.json").read_text()) == result.summary
+    assert yaml.safe_load((output / "tiny" / "experiment.yaml").read_text()) == experiment.to_dict()
+    assert_invariants(output)
+    kept = {path.parent.name: path.name for path in (output / "tiny" / "trials").glob("*/*")}
+    assert len(list((output / "tiny" / "trials").glob("*/*"))) == len(kept) == 6, "one checkpoint an ended trial"
+    assert (output / "tiny").stat().st_mode & 0o077 == 0
+
+    before = (output / "tiny" / "journal.jsonl").read_text().splitlines()
+    again = search(experiment, output, workload)
+    after = (output / "tiny" / "journal.jsonl").read_text().splitlines()
+    assert again.summary == result.summary
+    assert [json.loads(line)["kind"] for line in after[len(before) :]] == ["experiment_started", "experiment_ended"]
+    with pytest.raises(ConfigError, match=r"started with another training\.epochs; give the experiment another name"):
+        search(grid(TEMPERATURES, scheduler={"name": "none"}, training={"epochs": 7}), output, workload)
+    with pytest.raises(ConfigError, match="the data of pets:global have changed"):
+        search(experiment, output, FakeWorkload(digest="d2"))
+
+
+def test_a_search_with_more_trials_goes_on_where_it_was(ray_session: None, output: Path) -> None:
+    short, long = ({"sampler": "tpe", "trials": trials, "seed": 3} for trials in (2, 4))
+    limits = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
+    search(make_experiment(search=short, resources=limits), output, FakeWorkload())
+    result = search(make_experiment(search=long, resources=limits), output, FakeWorkload())
+    assert len(result.summary["trials"]) == 8
+    assert_invariants(output)
+
+
+@contextmanager
+def process(output: Path, experiment: Experiment, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """Run a search in a process of its own; it and its children are gone in the end."""
+    file = output.parent / "tiny.yaml"
+    file.write_text(yaml.safe_dump(experiment.to_dict()))
+    command = [sys.executable, "-m", "tests.integration.search_process", str(output), str(file), str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as started:
+        children: list[psutil.Process] = []
+        try:
+            started.children = lambda: children.extend(psutil.Process(started.pid).children(True))  # type: ignore[attr-defined]
+            yield started
+        finally:
+            if started.poll() is None:
+                children += psutil.Process(started.pid).children(recursive=True)
+                started.kill()
+            _, alive = psutil.wait_procs(children, timeout=20)
+            for child in alive:
+                child.kill()
+
+
+def wait_for(condition: Callable[[], bool], started: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert started.poll() is None, started.communicate()[1]
+        assert time.monotonic() < deadline, "the search does not get on"
+        time.sleep(0.05)
+
+
+def progress(output: Path) -> History:
+    journal = output / "tiny" / "journal.jsonl"
+    return read(output) if journal.exists() else History()
+
+
+def ended(history: History) -> int:
+    return len(history.trials) - len(history.running())
+
+
+def test_killed_and_started_again_a_search_ends_as_an_undisturbed_one(ray_session: None, output: Path) -> None:
+    experiment = grid([0.3, 0.05, 0.2, 0.1, 0.02, 0.4], scheduler={"name": "none"})
+    with process(output, experiment, 0.2) as started:
+        wait_for(lambda: ended(progress(output)) >= 2 and any(t.epochs for t in progress(output).running()), started)
+        with pytest.raises(AlreadyRunningError, match=f"process {started.pid}"):
+            search(experiment, output, FakeWorkload())
+        started.children()  # type: ignore[attr-defined]
+        started.kill()
+    killed = read(output)
+    result = search(experiment, output, FakeWorkload())
+    final = read(output)
+    for trial in killed.trials.values():
+        if trial.state is not TrialState.RUNNING:
+            assert final.trials[trial.id] == trial, "finished trials are kept"
+        else:
+            kept = {epoch: final.trials[trial.id].times[epoch] for epoch in trial.times}
+            assert kept == trial.times, "running ones go on"
+    assert {trial.state for trial in final.trials.values()} == {TrialState.FINISHED}
+    assert result.summary["winners"]["pets"]["params"] == {"temperature": 0.05}
+    assert_invariants(output)
+
+
+def test_told_to_stop_a_search_ends_cleanly_and_can_go_on(ray_session: None, output: Path) -> None:
+    experiment = grid([0.3, 0.05, 0.2], scheduler={"name": "none"})
+    with process(output, experiment, 0.5) as started:
+        wait_for(lambda: any(trial.last_epoch >= 2 for trial in progress(output).running()), started)
+        started.send_signal(signal.SIGTERM)
+        _, errors = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert "the same command goes on from here" in errors
+    assert "Traceback" not in errors
+    interrupted = read(output)
+    assert interrupted.outcome == "interrupted"
+    assert interrupted.running()
+    runs = MlflowClient(tracking_uri=default_uri(output)).search_runs(["1", "2"])
+    assert {run.info.status for run in runs} <= {"KILLED", "FINISHED"}
+    search(experiment, output, FakeWorkload())
+    assert_invariants(output)
+
+
+def test_a_real_search_from_the_command_line(output: Path) -> None:
+    write_precomputed(output.parent / "data" / "pets")
+    settings = ["datasets=[pets]", "training.epochs=4", "training.batch_size=16", "search.trials=2", "name=pets"]
+    sets = [part for setting in (*settings, "training.embedding_size=32") for part in ("--set", setting)]
+    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "search", "scenes-smoke", *sets]
+    places = ["--data-root", str(output.parent / "data"), "--output", str(output)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(output.parent / "cache")}
+    done = subprocess.run([*command, *places], env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "orchestrator ui --output" in done.stdout
+    summary = json.loads((output / "pets" / "summary.json").read_text())
+    states = Counter(row["state"] for row in summary["trials"])
+    assert sum(states.values()) == 4
+    assert set(states) <= {"finished", "stopped_early"}
+    winner = summary["winners"]["pets"]
+    assert winner["val"]["rsum"] == max(
+        row["best"]["val/rsum"] for row in summary["trials"] if row["state"] == "finished"
+    )
+    checkpoint = next((output / "pets" / "trials" / winner["trial"]).glob("epoch_*"))
+    data = load_dataset("pets", output.parent / "data", cache=output.parent / "cache2")
+    assert evaluate_checkpoint(checkpoint, data, "test", device="cpu")["rsum"] == pytest.approx(winner["test"]["rsum"])
+    assert evaluate_checkpoint(checkpoint, data, "val", device="cpu")["rsum"] == pytest.approx(winner["val"]["rsum"])

@@ -1,0 +1,92 @@
+"""What a person sees: every end of a trial, the best so far, the time left, and the winners."""
+
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from orchestrator import display
+from orchestrator.display import PlainDisplay, Progress, format_parameters, print_summary, trials_table
+from orchestrator.history import TrialState
+from orchestrator.ledger import Ledger
+from orchestrator.summary import summarise
+from tests.orchestrator.experiments import add_trial
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    yield now
+
+
+def rendered(what: object) -> str:
+    console = Console(file=StringIO(), width=200)
+    console.print(what)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text
+
+
+def test_every_end_has_its_line(
+    ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    shown = PlainDisplay(Progress(ledger.history, 5, 6))
+    ledger.listeners.append(shown.listen)
+    add_trial(ledger, [10.0, 30.0, 20.0])
+    add_trial(ledger, [15.0], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [], state=TrialState.DIVERGED, error="train/loss is nan")
+    running = add_trial(ledger, [16.0], state=TrialState.RUNNING)
+    ledger.append("trial_retried", trial=running.id, error="RuntimeError: no luck")
+    clock[0] += 31
+    shown.refresh()
+    shown.refresh()
+    name = "pets-vsepp-nt_xent"
+    assert capsys.readouterr().out.splitlines() == [
+        f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
+        f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
+        f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
+        f"{name}-0003: starts again after an error: RuntimeError: no luck",
+        "1 running, 1 finished, 1 stopped early, 1 diverged, 1 to come, "
+        f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
+    ]
+
+
+def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
+    add_trial(ledger, [1.0] * 6)
+    progress = Progress(ledger.history, 3, 6)
+    assert progress.seconds_left() is None
+    add_trial(ledger, [1.0] * 3, state=TrialState.RUNNING)
+    clock[0] += 30
+    # Three epochs in 30 s; nine are left: three of the one that runs, six of the one to come.
+    assert progress.seconds_left() == pytest.approx(90)
+
+
+def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> None:
+    for number in range(30):
+        add_trial(ledger, [float(number + 1)])
+    add_trial(ledger, [2.0], state=TrialState.RUNNING)
+    text = rendered(trials_table(ledger.history, "tiny"))
+    rows = [line for line in text.splitlines() if "pets-vsepp" in line]
+    assert len(rows) == display.ROWS
+    assert "running" in rows[0]
+    assert "1/6" in rows[0]
+
+
+def test_the_winners_are_printed(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [10.0, 30.0])
+    add_trial(ledger, [1.0], state=TrialState.FAILED)
+    ledger.append("test_evaluated", trial=trial.id, metrics={"rsum": 28.0})
+    lines: list[str] = []
+    print_summary(summarise(ledger.history), lambda what: lines.append(rendered(what)))
+    assert "30.00" in lines[0]
+    assert "28.00" in lines[0]
+    assert lines[1].strip() == "2 trials: 1 finished, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [({"a": 0.123456, "b": 3, "c": "joint"}, "a=0.1235 b=3 c=joint"), ({"e": [0.25, 1.0]}, "e=[0.25, 1]"), ({}, "")],
+)
+def test_parameters_are_short(parameters: dict, text: str) -> None:
+    assert format_parameters(parameters) == text

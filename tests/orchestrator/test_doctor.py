@@ -1,0 +1,83 @@
+"""The doctor: what is missing is found, and every finding that is not ok has a way out."""
+
+import json
+import socket
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from orchestrator import doctor
+from orchestrator.cli import main
+from orchestrator.doctor import Finding
+
+
+def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data" / "pets").mkdir(parents=True)
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", "--data-root", str(tmp_path / "data"), "--output", str(tmp_path / "runs"), "--json"])
+    findings = {row["check"]: row for row in json.loads(capsys.readouterr().out)}
+    names = {"python", "packages", "torch pair", "gpu", "disk", "memory", "port", "data root", "output", "store"}
+    assert set(findings) == names
+    assert all(row["way_out"] for row in findings.values() if row["state"] != "ok")
+    assert exit_.value.code == (1 if "fail" in {row["state"] for row in findings.values()} else 0)
+    assert findings["data root"]["found"].endswith("pets")
+    assert not (tmp_path / "runs").exists()
+
+
+def of(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> Finding:
+    monkeypatch.setattr(doctor, "version", versions.__getitem__)
+    return doctor.check_torch_pair()
+
+
+@pytest.mark.parametrize(
+    ("torch", "vision", "state"),
+    [
+        ("2.15.0+cu132", "0.29.2", "ok"),
+        ("2.12.1", "0.27.1", "ok"),
+        ("2.15.0", "0.27.1", "fail"),
+        ("3.0", "1.0", "warn"),
+    ],
+)
+def test_torch_and_torchvision_belong_together(
+    monkeypatch: pytest.MonkeyPatch, torch: str, vision: str, state: str
+) -> None:
+    assert of(monkeypatch, {"torch": torch, "torchvision": vision}).state == state
+
+
+@pytest.mark.parametrize(("version", "state"), [((3, 10, 9), "fail"), ((3, 11, 0), "ok"), ((3, 14, 0), "fail")])
+def test_python_is_of_a_version_that_works(monkeypatch: pytest.MonkeyPatch, version: tuple, state: str) -> None:
+    monkeypatch.setattr(sys, "version_info", version)
+    assert doctor.check_python().state == state
+
+
+def test_little_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage(0, 0, 2**30))
+    found = doctor.check_disk(tmp_path / "not" / "there")
+    assert (found.state, found.found) == ("warn", f"1 GiB free at {tmp_path}")
+
+
+def test_a_taken_port_is_a_warning() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert doctor.check_port(taken.getsockname()[1], "x").state == "warn"
+
+
+def test_data_and_output_have_ways_out(tmp_path: Path) -> None:
+    assert "data generate scenes" in doctor.check_data_root(tmp_path / "data").way_out
+    assert "data generate scenes" in doctor.check_data_root(tmp_path).way_out
+    (tmp_path / "taken").write_text("")
+    assert doctor.check_output(tmp_path / "taken" / "runs").state == "fail"
+    assert doctor.check_output(tmp_path / "new").state == "ok"
+
+
+@pytest.mark.parametrize("content", [b"no database " * 100], ids=["damaged"])
+def test_a_store_that_does_not_answer_is_a_warning(tmp_path: Path, content: bytes) -> None:
+    assert doctor.check_store(tmp_path, None).state == "ok"
+    (tmp_path / "mlflow.db").write_bytes(content)
+    found = doctor.check_store(tmp_path, None)
+    assert found.state == "warn"
+    assert "not a database" in found.found
