@@ -29,6 +29,7 @@ class Direction(NamedTuple):
         scores: Similarities of queries to candidates, shape (..., Q, M), float32 or float64.
         positives: Shape (Q, M), bool.
         negatives: Shape (Q, M), bool: neither positive nor ignored.
+        ignored: Shape (Q, M), bool: neither positive nor negative; ``None`` where no pair is.
         query: The query of each pair, shape (P,), int64.
         candidate: The positive of each pair, shape (P,), int64.
         positive: The similarity of each pair, shape (..., P).
@@ -39,6 +40,7 @@ class Direction(NamedTuple):
     scores: Tensor
     positives: Tensor
     negatives: Tensor
+    ignored: Tensor | None
     query: Tensor
     candidate: Tensor
     positive: Tensor
@@ -82,14 +84,14 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
     else:
         one_each = _check_positives(positives)
         _check_numbers(similarity)
-    negatives = ~positives if ignore is None else ~(positives | ignore)
+    ignored = None if ignore is None else ignore & ~positives
     return (
-        _direction("i2t", scores, positives, negatives, one_each),
-        _direction("t2i", scores.mT, positives.mT, negatives.mT, one_each),
+        _direction("i2t", scores, positives, ignored, one_each),
+        _direction("t2i", scores.mT, positives.mT, None if ignored is None else ignored.mT, one_each),
     )
 
 
-def _direction(name: str, scores: Tensor, positives: Tensor, negatives: Tensor, one_each: bool) -> Direction:
+def _direction(name: str, scores: Tensor, positives: Tensor, ignored: Tensor | None, one_each: bool) -> Direction:
     query, candidate = _pairs(positives, one_each)
     queries, candidates = positives.shape
     # Pairs come in the order of queries and every query has one, so with as many pairs as queries it has no other.
@@ -99,9 +101,9 @@ def _direction(name: str, scores: Tensor, positives: Tensor, negatives: Tensor, 
         flat, index = scores.flatten(-2), query * candidates + candidate
     else:
         flat, index = scores.mT.flatten(-2), candidate * queries + query
-    return Direction(
-        name, scores, positives, negatives, query, candidate, flat.index_select(-1, index), pairs_are_queries
-    )
+    negatives = ~positives if ignored is None else ~(positives | ignored)
+    positive = flat.index_select(-1, index)
+    return Direction(name, scores, positives, negatives, ignored, query, candidate, positive, pairs_are_queries)
 
 
 def _pairs(positives: Tensor, one_each: bool) -> tuple[Tensor, Tensor]:
@@ -148,14 +150,16 @@ _verdicts: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 def _check_positives(positives: Tensor) -> bool:
     """Check that every row and column has a positive, and return whether the longer side's items have one each."""
+    # Tensors of inference mode do not count their versions: their verdict may not be remembered.
     version = None if positives.is_inference() else positives._version
     known = _verdicts.get(positives)
-    if known is not None and version is not None and known[0] == version:
+    if known is not None and known[0] == version:
         return bool(known[1])
     one_each = bool(_one_positive_each(positives))
     if not one_each:
         _require_positives(positives)
-    _verdicts[positives] = (version, one_each)
+    if version is not None:
+        _verdicts[positives] = (version, one_each)
     return one_each
 
 

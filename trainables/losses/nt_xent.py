@@ -58,8 +58,9 @@ class NTXent:
 
     def _log_probabilities(self, direction: Direction) -> Tensor:
         """Return log softmax over the candidates, shape (..., Q, M)."""
-        candidates = direction.positives | direction.negatives
-        logits = (direction.scores / per_score(self.temperature, direction.scores)).masked_fill(~candidates, -torch.inf)
+        logits = direction.scores / per_score(self.temperature, direction.scores)
+        if direction.ignored is not None:
+            logits = logits.masked_fill(direction.ignored, -torch.inf)
         return logits.log_softmax(-1)
 
 

@@ -17,11 +17,12 @@ References:
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
-from trainables.losses.parameters import Parameter, per_score, require_above_zero
+from trainables.losses.parameters import Parameter, per_query, per_score, require_above_zero
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,14 @@ class SmoothAP:
         rank = 0.5 + exceeds.sum(-1)
         if direction.pairs_are_queries:
             return (1 / rank).mean(-1)
-        rank_in_positives = 0.5 + (exceeds * direction.rows(direction.positives)).sum(-1)
+        rank_in_positives = 0.5 + torch.where(direction.rows(direction.positives), exceeds, 0.0).sum(-1)
         weights = 1 / direction.per_pair(direction.positives_per_query()).to(rank.dtype)
         return (rank_in_positives / rank * weights).sum(-1) / direction.scores.shape[-2]
 
     def _exceeds(self, direction: Direction) -> Tensor:
         """Return sigmoid((s_j - s_i)/t) of each pair i and candidate j, shape (..., P, M); 0 for those ignored."""
-        differences = direction.rows(direction.scores) - direction.positive[..., None]
-        exceeds = (differences / per_score(self.temperature, differences)).sigmoid()
-        return exceeds.masked_fill(~direction.rows(direction.positives | direction.negatives), 0.0)
+        # Divide before rows are taken: Q x M numbers instead of P x M. Equal scores stay equal.
+        scaled = direction.scores / per_score(self.temperature, direction.scores)
+        positive = direction.positive / per_query(self.temperature, direction.scores)
+        exceeds = (direction.rows(scaled) - positive[..., None]).sigmoid()
+        return exceeds if direction.ignored is None else exceeds.masked_fill(direction.rows(direction.ignored), 0.0)

@@ -68,6 +68,6 @@ def test_nan_comes_through_the_gate(hinge: str) -> None:
     """On an accelerator NaN is not looked for: it has to arrive in the loss."""
     scores = torch.tensor([[0.5, torch.nan], [0.1, 0.5]])
     eye = one_to_one(2)
-    direction = Direction("i2t", scores, eye, ~eye, torch.arange(2), torch.arange(2), scores.diagonal(), True)
+    direction = Direction("i2t", scores, eye, ~eye, None, torch.arange(2), torch.arange(2), scores.diagonal(), True)
     loss = PolynomialSelf(hinge=hinge, gate=0.1)  # type: ignore[arg-type]
     assert loss._costs(direction).isnan().tolist() == [True, False]
