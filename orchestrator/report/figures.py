@@ -97,6 +97,11 @@ def log_ticks(low: float, high: float) -> Json:
     return {"tickvals": values, "ticktext": [f"{value:g}" for value in values]}
 
 
+def whole(title: str, highest: int) -> Json:
+    """Return an axis of whole numbers from 0 or 1 on: no tick lies between two of them."""
+    return axis(title, **({"dtick": 1} if highest <= 10 else {}))
+
+
 def axis(title: str, **rest: Any) -> Json:
     """Return an axis with its title."""
     return {"title": {"text": plain(title)}, **rest}

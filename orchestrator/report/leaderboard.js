@@ -92,7 +92,7 @@ const leaderboard = (() => {
     headers.forEach((cell, index) => {
       cell.ariaSort = index === state.column ? (state.descending ? "descending" : "ascending") : null;
     });
-    const range = shown.length ? `${first + 1}–${first + shown.length} of ` : "";
+    const range = pages > 1 ? `${first + 1}–${first + shown.length} of ` : "";
     const all = found.length === rows.length ? "" : `, ${rows.length.toLocaleString("en")} in all`;
     count.textContent = `${range}${found.length.toLocaleString("en")} ${found.length === 1 ? "trial" : "trials"}${all}`;
     previous.disabled = state.page === 0;

@@ -21,11 +21,10 @@ def parallel(space: Searched) -> Panel:
     metric = short(space.trials[0].metric)
     heights = np.array([*columns.values(), scaled(space.values)])
     order = np.argsort(space.values, kind="stable")
-    traces = [
-        _bundle(space, heights, part, number / max(BINS - 1, 1))
-        for number, part in enumerate(np.array_split(order, BINS))
-        if len(part)
-    ]
+    # The last bundle, and with few trials the last trial, has the colour of the best.
+    bundles = np.array_split(order, min(BINS, len(order)))[::-1]
+    shades = np.linspace(1, 0, len(bundles))
+    traces = [_bundle(space, heights, part, float(shade)) for part, shade in zip(bundles, shades, strict=True)][::-1]
     names = [*(plain(name) for name in columns), metric]
     places = list(range(len(names)))
     layout = {

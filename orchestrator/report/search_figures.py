@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from orchestrator.history import Trial, TrialState
-from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, dots, hollow, plain, short
+from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, dots, hollow, plain, short, whole
 from orchestrator.report.studies import Study, best_studies, by_dataset, podium
 
 DRAWN = 40
@@ -48,7 +48,8 @@ def _over_trials(studies: Sequence[Study]) -> Panel:
     values = [trial.best_value for study in studies for trial in study.valued if trial.best_value is not None]
     floor = min(values) - 0.05 * (max(values) - min(values) or 1) if values else 0.0
     traces = [trace for study in studies for trace in _trial_traces(study, floor)]
-    return Panel("", traces, {"xaxis": axis("trial"), "yaxis": axis(_metric(studies))})
+    most = max((trial.number for study in studies for trial in study.trials), default=0)
+    return Panel("", traces, {"xaxis": whole("trial", most), "yaxis": axis(_metric(studies))})
 
 
 def _trial_traces(study: Study, floor: float) -> list[Json]:
@@ -154,7 +155,8 @@ def _band(x: list[int], low: list[float], high: list[float], name: str, shade: s
 
 
 def _epoch_axes(studies: Sequence[Study]) -> Json:
-    return {"xaxis": axis("epoch"), "yaxis": axis(_metric(studies))}
+    last = max((trial.last_epoch for study in studies for trial in study.trials), default=0)
+    return {"xaxis": whole("epoch", last), "yaxis": axis(_metric(studies))}
 
 
 def _metric(studies: Sequence[Study]) -> str:

@@ -175,6 +175,18 @@ def test_weights_of_winner_and_runner_up_stand_beside_the_triplets() -> None:
     assert [trace["name"] for trace in panel.data] == ["polynomial_relative", "nt_xent", "triplet, margin 0.2"]
 
 
+@pytest.mark.parametrize("trials", [2, 4, 30, 300])
+def test_best_trials_are_drawn_last_and_strongest_in_parallel_coordinates(trials: int) -> None:
+    history = search(trials, losses=("nt_xent",))
+    (panel,) = build_page(history).figures["parallel"].options[0].panels
+    best = max((trial.best_value, trial.id) for trial in history.trials.values() if trial.state.value == "finished")
+    assert best[1] in panel.data[-1]["text"]
+    assert panel.data[-1]["line"]["color"] == "--scale4"
+    assert panel.data[-1]["opacity"] == max(trace["opacity"] for trace in panel.data)
+    drawn = {name for trace in panel.data for name in trace["text"]}
+    assert drawn == {t.id for t in history.trials.values() if t.state.value in ("finished", "stopped_early")}
+
+
 def test_studies_of_several_datasets_are_kept_apart() -> None:
     author = Author()
     for dataset, rsum in (("flickr8k", 150.0), ("coco", 90.0)):
