@@ -1,9 +1,11 @@
 """``orchestrator ui``: MLflow's pages on the store of the searches, on the loopback address."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -28,9 +30,25 @@ def ui(
         return
     chosen = choose_port(port)
     print(f"MLflow on {uri}\nopen http://{HOST}:{chosen} (Ctrl-C ends it; it takes some seconds to start)", flush=True)
-    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", HOST, "--port", str(chosen)]
-    raise typer.Exit(subprocess.call(command, env=environment))
+    raise typer.Exit(serve(uri, chosen))
+
+
+def serve(uri: str, port: int) -> int:
+    """Run MLflow's server until it ends or this process is told to; return its exit code, 0 in the latter case."""
+    quiet = {"PYTHONWARNINGS": "ignore", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment = {**os.environ, **quiet, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    place = ["--host", HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, *place]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # In a session of its own, so that all of its processes can be ended together.
+    with subprocess.Popen(command, env=environment, start_new_session=True) as server:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
 
 
 def choose_port(wanted: int) -> int:

@@ -1,0 +1,49 @@
+"""``orchestrator ui``: pages on the loopback address, and nothing left when it is told to end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from urllib.error import URLError
+
+import psutil
+import pytest
+
+from orchestrator.commands.ui import choose_port
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path, number: int) -> None:
+    port = choose_port(5000)
+    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+    arguments = ["--output", str(output), "--port", str(port)]
+    with subprocess.Popen([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        assert str(output / "mlflow.db") in started.stdout.readline()
+        assert f"http://127.0.0.1:{port}" in started.stdout.readline()
+        assert "MLflow" in fetch(f"http://127.0.0.1:{port}/", started)
+        children = psutil.Process(started.pid).children(recursive=True)
+        listening = {link.laddr.ip for child in children for link in child.net_connections() if link.status == "LISTEN"}
+        assert listening == {"127.0.0.1"}
+        started.send_signal(number)
+        assert started.wait(30) == 0
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
+
+
+def fetch(url: str, started: subprocess.Popen[str]) -> str:
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return str(answer.read(), "utf-8")
+        except (URLError, ConnectionError, TimeoutError):
+            assert started.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
