@@ -16,7 +16,8 @@ from orchestrator.history import History
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold, make_scratch
 from orchestrator.summary import Summary, checkpoint_root, find_winners, summarise
-from orchestrator.tracking import Tracker, default_uri
+from orchestrator.tracker import Tracker
+from orchestrator.tracking import default_uri
 from orchestrator.workload import Workload
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError, UserError

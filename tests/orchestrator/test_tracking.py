@@ -10,10 +10,12 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from orchestrator import tracker as tracker_module
 from orchestrator import tracking
 from orchestrator.history import History, TrialState
 from orchestrator.ledger import Ledger
-from orchestrator.tracking import Store, Tracker, default_uri
+from orchestrator.tracker import Tracker
+from orchestrator.tracking import Store, default_uri
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 
@@ -147,8 +149,8 @@ class Flaky:
 def test_a_store_that_fails_now_and_then_has_everything_once_in_the_end(
     output: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(tracking, "PAUSE", 0.01)
-    monkeypatch.setattr(tracking, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
+    monkeypatch.setattr(tracker_module, "LONGEST_PAUSE", 0.02)
     connect, draw = tracking._connect, random.Random(seed)
     monkeypatch.setattr(tracking, "_connect", lambda uri, output: Flaky(connect(uri, output), draw))
     ledger = Ledger(output / "journal.jsonl")

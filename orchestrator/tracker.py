@@ -1,0 +1,99 @@
+"""The thread that keeps MLflow in step with the journal, so that training waits for nobody.
+
+Whatever fails is tried again, after another look at what the store holds; whatever is missing in the end is said.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.history import History, TrialState
+from orchestrator.journal import Record
+from orchestrator.tracking import STATUS, Store, first_line, store_failures
+
+PAUSE = 0.5
+"""Seconds between passes; what comes in between goes into one request a trial."""
+
+LONGEST_PAUSE = 30.0
+"""Seconds between attempts at most, while the store does not answer."""
+
+
+class Tracker:
+    """The thread that keeps a store in step with the journal.
+
+    Attributes:
+        problem: Why the last attempt failed, or what was not delivered in the end; ``None`` if nothing.
+    """
+
+    def __init__(self, uri: str, output: Path, experiment: str, past: Iterable[Record]) -> None:
+        self._make_store = lambda: Store(uri, output, experiment)
+        self._history = History.of(past)
+        self._due = dict.fromkeys(self._history.trials)
+        self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
+        self._deadline: float | None = None
+        self._store: Store | None = None
+        self.problem: str | None = None
+        self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def listen(self, record: Record) -> None:
+        """Take a new record of the journal; returns at once."""
+        self._records.put(record)
+
+    def close(self, seconds: float) -> None:
+        """Deliver what is left, for some seconds at most; no run of ours stays RUNNING in a store that answers."""
+        self._deadline = time.monotonic() + seconds
+        self._thread.join(seconds + 5)
+        if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:
+            reason = self.problem or "it did not answer in time"
+            self.problem = f"{len(self._due)} runs are not up to date in MLflow: {reason}"
+
+    def _run(self) -> None:
+        failures = store_failures()
+        pause = PAUSE
+        while True:
+            # Asked before the queue is emptied, so that nothing put before the close is left behind.
+            deadline = self._deadline
+            self._take_records()
+            try:
+                self._deliver(closing=deadline is not None)
+                self.problem, pause = None, PAUSE
+            except failures as error:
+                self.problem, pause = first_line(error), min(2 * pause, LONGEST_PAUSE)
+                # What the store did before its answer was lost is found by looking again.
+                self._store = None
+            if deadline is not None and (self.problem is None or time.monotonic() > deadline):
+                return
+            self._sleep(pause)
+
+    def _take_records(self) -> None:
+        while not self._records.empty():
+            record = self._records.get()
+            self._history.apply(record)
+            if "trial" in record:
+                self._due[record["trial"]] = None
+
+    def _deliver(self, *, closing: bool) -> None:
+        if self._store is None:
+            self._store = self._make_store()
+            self._store.open_studies(self._history)
+        status = {**STATUS, TrialState.RUNNING: "KILLED"} if closing else STATUS
+        if closing:
+            self._due |= dict.fromkeys(trial.id for trial in self._history.running())
+        for trial in list(self._due):
+            self._store.deliver(self._history, [trial], status)
+            del self._due[trial]
+        if closing:
+            self._store.end_studies(self._history, "FINISHED" if self._history.outcome == "finished" else "KILLED")
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep, but not past the moment at which the tracker is closed."""
+        until = time.monotonic() + seconds
+        was_open = self._deadline is None
+        while time.monotonic() < until and not (was_open and self._deadline is not None):
+            time.sleep(0.05)
