@@ -101,7 +101,7 @@ def _curves(study: Study) -> Panel:
     others = [trial for trial in (ranked[:NAMED] if many else ranked) if trial is not first]
     traces = _bands(ranked) if many else []
     traces += [{**_line(trial, trial.id, "--faint", 1.2), "showlegend": False} for trial in others]
-    return Panel("", [*traces, _line(first, first.id, colour(study), 3)], _epoch_axes([study]))
+    return Panel("", [*traces, _line(first, study.name_of(first), colour(study), 3)], _epoch_axes([study]))
 
 
 def _line(trial: Trial, name: str, shade: str, width: float) -> Json:
