@@ -1,6 +1,7 @@
 """A search from its description to its winners; ``run_search`` reads top to bottom."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -11,7 +12,7 @@ import yaml
 
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
-from orchestrator.experiment import Experiment, changed_keys
+from orchestrator.experiment import Experiment, Resources, changed_keys
 from orchestrator.history import History
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold, make_scratch
@@ -66,6 +67,7 @@ def run_search(
         UserError: If experiment, data or output is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
+    check_cpus(experiment.resources)
     digests = workload.check(experiment)
     directory = open_directory(output, experiment.name)
     uri = tracking_uri or default_uri(output)
@@ -105,6 +107,20 @@ def start(ledger: Ledger, experiment: Experiment, digests: Mapping[str, str], di
     resolved = experiment.to_dict()
     write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
     ledger.append("experiment_started", experiment=resolved, data=digests, environment=describe_environment())
+
+
+def check_cpus(resources: Resources) -> None:
+    """Refuse at once what Ray, which takes ten seconds to start and knows the GPUs as well, would refuse later.
+
+    Raises:
+        ConfigError: If a trial asks for more CPUs than this machine has.
+    """
+    there = os.cpu_count() or 1
+    if resources.cpus > there:
+        raise ConfigError(
+            f"resources.cpus: a trial asks for {resources.cpus:g}, but there are {there}; "
+            f"lower it with --set resources.cpus=..."
+        )
 
 
 def open_directory(output: Path, name: str) -> Path:

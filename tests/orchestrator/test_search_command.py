@@ -44,6 +44,14 @@ def test_an_unknown_dataset_is_refused_and_nothing_is_written(root: Path, capsys
     assert not (root / "runs").exists()
 
 
+def test_more_cpus_than_there_are_are_refused_before_anything_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"], capsys)
+    assert "resources.cpus: a trial asks for 4096, but there are" in message
+    assert not (root / "runs").exists()
+
+
 def test_a_folder_that_cannot_be_written_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (root / "taken").write_text("a file")
     message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--output", "taken"], capsys)
