@@ -43,16 +43,17 @@ def measure_checkpoint(
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
     from trainables.checkpoint import read_config, resolve_checkpoint
-    from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.data.dataset import load_dataset
+
+    directory = resolve_checkpoint(path)
+    config = read_config(directory)
+    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
+    from trainables.data.batches import ResidentSplit, epoch_batches
     from trainables.devices import choose_device
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
     from trainables.seeding import generator
 
-    directory = resolve_checkpoint(path)
-    config = read_config(directory)
-    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
     model, _ = load_best(directory, data)
     where = choose_device(device)
     split = ResidentSplit(data.splits["train"], where)

@@ -2,7 +2,8 @@
 
 A checkpoint is a directory ``epoch_0007`` with two files: ``state.pt`` resumes the trial after that epoch, ``best.pt``
 is the model of the best epoch so far, with all that is needed to evaluate it. ``manifest.json``, written last, holds
-their sizes and SHA-256 digests; a directory without a matching manifest is not a checkpoint.
+their sizes and SHA-256 digests; a directory without a matching manifest is not a checkpoint. Torch is imported only to
+read or write tensors: finding a checkpoint, or refusing a damaged one, does not wait for it.
 """
 
 import hashlib
@@ -12,8 +13,6 @@ import pickle
 import shutil
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError
@@ -28,6 +27,8 @@ MANIFEST = "manifest.json"
 
 def write_file(path: Path, payload: dict[str, Any]) -> None:
     """Write tensors and plain values with ``torch.save`` and force them to the disk."""
+    import torch
+
     with path.open("wb") as file:
         torch.save({"format": FORMAT, **payload}, file)
         file.flush()
@@ -43,6 +44,8 @@ def read_file(directory: Path, name: str) -> dict[str, Any]:
     damage = find_damage(directory)
     if damage:
         raise CheckpointError(damage)
+    import torch
+
     try:
         payload = torch.load(directory / name, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:

@@ -20,11 +20,12 @@ def evaluate(
     from trainables.checkpoint import read_config, resolve_checkpoint
     from trainables.config import FEATURES
     from trainables.data.dataset import load_dataset
-    from trainables.evaluation import evaluate_checkpoint
 
     directory = resolve_checkpoint(checkpoint)
     config = read_config(directory)
     data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
+    from trainables.evaluation import evaluate_checkpoint
+
     metrics = evaluate_checkpoint(directory, data, split, device=device)
     if as_json:
         print(json.dumps({"checkpoint": str(directory), "dataset": data.name, "split": split, "metrics": metrics}))
