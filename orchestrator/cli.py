@@ -4,13 +4,17 @@ A command lives in ``orchestrator/commands/``; it parses, calls one function and
 inside the command that needs it, so that ``--help`` answers at once and a bad config is refused before torch loads.
 """
 
+import errno
 import sys
 from collections.abc import Sequence
 
 import typer
 
 from orchestrator.commands import cocos, data, doctor, evaluate, report, search, status, train, ui
-from trainables.errors import UserError
+from trainables.errors import DivergedError, UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a file that it has no room for."""
 
 app = typer.Typer(
     name="orchestrator",
@@ -37,6 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"{'interrupted' if error.exit_code == 130 else 'error'}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except DivergedError as error:
+        print(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(
+            f"error: {error.filename or 'output'}: {error.strerror}; what was written before is whole: "
+            f"make room and give the same command again (train: with --resume)",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

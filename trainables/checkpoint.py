@@ -30,7 +30,13 @@ def write_file(path: Path, payload: dict[str, Any]) -> None:
     import torch
 
     with path.open("wb") as file:
-        torch.save({"format": FORMAT, **payload}, file)
+        try:
+            torch.save({"format": FORMAT, **payload}, file)
+        except RuntimeError as error:
+            # On a full disk PyTorch still tries to close its archive, and that complaint hides the reason.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
         file.flush()
         os.fsync(file.fileno())
 

@@ -117,6 +117,33 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
     assert not list((root / "runs").rglob("config.yaml"))
 
 
+def test_a_training_that_diverges_is_one_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wild = ("training.learning_rate=1e38", "training.gradient_clip=null")
+    code, _, err = run(capsys, *train(root, *(part for setting in wild for part in ("--set", setting))))
+    assert code == 1
+    assert err.startswith("error: diverged: train/")
+    assert err.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line_and_the_training_goes_on_with_room(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, *train(root, settings=("training.epochs=1", *SMALL[1:])))
+    program = (
+        "import resource, signal, sys\nfrom orchestrator.cli import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\nmain(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", program, *train(root, "--resume")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
+    code, out, _ = run(capsys, *train(root, "--resume"))
+    assert code == 0
+    assert "epoch   3/3" in out
+
+
 def test_help_and_refusals_do_not_load_torch(root: Path) -> None:
     program = (
         "import sys\nfrom orchestrator.cli import main\ntry:\n    main(sys.argv[1:])\n"
