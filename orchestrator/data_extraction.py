@@ -14,7 +14,7 @@ from trainables.data.features import images_digest
 from trainables.data.images import check_links, list_images
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
-from trainables.files import write_whole
+from trainables.files import make_writable
 
 if TYPE_CHECKING:
     from trainables.data.extract import Encoder, Plan
@@ -149,9 +149,7 @@ def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[
 def _check_out(out: Path, request: ExtractionRequest) -> None:
     """Refuse a folder that cannot be written, or that holds such features from elsewhere."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / ".writable", "")
-        (out / ".writable").unlink()
+        make_writable(out)
     except OSError as error:
         raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another folder with --out") from None
     there = [path for kind in KINDS[request.features] if (path := out / f"features_{kind}.npy").exists()]

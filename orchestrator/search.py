@@ -22,7 +22,7 @@ from orchestrator.tracking import default_uri
 from orchestrator.workload import Workload
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError, UserError
-from trainables.files import write_whole
+from trainables.files import make_writable, write_whole
 
 TRACKING_SECONDS = 30.0
 """How long the end of a search waits for a tracking store that does not keep up."""
@@ -131,12 +131,10 @@ def open_directory(output: Path, name: str) -> Path:
     """
     directory = output.resolve() / name
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_writable(output)
+        make_writable(directory)
         directory.chmod(0o700)
         (directory / "trials").mkdir(exist_ok=True)
-        for place in (directory, output):
-            write_whole(place / ".writable", "")
-            (place / ".writable").unlink()
     except OSError as error:
         raise ConfigError(f"--output {output}: cannot be written: {error.strerror}; choose another folder") from None
     return directory

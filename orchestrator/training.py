@@ -10,7 +10,7 @@ import yaml
 
 from trainables.config import FEATURES, TrialConfig
 from trainables.errors import CheckpointError, ConfigError
-from trainables.files import write_whole
+from trainables.files import make_writable, write_whole
 from trainables.reports import EpochReport
 
 
@@ -104,8 +104,6 @@ def _open_directory(directory: Path, *, resume: bool) -> None:
     if resume and not exists:
         raise ConfigError(f"{directory}: holds no training to resume; start it without --resume")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_whole(directory / ".writable", "")
-        (directory / ".writable").unlink()
+        make_writable(directory)
     except OSError as error:
         raise ConfigError(f"--output {directory}: cannot be written: {error.strerror}") from None

@@ -31,6 +31,17 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
     force_directory(path.parent)
 
 
+def make_writable(directory: Path) -> None:
+    """Make a directory with its parents, and prove by a file that it can be written.
+
+    Raises:
+        OSError: If it cannot.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_whole(directory / ".writable", "")
+    (directory / ".writable").unlink()
+
+
 def force_directory(directory: Path) -> None:
     """Force a rename or a new entry in the directory to the disk."""
     descriptor = os.open(directory, os.O_RDONLY)
