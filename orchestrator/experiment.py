@@ -11,101 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, load_trial_config, override, read_yaml, validate
+from orchestrator.sections import METRICS, ListedValues, Override, Resources, Scheduler, Search
 from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, Values
 from search_spaces.space import check_name, suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
 
 __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
-
-METRICS = (
-    "val/rsum",
-    "val/r1_r5_sum",
-    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "average_recall")),
-)
-"""What can be maximised: the metrics of which more is better."""
-
-
-class ListedValues(BaseModel):
-    """Values of a parameter, one by one."""
-
-    model_config = STRICT
-    values: Annotated[tuple[ParameterValue, ...], Field(min_length=1)]
-
-
-class Search(BaseModel):
-    """How the coefficients are searched.
-
-    Attributes:
-        sampler: ``tpe``, ``random``, or ``grid``, which takes the listed values one after the other.
-        trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
-        seed: Of the suggestions and of every training, >= 0.
-        metric: What is maximised; a trial counts with its best epoch.
-        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where it differs from the default.
-        fixed: Loss -> parameter -> the one value it has.
-    """
-
-    model_config = STRICT
-    sampler: Literal["tpe", "random", "grid"] = "tpe"
-    trials: Annotated[int, Field(ge=1)] = 16
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    metric: str = "val/rsum"
-    space: dict[str, dict[str, tuple[float, float] | ListedValues]] = {}
-    fixed: dict[str, dict[str, ParameterValue]] = {}
-
-
-class Scheduler(BaseModel):
-    """When a trial is stopped for being worse than the others of its study.
-
-    Attributes:
-        name: ``asha`` or ``none``.
-        grace_epochs: No trial ends before this epoch, >= 1.
-        reduction_factor: One trial in so many goes on at each rung, > 1; a rung is so many times the one before.
-    """
-
-    model_config = STRICT
-    name: Literal["asha", "none"] = "asha"
-    grace_epochs: Annotated[int, Field(ge=1)] = 3
-    reduction_factor: Annotated[float, Field(gt=1)] = 3
-
-
-class Resources(BaseModel):
-    """What one trial takes.
-
-    Attributes:
-        cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
-        gpus: GPUs, >= 0, a fraction to share one; ``auto`` is a quarter where there is a GPU, else none.
-        max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
-    """
-
-    model_config = STRICT
-    cpus: Annotated[float, Field(gt=0)] = 1
-    gpus: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
-    max_concurrent: Annotated[int, Field(ge=1)] | None = None
-
-
-class Override(BaseModel):
-    """Settings of some studies that differ from those of all.
-
-    Attributes:
-        datasets: Of which datasets; ``null`` is all of them. The same for ``models`` and ``losses``.
-        training: Keys of ``training`` with their values there.
-        model_parameters: The same for ``model_parameters``.
-        metric: What selects the best epoch there.
-    """
-
-    model_config = STRICT
-    datasets: tuple[str, ...] | None = None
-    models: tuple[str, ...] | None = None
-    losses: tuple[str, ...] | None = None
-    training: dict[str, Any] = {}
-    model_parameters: dict[str, ParameterValue] = {}
-    metric: str | None = None
-
-    def concerns(self, dataset: str, model: str, loss: str) -> bool:
-        """Say whether a study is one of those meant."""
-        named = ((self.datasets, dataset), (self.models, model), (self.losses, loss))
-        return all(names is None or name in names for names, name in named)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 
 from orchestrator.ephemeral import Ephemeral
-from orchestrator.experiment import Experiment, Scheduler
+from orchestrator.experiment import Experiment
 from orchestrator.history import Trial, TrialState
 from orchestrator.ledger import Ledger
+from orchestrator.sections import Scheduler
 from orchestrator.trial_actor import Step
 
 

@@ -12,10 +12,11 @@ import yaml
 
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
-from orchestrator.experiment import Experiment, Resources, changed_keys
+from orchestrator.experiment import Experiment, changed_keys
 from orchestrator.history import History
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold, make_scratch
+from orchestrator.sections import Resources
 from orchestrator.summary import Summary, checkpoint_root, find_winners, summarise
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import default_uri
@@ -74,14 +75,17 @@ def run_search(
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
         check_unchanged(experiment, digests, ledger.history, directory)
         # Only now, because Ray and Optuna take longer to import than refusing everything above.
-        from orchestrator.tuner import run_trials
+        from orchestrator.scheduler import StudyScheduler
+        from orchestrator.searcher import Studies
+        from orchestrator.tuner import Session, run_trials
 
         remove_partial(directory / "trials")
         with tracked(ledger, Tracker(uri, output, experiment.name, ledger.past)) as tracker:
             start(ledger, experiment, digests, directory)
             with make_display(_progress(experiment, ledger.history), experiment.name, quiet=quiet) as display:
                 ledger.listeners.append(display.listen)
-                signal = run_trials(experiment, ledger, workload, directory / "trials", scratch, display.refresh)
+                session = Session(experiment, ledger, workload, directory / "trials", scratch, display.refresh)
+                signal = run_trials(session, Studies(experiment, ledger), StudyScheduler(experiment, ledger))
             if signal is None:
                 evaluate_winners(ledger, workload, directory)
                 write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")

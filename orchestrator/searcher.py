@@ -1,11 +1,10 @@
-"""Which trial comes next: Optuna's ask and tell behind Ray's searcher interface. The only importer of Optuna.
+"""Which trial comes next: Optuna's ask and tell. The only importer of Optuna; Ray gets the trials from ``issuer.py``.
 
 Ray's own ``OptunaSearch`` never prunes, calls a stopped trial complete and leaves one without a value running for ever;
 hence ours. A study lives in memory and is rebuilt from the journal, which is the one record of what was suggested. Each
 suggestion is drawn with a seed made of the study's seed and the trial's number, so that a restart repeats none.
 """
 
-import json
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,7 @@ from typing import Any
 import optuna
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState as OptunaState
-from ray.tune.search import Searcher
 
-from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Cell, Experiment, derive_seed
 from orchestrator.history import Trial, TrialState
 from orchestrator.ledger import Ledger
@@ -113,14 +110,13 @@ def make_sampler(name: str, seed: int, trials: int) -> BaseSampler:
     return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=startup)
 
 
-class StudySearcher(Ephemeral, Searcher):
-    """All studies of an experiment in one Tuner, each getting its trials in turn.
+class Studies:
+    """All studies of an experiment, each getting its trials in turn.
 
-    A trial that the journal holds as running is issued again first, under its own id, and finds its checkpoint itself.
+    A trial that the journal holds as running comes first.
     """
 
     def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
-        super().__init__()
         search = experiment.search
         self._experiment, self._ledger = experiment, ledger
         self._studies = {
@@ -129,7 +125,6 @@ class StudySearcher(Ephemeral, Searcher):
         for trial in ledger.history.trials.values():
             self._studies[trial.study].replay(trial)
         self._interrupted = deque(ledger.history.running())
-        self._live: dict[str, Trial] = {}
 
     @property
     def outstanding(self) -> int:
@@ -137,40 +132,15 @@ class StudySearcher(Ephemeral, Searcher):
         new = sum(max(0, study.size - study.asked) for study in self._studies.values())
         return new + len(self._interrupted)
 
-    def suggest(self, trial_id: str) -> Any:
-        """Return what Ray's trial of that id is to run; ``FINISHED`` after the last."""
-        limit = self._experiment.resources.max_concurrent
-        if limit is not None and len(self._live) >= limit:
-            return None
-        trial = self._interrupted.popleft() if self._interrupted else self._create()
-        if trial is None:
-            return str(Searcher.FINISHED)
-        self._live[trial_id] = trial
-        # As text, because Ray copies and searches a nested config for values to resolve.
-        return {"trial": trial.id, "config": json.dumps(trial.config)}
+    def next(self) -> Trial | None:
+        """Return an interrupted trial, or a new one of the study that has the fewest; ``None`` after the last."""
+        return self._interrupted.popleft() if self._interrupted else self._create()
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Let Optuna see the epoch, which the scheduler has put in the journal by now."""
-        trial = self._live[trial_id]
+    def observe(self, trial: Trial) -> None:
+        """Let Optuna see a trial's new epochs and its end."""
         self._studies[trial.study].observe(trial)
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Let Optuna know the end; a trial that was only interrupted stays as it is."""
-        trial = self._live.pop(trial_id)
-        study = self._studies[trial.study]
-        if error and trial.state is TrialState.RUNNING:
-            study.tell(trial.number, TrialState.FAILED)
-        else:
-            study.observe(trial)
-
-    def save(self, checkpoint_path: str) -> None:
-        """Save nothing: the journal holds all of it."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Restore nothing: the constructor reads the journal."""
-
     def _create(self) -> Trial | None:
-        """Make the next trial of the study that has the fewest, the first of equals; ``None`` after the last."""
         open_studies = [study for study in self._studies.values() if study.asked < study.size]
         if not open_studies:
             return None

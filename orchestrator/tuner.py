@@ -1,4 +1,6 @@
-"""How trials run: Ray is started, told what to run, and ended. With ``trial_actor`` the only user of Ray's machinery.
+"""How trials run: Ray is started, told what to run, and ended.
+
+With ``trial_actor``, ``issuer`` and ``scheduler`` the only user of Ray.
 
 Ray keeps no state that we read again: its checkpoints are off, its storage is a scratch directory that goes with the
 process, and whatever must survive stands in the journal and in the trials' own checkpoints.
@@ -10,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,13 +36,14 @@ import logging
 import ray
 from ray import tune
 from ray.tune.experiment import Trial as RayTrial
+from ray.tune.schedulers import TrialScheduler
 
 from orchestrator.ephemeral import Ephemeral
-from orchestrator.experiment import Experiment, Resources
+from orchestrator.experiment import Experiment
 from orchestrator.history import TrialState
+from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
-from orchestrator.scheduler import StudyScheduler
-from orchestrator.searcher import StudySearcher
+from orchestrator.sections import Resources
 from orchestrator.trial_actor import TrialActor
 from orchestrator.workload import Workload
 from trainables.errors import ConfigError
@@ -91,8 +95,9 @@ class Interruption(tune.Stopper):
 class Witness(Ephemeral, tune.Callback):
     """Puts into the journal what neither searcher nor scheduler is told: errors, retries, and trials that ended."""
 
-    def __init__(self, ledger: Ledger, trials: Path, on_step: Callable[[], None]) -> None:
-        self._ledger, self._trials, self._on_step = ledger, trials, on_step
+    def __init__(self, session: "Session", source: TrialSource) -> None:
+        self._ledger, self._trials, self._on_step = session.ledger, session.trials, session.on_step
+        self._source = source
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
         """Give the display a turn."""
@@ -104,7 +109,9 @@ class Witness(Ephemeral, tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Note that a trial failed for good."""
-        self._ledger.end(self._ledger.history.trials[trial.config["trial"]], TrialState.FAILED, _last_line(trial))
+        ours = self._ledger.history.trials[trial.config["trial"]]
+        self._ledger.end(ours, TrialState.FAILED, _last_line(trial))
+        self._source.observe(ours)
 
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
@@ -114,23 +121,34 @@ class Witness(Ephemeral, tune.Callback):
                 shutil.rmtree(old, ignore_errors=True)
 
 
-def run_trials(
-    experiment: Experiment,
-    ledger: Ledger,
-    workload: Workload,
-    trials: Path,
-    scratch: Path,
-    on_step: Callable[[], None] = lambda: None,
-) -> int | None:
-    """Run what is left of an experiment's trials until the last has ended or a signal comes.
+@dataclass(frozen=True)
+class Session:
+    """What the stages of one start of an experiment share.
 
-    Args:
-        experiment: What to run.
+    Attributes:
+        experiment: What is run.
         ledger: Where everything is written down, and what was written before.
         workload: What a trial runs.
         trials: Directory of the trials' directories, absolute.
         scratch: Directory of this process alone; short, because paths of sockets are made under it.
         on_step: Called several times a second, e.g. to draw.
+    """
+
+    experiment: Experiment
+    ledger: Ledger
+    workload: Workload
+    trials: Path
+    scratch: Path
+    on_step: Callable[[], None] = lambda: None
+
+
+def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler) -> int | None:
+    """Run what is left of a source's trials until the last has ended or a signal comes.
+
+    Args:
+        session: Of the process.
+        source: Which trials.
+        scheduler: Judges every epoch, and puts it in the journal.
 
     Returns:
         The signal that ended it, or ``None`` where all trials have ended.
@@ -138,30 +156,30 @@ def run_trials(
     Raises:
         ConfigError: If the machine does not have what a trial needs.
     """
-    searcher = StudySearcher(experiment, ledger)
-    if searcher.outstanding == 0:
+    if source.outstanding == 0:
         return None
     interruption = Interruption()
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
-    with ray_runtime(scratch), interruption.listening():
-        resources = fitting_resources(experiment.resources, ray.cluster_resources())
-        trainable = tune.with_parameters(TrialActor, workload=workload, trials=trials)
+    with ray_runtime(session.scratch), interruption.listening():
+        wanted = session.experiment.resources
+        resources = fitting_resources(wanted, ray.cluster_resources())
+        trainable = tune.with_parameters(TrialActor, workload=session.workload, trials=session.trials)
         tune.Tuner(
             tune.with_resources(trainable, resources),
             tune_config=tune.TuneConfig(
-                search_alg=searcher,
-                scheduler=StudyScheduler(experiment, ledger),
-                num_samples=searcher.outstanding,
+                search_alg=Issuer(source, wanted.max_concurrent),
+                scheduler=scheduler,
+                num_samples=source.outstanding,
                 reuse_actors=True,
                 trial_name_creator=_name,
                 trial_dirname_creator=_name,
             ),
             run_config=tune.RunConfig(
                 name="tune",
-                storage_path=str(scratch),
+                storage_path=str(session.scratch),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
-                callbacks=[Witness(ledger, trials, on_step)],
+                callbacks=[Witness(session, source)],
                 stop=interruption,
                 verbose=0,
             ),

@@ -9,13 +9,14 @@ from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment import Experiment
 from orchestrator.history import TrialState
+from orchestrator.issuer import Issuer
 from orchestrator.ledger import Ledger
-from orchestrator.searcher import Study, StudySearcher
+from orchestrator.searcher import Studies, Study
 from tests.orchestrator.experiments import make_experiment, start
 from tests.orchestrator.fake_workload import curve
 
 
-def run(searcher: StudySearcher, ledger: Ledger, count: int) -> Iterator[dict[str, Any]]:
+def run(searcher: Issuer, ledger: Ledger, count: int) -> Iterator[dict[str, Any]]:
     """Take trials one after the other and finish each in three epochs."""
     for number in range(count):
         config = searcher.suggest(f"ray{number}")
@@ -30,13 +31,18 @@ def run(searcher: StudySearcher, ledger: Ledger, count: int) -> Iterator[dict[st
         yield {"trial": trial.id, **trial.params}
 
 
+def issuer(experiment: Experiment, ledger: Ledger) -> Issuer:
+    """Return what Ray would ask."""
+    return Issuer(Studies(experiment, ledger), experiment.resources.max_concurrent)
+
+
 def suggestions(path: Path, experiment: Experiment, stops: list[int]) -> list[dict[str, Any]]:
     """Return all suggestions when the process ends after so many trials, again and again."""
     found: list[dict[str, Any]] = []
     for count in [*stops, 100]:
         ledger = Ledger(path)
         start(ledger, experiment)
-        found += run(StudySearcher(experiment, ledger), ledger, count)
+        found += run(issuer(experiment, ledger), ledger, count)
         ledger.close()
     return found
 
@@ -51,7 +57,7 @@ def test_a_restart_changes_no_suggestion(tmp_path: Path, sampler: str) -> None:
 
 
 def test_published_settings_come_first_and_studies_take_turns(ledger: Ledger) -> None:
-    rows = list(run(StudySearcher(make_experiment(), ledger), ledger, 4))
+    rows = list(run(issuer(make_experiment(), ledger), ledger, 4))
     names = [row.pop("trial") for row in rows]
     nt_xent, triplet = "pets-vsepp-nt_xent", "pets-vsepp-triplet_sh"
     assert names == [f"{nt_xent}-0000", f"{triplet}-0000", f"{nt_xent}-0001", f"{triplet}-0001"]
@@ -60,34 +66,34 @@ def test_published_settings_come_first_and_studies_take_turns(ledger: Ledger) ->
 
 def test_tpe_ends_near_the_optimum(ledger: Ledger) -> None:
     experiment = make_experiment(losses=["nt_xent"], search={"sampler": "tpe", "trials": 30})
-    rows = list(run(StudySearcher(experiment, ledger), ledger, 30))
+    rows = list(run(issuer(experiment, ledger), ledger, 30))
     assert sum(0.025 < row["temperature"] < 0.1 for row in rows[20:]) >= 7
 
 
 def test_a_grid_is_walked_once(ledger: Ledger) -> None:
     space = {"nt_xent": {"temperature": {"values": [0.3, 0.1, 0.2]}}}
     experiment = make_experiment(losses=["nt_xent"], search={"sampler": "grid", "trials": 10, "space": space})
-    searcher = StudySearcher(experiment, ledger)
-    assert searcher.outstanding == 3
+    searcher = issuer(experiment, ledger)
+    assert Studies(experiment, ledger).outstanding == 3
     assert [row["temperature"] for row in run(searcher, ledger, 10)] == [0.3, 0.1, 0.2]
 
 
 def test_interrupted_trials_are_issued_again_under_their_ids(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "journal.jsonl")
     start(ledger, make_experiment())
-    searcher = StudySearcher(make_experiment(), ledger)
+    searcher = issuer(make_experiment(), ledger)
     first = [searcher.suggest("a"), searcher.suggest("b")]
     ledger.close()
     again = Ledger(tmp_path / "journal.jsonl")
-    searcher = StudySearcher(make_experiment(), again)
-    assert searcher.outstanding == 8
+    assert Studies(make_experiment(), again).outstanding == 8
+    searcher = issuer(make_experiment(), again)
     assert [searcher.suggest("c"), searcher.suggest("d")] == first
     assert searcher.suggest("e")["trial"] == "pets-vsepp-nt_xent-0001"
     again.close()
 
 
 def test_no_more_trials_at_a_time_than_asked_for(ledger: Ledger) -> None:
-    searcher = StudySearcher(make_experiment(resources={"max_concurrent": 1}), ledger)
+    searcher = issuer(make_experiment(resources={"max_concurrent": 1}), ledger)
     searcher.suggest("a")
     assert searcher.suggest("b") is None
     searcher.on_trial_complete("a", error=True)
@@ -109,7 +115,8 @@ def test_optuna_is_told_what_happened_with_the_best_value(
     ledger: Ledger, state: TrialState, told: OptunaState, value: float | None, replayed: bool
 ) -> None:
     experiment = make_experiment(losses=["nt_xent"])
-    searcher = StudySearcher(experiment, ledger)
+    studies = Studies(experiment, ledger)
+    searcher = Issuer(studies)
     trial = ledger.history.trials[searcher.suggest("a")["trial"]]
     for epoch, rsum in enumerate([1.0, 3.0, 2.0], start=1):
         is_end = epoch == 3 and state in (TrialState.FINISHED, TrialState.STOPPED_EARLY)
@@ -118,10 +125,13 @@ def test_optuna_is_told_what_happened_with_the_best_value(
     if state in (TrialState.DIVERGED, TrialState.FAILED):
         ledger.end(trial, state, "no luck")
     if replayed:
-        searcher = StudySearcher(experiment, ledger)
+        studies = Studies(experiment, ledger)
+    elif state is TrialState.FAILED:
+        searcher.on_trial_complete("a", error=True)
+        studies.observe(trial)
     elif state is not TrialState.RUNNING:
-        searcher.on_trial_complete("a", {}, error=state is TrialState.FAILED)
-    (seen,) = optuna_trials(searcher._studies["pets-vsepp-nt_xent"])
+        searcher.on_trial_complete("a", {})
+    (seen,) = optuna_trials(studies._studies["pets-vsepp-nt_xent"])
     assert (seen.state, seen.value) == (told, value)
     assert seen.intermediate_values == {1: 1.0, 2: 3.0, 3: 3.0}
 

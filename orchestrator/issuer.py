@@ -1,0 +1,69 @@
+"""What a stage runs, handed to Ray trial by trial: Ray's searcher interface over a source of ours.
+
+A stage is the search itself, or what is trained again after it. Ray asks for its next trial here and is told here how
+each went; which trials there are, and in which order, is the source's business alone.
+"""
+
+import json
+from typing import Any, Protocol
+
+from ray.tune.search import Searcher
+
+from orchestrator.ephemeral import Ephemeral
+from orchestrator.history import Trial
+
+
+class TrialSource(Protocol):
+    """The trials of a stage, in their order."""
+
+    @property
+    def outstanding(self) -> int:
+        """How many trials are still to be issued."""
+        ...
+
+    def next(self) -> Trial | None:
+        """Return the next trial, which the journal holds by then; ``None`` where there is none (now, or any more)."""
+        ...
+
+    def observe(self, trial: Trial) -> None:
+        """Take note of a trial that has a new epoch, or an end."""
+        ...
+
+
+class Issuer(Ephemeral, Searcher):
+    """Issues the trials of a source, some at a time.
+
+    A trial that the journal holds as running is issued again under its own id, and finds its checkpoint itself.
+    """
+
+    def __init__(self, source: TrialSource, at_a_time: int | None = None) -> None:
+        super().__init__()
+        self._source, self._at_a_time = source, at_a_time
+        self._live: dict[str, Trial] = {}
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return what Ray's trial of that id is to run; ``FINISHED`` after the last."""
+        if self._at_a_time is not None and len(self._live) >= self._at_a_time:
+            return None
+        trial = self._source.next()
+        if trial is None:
+            return str(Searcher.FINISHED) if self._source.outstanding == 0 else None
+        self._live[trial_id] = trial
+        # As text, because Ray copies and searches a nested config for values to resolve.
+        return {"trial": trial.id, "config": json.dumps(trial.config)}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Let the source see the epoch, which the scheduler has put in the journal by now."""
+        self._source.observe(self._live[trial_id])
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Let the source know the end; of an error it hears from ``Witness``, which Ray tells after this."""
+        trial = self._live.pop(trial_id)
+        if not error:
+            self._source.observe(trial)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Save nothing: the journal holds all of it."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Restore nothing: the source reads the journal."""
