@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.config import FEATURES
-
 if TYPE_CHECKING:
     from trainables.cocos import Convention, Spread
 
@@ -43,12 +41,13 @@ def measure_checkpoint(
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
     from trainables.checkpoint import read_config, resolve_checkpoint
-    from trainables.data.dataset import load_dataset
+    from trainables.data.dataset import open_dataset
 
     directory = resolve_checkpoint(path)
     config = read_config(directory)
-    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
-    from trainables.data.batches import ResidentSplit, epoch_batches
+    data = open_dataset(config, data_root)
+    from trainables.data.batches import epoch_batches
+    from trainables.data.resident import ResidentSplit
     from trainables.devices import choose_device
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
@@ -56,7 +55,7 @@ def measure_checkpoint(
 
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    split = ResidentSplit(data.splits["train"], where)
+    split = ResidentSplit(data.splits["train"], where, model.crop_size)
     loss = build_loss(config.loss, **config.loss_parameters)
     batches = epoch_batches(split, config.training, generator(config.seed, "cocos"))
     statistics = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.backbone_names import check_backbone
+from trainables.backbone_names import check_backbone, check_weights
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
 from trainables.data.images import check_links, list_images
@@ -70,8 +70,7 @@ class ExtractionRequest:
         for name, minimum in {"augmentations": 0, "seed": 0, "workers": 1, "shard_size": 1}.items():
             if getattr(self, name) < minimum:
                 raise ConfigError(f"--{name.replace('_', '-')} must be at least {minimum}, got {getattr(self, name)}")
-        if self.weights not in ("DEFAULT", "none") and not Path(self.weights).is_file():
-            raise ConfigError(f"--weights must be DEFAULT, none or a state-dict file; there is no file {self.weights}")
+        check_weights(self.weights, "--weights")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
 
-import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +15,7 @@ from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, Values
 from search_spaces.space import check_name, suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
+from trainables.seeding import derive_seed
 
 __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
 
@@ -147,7 +147,7 @@ class Experiment(BaseModel):
             training=replace(self.training, **training),
             model_parameters={**self.model_parameters, **parameters},
             metric=metric,
-            seed=derive_seed(self.search.seed, name),
+            seed=derive_seed(self.search.seed, name, bits=32),
         )
 
     def _bounds(self, loss: str) -> tuple[Bounds, dict[str, Any]]:
@@ -231,12 +231,6 @@ def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     if before.get("search.trials", 0) <= after.get("search.trials", 0):
         changed = [key for key in changed if key != "search.trials"]
     return [key for key in changed if key != "description" and not key.startswith("resources.")]
-
-
-def derive_seed(seed: int, *names: str | int) -> int:
-    """Return a seed in [0, 2**32) that depends on all of its arguments and on nothing else."""
-    text = "/".join(str(part) for part in (seed, *names))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

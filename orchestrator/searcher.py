@@ -14,9 +14,10 @@ import optuna
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState as OptunaState
 
-from orchestrator.experiment import Cell, Experiment, derive_seed
-from orchestrator.history import Stage, Trial, TrialState
+from orchestrator.experiment import Cell, Experiment
+from orchestrator.history import Trial, TrialState
 from orchestrator.ledger import Ledger
+from trainables.seeding import derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 # The options of TPE that we rely on are called experimental; the message would be shown for every trial.
@@ -61,7 +62,7 @@ class Study:
         number = self.asked
         if number < len(self._points):
             return self._ask_for(self._points[number])
-        self._study.sampler = make_sampler(self._sampler, derive_seed(self.cell.seed, number), self.size)
+        self._study.sampler = make_sampler(self._sampler, derive_seed(self.cell.seed, number, bits=32), self.size)
         return self._suggest()
 
     def replay(self, trial: Trial) -> None:
@@ -122,10 +123,9 @@ class Studies:
         self._studies = {
             cell.name: Study(cell, search.sampler, experiment.trials_in(cell)) for cell in experiment.cells()
         }
-        searched = ledger.history.stage(Stage.SEARCH)
-        for trial in searched:
+        for trial in ledger.history.trials.values():
             self._studies[trial.study].replay(trial)
-        self._interrupted = deque(trial for trial in searched if not trial.has_ended)
+        self._interrupted = deque(ledger.history.running())
 
     @property
     def outstanding(self) -> int:

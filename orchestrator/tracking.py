@@ -18,6 +18,7 @@ import yaml
 
 from orchestrator.history import History, Trial, TrialState
 from orchestrator.workload import data_key
+from trainables.config import TrialConfig
 
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -264,7 +265,7 @@ def _tags(trial: Trial, history: History) -> dict[str, str]:
     return {
         **{name: str(config[name]) for name in ("dataset", "model", "loss", "seed")},
         "experiment": history.experiment["name"],
-        "data_digest": history.data.get(data_key(config["dataset"], config["model"]), ""),
+        "data_digest": history.data.get(data_key(TrialConfig.from_dict(config)), ""),
         "git_revision": str(environment.get("git_revision")),
         **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},
     }

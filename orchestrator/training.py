@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from trainables.config import FEATURES, TrialConfig
+from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError
 from trainables.files import make_writable, write_whole
 from trainables.reports import EpochReport
@@ -53,9 +53,10 @@ def train(
         UserError: If config, data, directory or checkpoint is refused.
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
-    from trainables.data.dataset import load_dataset
+    from trainables.data.dataset import open_dataset
 
-    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
+    config.check_weights()
+    data = open_dataset(config, data_root)
     _open_directory(directory, resume=resume)
     # Only now, because importing torch takes longer than refusing everything above.
     from trainables.checkpoint import find_latest, save_epoch

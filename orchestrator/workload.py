@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from orchestrator.experiment import Experiment
-from trainables.config import FEATURES, TrialConfig
+from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
 Stream = Generator[EpochReport, None, None]
@@ -35,9 +35,9 @@ class Workload(Protocol):
         ...
 
 
-def data_key(dataset: str, model: str) -> str:
-    """Return under what name the digest of a dataset stands, whose features depend on the model."""
-    return f"{dataset}:{FEATURES[model]}"
+def data_key(config: TrialConfig) -> str:
+    """Return under what name the digest of a trial's data stands, which depends on what its model reads."""
+    return f"{config.dataset}:{config.features}"
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,15 @@ class Training:
         """Open every dataset in the way its models want it.
 
         Raises:
+            ConfigError: If the weights of a backbone are missing.
             DataError: If a dataset is missing or damaged.
         """
-        return {
-            data_key(dataset, model): self._open(dataset, experiment.vocabulary, FEATURES[model]).digest
-            for dataset in experiment.datasets
-            for model in experiment.models
-        }
+        digests = {}
+        for cell in experiment.cells():
+            config = experiment.trial_config(cell, {})
+            config.check_weights()
+            digests[data_key(config)] = self._open(config).digest
+        return digests
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Train, and yield a report an epoch."""
@@ -73,18 +75,18 @@ class Training:
         from trainables.trial import run_trial
 
         torch.set_num_threads(self.threads)
-        data = self._open(config.dataset, config.vocabulary, FEATURES[config.model])
+        data = self._open(config)
         yield from run_trial(config, data, resume, device=self.device)
 
     def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
         """Evaluate on the test split."""
         from trainables.evaluation import evaluate_checkpoint
 
-        data = self._open(config.dataset, config.vocabulary, FEATURES[config.model])
+        data = self._open(config)
         return evaluate_checkpoint(checkpoint, data, "test", device=self.device)
 
-    def _open(self, dataset: str, vocabulary: Vocabulary, features: str) -> Any:
-        return _dataset(dataset, self.data_root, vocabulary, features)
+    def _open(self, config: TrialConfig) -> Any:
+        return _dataset(config.dataset, self.data_root, config.vocabulary, config.features)
 
 
 @lru_cache(maxsize=4)

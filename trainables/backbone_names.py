@@ -1,6 +1,7 @@
 """The backbones by name: torchvision's classifiers, listed so that a wrong name is refused before torch is imported."""
 
 from difflib import get_close_matches
+from pathlib import Path
 
 from trainables.errors import ConfigError
 
@@ -41,3 +42,17 @@ def check_backbone(name: str) -> None:
     if name not in BACKBONES:
         nearest = get_close_matches(name, BACKBONES, n=5, cutoff=0)
         raise ConfigError(f"backbone must be a classifier of torchvision, got {name!r}; nearest: {', '.join(nearest)}")
+
+
+def check_weights(weights: str, key: str) -> None:
+    """Refuse weights that are neither a word nor a file that is there.
+
+    Args:
+        weights: ``DEFAULT``, ``none`` or a path.
+        key: What the message calls them.
+
+    Raises:
+        ConfigError: If there is no such file.
+    """
+    if weights not in ("DEFAULT", "none") and not Path(weights).is_file():
+        raise ConfigError(f"{key} must be DEFAULT, none or a state-dict file; there is no file {weights}")

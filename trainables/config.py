@@ -14,11 +14,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_model_parameters
 
 FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global"}
 """Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+
+PIXELS = "pixels"
+"""What a model reads in place of features when its backbone is trained along."""
+
+PIXEL_MODELS = ("vsepp",)
+"""The models that can be trained from pixels."""
 
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """What a hyper-parameter can be: a number, a word, or coefficients."""
@@ -48,6 +55,13 @@ class TrainingConfig:
         duplicates: Two captions of one image in a batch: ``mask`` ignores the pair that is not the diagonal's,
             ``negatives`` counts it as a negative, as the published code does.
         cocos_every: COCOS statistics every so many epochs, >= 0; 0 takes them at the best epochs only.
+        augment: Train on a random view of each image, another one each epoch: on random crops with ``finetune``, else
+            on the augmented features where ``data extract --augmentations`` left some. Evaluation sees it plain.
+        finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
+        frozen_epochs: With ``finetune``, the backbone stands still for the first so many epochs, >= 0; ``scale_epochs``
+            multiplies them too.
+        finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` goes on as before. Published:
+            2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
     """
 
     epochs: int = 30
@@ -66,6 +80,10 @@ class TrainingConfig:
     length_buckets: int = 1
     duplicates: Literal["mask", "negatives"] = "mask"
     cocos_every: int = 0
+    augment: bool = True
+    finetune: bool = False
+    frozen_epochs: int = 0
+    finetune_learning_rate: float | None = None
 
     def __post_init__(self) -> None:
         minima = {
@@ -78,11 +96,12 @@ class TrainingConfig:
             "embedding_size": 1,
             "word_size": 1,
             "cocos_every": 0,
+            "frozen_epochs": 0,
         }
         for name, minimum in minima.items():
             if not minimum <= getattr(self, name) < math.inf:
                 raise ConfigError(f"training.{name} must be at least {minimum}, got {getattr(self, name)}")
-        for name in ("learning_rate", "learning_rate_drop_factor", "gradient_clip"):
+        for name in ("learning_rate", "learning_rate_drop_factor", "gradient_clip", "finetune_learning_rate"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ConfigError(f"training.{name} must be a finite number above 0, got {value}")
@@ -93,13 +112,17 @@ class TrainingConfig:
 
     @property
     def epoch_scale(self) -> int:
-        """What ``epochs`` and ``learning_rate_drop_epochs`` are multiplied by."""
+        """What ``epochs``, ``learning_rate_drop_epochs`` and ``frozen_epochs`` are multiplied by."""
         return self.captions_per_image if self.scale_epochs and self.batches == "images" else 1
 
     @property
     def total_epochs(self) -> int:
         """Epochs that are trained in all."""
         return self.epochs * self.epoch_scale
+
+    def trains_backbone(self, epoch: int) -> bool:
+        """Whether the backbone is trained in an epoch, from 1."""
+        return self.finetune and epoch > self.frozen_epochs * self.epoch_scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +156,34 @@ class TrialConfig:
         if self.model not in FEATURES:
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}")
         check_model_parameters(self.model, self.model_parameters)
+        self._check_pixels()
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
+
+    def check_weights(self) -> None:
+        """Refuse a weights file that is not there, which only a new training needs: a checkpoint has its own.
+
+        Raises:
+            ConfigError: If ``model_parameters.weights`` names no file.
+        """
+        check_weights(str(self.model_parameters.get("weights", "DEFAULT")), "model_parameters.weights")
+
+    def _check_pixels(self) -> None:
+        if self.training.finetune and self.model not in PIXEL_MODELS:
+            raise ConfigError(
+                f"training.finetune: {self.model} reads {FEATURES[self.model]} features and cannot be trained from "
+                f"pixels, only {', '.join(PIXEL_MODELS)} can; leave it false and make features with data extract"
+            )
+        for name in ("backbone", "weights"):
+            if name in self.model_parameters and not self.training.finetune:
+                raise ConfigError(
+                    f"model_parameters.{name}: goes with training.finetune: true; features have their backbone already"
+                )
+
+    @property
+    def features(self) -> str:
+        """What the model reads of an image: a value of ``FEATURES``, or ``PIXELS``."""
+        return PIXELS if self.training.finetune else FEATURES[self.model]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists and numbers, as YAML and JSON hold them; ``from_dict`` takes them back."""

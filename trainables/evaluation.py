@@ -10,8 +10,9 @@ from torch import Tensor
 from trainables.checkpoint import BEST, read_file
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
-from trainables.data.batches import Batch, ResidentSplit
+from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
+from trainables.data.resident import ResidentSplit
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
 from trainables.losses import Loss, NotANumberError
@@ -20,6 +21,9 @@ from trainables.models import RetrievalModel, build_model
 
 CHUNK = 512
 """Images or captions encoded at a time; bounds memory, changes no number."""
+
+CROPS = 32
+"""The same for images that go through a backbone, which takes some 50 MB for each."""
 
 
 def evaluate(model: RetrievalModel, split: ResidentSplit) -> dict[str, float]:
@@ -43,7 +47,7 @@ def evaluate_checkpoint(directory: Path, data: Dataset, split: str, *, device: s
     """
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    return evaluate(model.to(where), ResidentSplit(data.splits[split], where))
+    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size))
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:
@@ -55,7 +59,7 @@ def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConf
             f"but {data.name} here has {data.digest[:12]}; evaluate it with the data it was trained on"
         )
     config = TrialConfig.from_dict(payload["config"])
-    model = build_model(config, data)
+    model = build_model(config, data, pretrained=False)
     model.load_state_dict(payload["model"])
     return model, config
 
@@ -101,7 +105,8 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
 
 def encode_images(model: RetrievalModel, split: ResidentSplit) -> Tensor:
     """Return the vectors of all images of a split, shape (I, E), in the order of the split."""
-    return torch.cat([model.encode_images(split.images(part)) for part in torch.arange(split.image_count).split(CHUNK)])
+    chunks = split.image_chunks(CROPS if model.crop_size else CHUNK)
+    return torch.cat([model.encode_images(images) for images in chunks])
 
 
 def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Tensor:

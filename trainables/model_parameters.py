@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from trainables.backbone_names import BACKBONES
 from trainables.errors import ConfigError
 
 
@@ -50,12 +51,36 @@ class Positive:
         return "a finite number above 0"
 
 
-MODEL_PARAMETERS: dict[str, dict[str, OneOf | Switch | Positive]] = {
-    "vsepp": {},
+@dataclass(frozen=True)
+class BackboneName:
+    """A classifier of torchvision."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether torchvision has it."""
+        return value in BACKBONES
+
+    def __str__(self) -> str:
+        return "a classifier of torchvision (resnet50, resnet152, vgg19, ...)"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Where the weights of a backbone come from; whether a file is there shows when it is read."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value can be a word or a path."""
+        return isinstance(value, str) and bool(value)
+
+    def __str__(self) -> str:
+        return "DEFAULT (torchvision's), none (untrained) or a state-dict file"
+
+
+MODEL_PARAMETERS: dict[str, dict[str, OneOf | Switch | Positive | BackboneName | Weights]] = {
+    "vsepp": {"backbone": BackboneName(), "weights": Weights()},
     "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
     "wsabie": {"radius": Positive()},
 }
-"""The parameters of each model and what they accept; all have defaults."""
+"""The parameters of each model and what they accept; all have defaults. A backbone is for training from pixels."""
 
 
 def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:
@@ -73,7 +98,5 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
 
 
 def _suggest(name: str, known: Mapping[str, object]) -> str:
-    if not known:
-        return "it has none, leave model_parameters empty"
     nearest = get_close_matches(name, known, n=1, cutoff=0)
     return f"did you mean {nearest[0]}? It has {', '.join(known)}"

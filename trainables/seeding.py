@@ -1,33 +1,42 @@
-"""Where randomness comes from: every draw of a trial is a function of its seed and of what it is for.
+"""Where randomness comes from: every draw is a function of a seed and of what it is for.
 
 Streams are derived, never shared: the batch order of epoch 7 is the same whether epochs 1 to 6 were trained in this
-process, in another, or before a crash, so a resumed trial needs no saved generator.
+process, in another, or before a crash, so a resumed trial needs no saved generator. Torch is imported only to seed it:
+a search draws its seeds here too, and is refused or displayed without torch.
 """
 
 import hashlib
 import os
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
-def derive_seed(seed: int, *purpose: str | int) -> int:
-    """Return a seed in [0, 2**63) for one purpose, e.g. ``derive_seed(0, "batches", 7)``; the same everywhere."""
+def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:
+    """Return a seed in [0, 2**bits) for one purpose, e.g. ``derive_seed(0, "batches", 7)``; the same everywhere."""
     digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return int.from_bytes(digest[:8], "big") >> (64 - bits)
 
 
-def generator(seed: int, *purpose: str | int) -> torch.Generator:
+def generator(seed: int, *purpose: str | int) -> "torch.Generator":
     """Return a CPU generator for one purpose; drawing on the CPU gives the same batches on every device."""
+    import torch
+
     return torch.Generator().manual_seed(derive_seed(seed, *purpose))
 
 
 def seed_torch(seed: int, *purpose: str | int) -> None:
     """Seed torch's global generators, which initialisation and sampled losses (WARP) draw from."""
+    import torch
+
     torch.manual_seed(derive_seed(seed, *purpose))
 
 
-def make_deterministic(device: torch.device) -> None:
+def make_deterministic(device: "torch.device") -> None:
     """Let a GPU use deterministic kernels only; the CPU's are deterministic for a fixed number of threads."""
+    import torch
+
     if device.type == "cuda":
         # cuBLAS reads this when its first handle is made, and refuses deterministic mode without it.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

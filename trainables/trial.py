@@ -16,15 +16,16 @@ from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, read_file, write_file
 from trainables.config import TrainingConfig, TrialConfig
-from trainables.data.batches import Batch, ResidentSplit, epoch_batches
+from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset
+from trainables.data.resident import ResidentSplit
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate, measure_contributions, similarities
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.models import RetrievalModel, build_model
 from trainables.reports import EpochReport
-from trainables.seeding import generator, make_deterministic, seed_torch
+from trainables.seeding import derive_seed, generator, make_deterministic, seed_torch
 
 COCOS_BATCHES = 8
 """Batches on which COCOS is measured during training; ``orchestrator cocos`` takes the whole train split."""
@@ -49,7 +50,7 @@ def run_trial(
         DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
         CheckpointError: If ``resume`` is damaged or of another trial.
     """
-    trial = Trial(config, data, choose_device(device))
+    trial = Trial(config, data, choose_device(device), is_new=resume is None)
     if resume is not None:
         yield trial.restore(resume)
     while trial.epoch < config.training.total_epochs:
@@ -63,13 +64,14 @@ class Trial:
         epoch: Epochs trained so far.
     """
 
-    def __init__(self, config: TrialConfig, data: Dataset, device: torch.device) -> None:
+    def __init__(self, config: TrialConfig, data: Dataset, device: torch.device, *, is_new: bool = True) -> None:
+        """Build everything; what is not new gets the weights of a backbone from its checkpoint."""
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
         self.config, self.data, self.epoch = config, data, 0
-        self.train_split = ResidentSplit(data.splits["train"], device)
-        self.val_split = ResidentSplit(data.splits["val"], device)
-        self.model = build_model(config, data).to(device)
+        self.model = build_model(config, data, pretrained=is_new).to(device)
+        self.train_split = ResidentSplit(data.splits["train"], device, self.model.crop_size)
+        self.val_split = ResidentSplit(data.splits["val"], device, self.model.crop_size)
         self.loss = build_loss(config.loss, **config.loss_parameters)
         self.optimizer = build_optimizer(self.model, config.training)
         self.metrics: dict[str, float] = {}
@@ -83,7 +85,9 @@ class Trial:
         training = self.config.training
         seed_torch(self.config.seed, "epoch", self.epoch)
         set_learning_rate(self.optimizer, training, self.epoch)
-        batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch))
+        self.model.train_backbone(training.trains_backbone(self.epoch))
+        draw = derive_seed(self.config.seed, "views", self.epoch) if training.augment else None
+        batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch), draw)
         train_loss = train_epoch(self.model, self.loss, self.optimizer, batches, training.gradient_clip, self.epoch)
         trained = time.monotonic()
         self.metrics = {"train/loss": train_loss, **self._evaluate()}
@@ -196,7 +200,10 @@ def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.op
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
-    """Set the rate of an epoch, from 1: the initial one, dropped every ``learning_rate_drop_epochs``."""
+    """Set the rate of an epoch, from 1: the initial one with its drops, or that of fine-tuning where there is one."""
     drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
+    rate = training.learning_rate * training.learning_rate_drop_factor**drops
+    if training.finetune_learning_rate is not None and training.trains_backbone(epoch):
+        rate = training.finetune_learning_rate
     for group in optimizer.param_groups:
-        group["lr"] = training.learning_rate * training.learning_rate_drop_factor**drops
+        group["lr"] = rate

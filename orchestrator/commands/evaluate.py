@@ -18,12 +18,11 @@ def evaluate(
 ) -> None:
     """Evaluate the best model of a checkpoint on val or test."""
     from trainables.checkpoint import read_config, resolve_checkpoint
-    from trainables.config import FEATURES
-    from trainables.data.dataset import load_dataset
+    from trainables.data.dataset import open_dataset
 
     directory = resolve_checkpoint(checkpoint)
     config = read_config(directory)
-    data = load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=FEATURES[config.model])
+    data = open_dataset(config, data_root)
     from trainables.evaluation import evaluate_checkpoint
 
     metrics = evaluate_checkpoint(directory, data, split, device=device)

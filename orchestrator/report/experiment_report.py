@@ -79,13 +79,11 @@ def ask_winners(history: History, directory: Path, data_root: Path, device: str)
 
 def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:
     from trainables.checkpoint import resolve_checkpoint
-    from trainables.config import FEATURES
-    from trainables.data.dataset import load_dataset
+    from trainables.config import TrialConfig
+    from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 
-    config = trial.config
-    source = find_source(config["dataset"], data_root)
-    data = load_dataset(
-        config["dataset"], data_root, vocabulary=config["vocabulary"], features=FEATURES[config["model"]]
-    )
+    config = TrialConfig.from_dict(trial.config)
+    source = find_source(config.dataset, data_root)
+    data = open_dataset(config, data_root)
     return retrieve(resolve_checkpoint(checkpoints), data, source, split, device=device)

@@ -82,7 +82,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
     Raises:
         CheckpointError: If the checkpoint is damaged or of other data.
     """
-    from trainables.data.batches import ResidentSplit
+    from trainables.data.resident import ResidentSplit
     from trainables.devices import choose_device
     from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 
@@ -90,7 +90,7 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
     where = choose_device(device)
     part = data.splits[split]
     with evaluating(model.to(where)):
-        resident = ResidentSplit(part, where)
+        resident = ResidentSplit(part, where, model.crop_size)
         images = encode_images(model, resident).float().cpu().numpy()
         captions = encode_captions(model, resident).float().cpu().numpy()
     pictures = Pictures(part, source)

@@ -35,7 +35,8 @@ class FakeWorkload:
     digest: str = "d1"
 
     def check(self, experiment: Experiment) -> dict[str, str]:
-        return {data_key(name, model): self.digest for name in experiment.datasets for model in experiment.models}
+        configs = (experiment.trial_config(cell, {}) for cell in experiment.cells())
+        return {data_key(config): self.digest for config in configs}
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         (parameter,) = config.loss_parameters.values()

@@ -26,7 +26,7 @@ def test_good_parameters_are_taken(model: str, parameters: dict) -> None:
 @pytest.mark.parametrize(
     ("model", "parameters", "message"),
     [
-        ("vsepp", {"radius": 1.0}, "model_parameters.radius: vsepp has no such parameter; it has none"),
+        ("vsepp", {"radius": 1.0}, "model_parameters.radius: vsepp has no such parameter; did you mean"),
         ("vsrn", {"region_nrom": "published"}, "did you mean region_norm?"),
         ("vsrn", {"region_norm": "regions"}, "must be one of features, published, got 'regions'"),
         ("vsrn", {"norm_before_reasoning": 1}, "must be true or false, got 1"),

@@ -13,9 +13,21 @@ from typing import Any, cast
 
 import numpy as np
 
+from trainables.config import PIXELS, TrialConfig
 from trainables.data.cache import default_cache, remembered, writing_to
 from trainables.data.corpus import SPLITS, Corpus, check_corpus
-from trainables.data.features import check_features, inspect_features, open_features, row_of_images, sidecars
+from trainables.data.crops import ImageFiles, find_image_files
+from trainables.data.features import (
+    check_features,
+    check_views,
+    inspect_features,
+    inspect_views,
+    open_features,
+    open_views,
+    row_of_images,
+    sidecars,
+    view_files,
+)
 from trainables.data.images import check_links, link_problem
 from trainables.data.prepared import VERSION, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
@@ -38,6 +50,9 @@ class Split:
         offsets: Caption c is ``tokens[offsets[c]:offsets[c + 1]]``; shape (C + 1,), int64.
         image_of_caption: Index in [0, I) of each caption's image, shape (C,), int64, non-decreasing.
         captions: Each caption as written; C strings, decoded when asked for.
+        views: Features of N random crops of each row of ``features``, shape (rows, N, ...), memory-mapped; ``None``
+            where none were extracted.
+        files: The image files in the order of the images, where pixels were asked for in place of features.
     """
 
     name: str
@@ -49,6 +64,8 @@ class Split:
     offsets: np.ndarray
     image_of_caption: np.ndarray
     captions: Strings
+    views: np.ndarray | None = None
+    files: ImageFiles | None = None
 
     def head(self, images: int) -> "Split":
         """Return the split with its first so many images and their captions alone."""
@@ -82,6 +99,11 @@ class Dataset:
     splits: Mapping[str, Split]
 
 
+def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
+    """Load the dataset of a trial with what its model reads; see ``load_dataset``."""
+    return load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=config.features)
+
+
 def load_dataset(
     name: str,
     data_root: Path,
@@ -97,8 +119,9 @@ def load_dataset(
         name: A folder under ``data_root``, or a path.
         data_root: Where datasets lie; no file is read outside it.
         vocabulary: ``train``: words of the train split; ``published``: of train and val, as for the papers' features.
-        features: ``global`` (rows, D), ``regions`` (rows, R, D), or what another ``features_NAME.npy`` is named;
-            ``None`` for captions alone, with features of shape (images, 0).
+        features: ``global`` (rows, D), ``regions`` (rows, R, D), or what another ``features_NAME.npy`` is named, each
+            with ``augmented_NAME.npy`` where that lies beside it; ``None`` for captions alone, with features of shape
+            (images, 0); ``pixels`` for the image files instead of features.
         val_images: Keep the first so many val images only; the published code keeps 1,000.
         cache: Where prepared datasets are kept; a folder under the user's cache directory by default.
 
@@ -108,14 +131,15 @@ def load_dataset(
     if vocabulary not in SPLITS_OF:
         raise DataError(f"vocabulary must be one of {', '.join(SPLITS_OF)}, got {vocabulary!r}")
     source = find_source(name, Path(data_root))
-    files = source.feature_files(features) if features else {}
+    kind = None if features == PIXELS else features
+    files = source.feature_files(kind) if kind else {}
     cache = cache or default_cache()
     digest = dataset_digest(source, files, cache)
     folder = cache / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}"
     opened = open_prepared(folder)
     if opened is None:
         corpus = source.read()
-        if problems := find_problems(source, corpus, {features: files} if features else {}, cache):
+        if problems := find_problems(source, corpus, {kind: files} if kind else {}, cache):
             raise DataError(problems)
         with writing_to(cache):
             # What is there and can't be opened is damaged.
@@ -125,6 +149,8 @@ def load_dataset(
     if opened is None:
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
     splits = {split: _make_split(split, files.get(split), arrays) for split, arrays in opened[1].items()}
+    if features == PIXELS:
+        digest, splits = _with_files(source, digest, splits)
     if val_images is not None:
         splits["val"] = splits["val"].head(val_images)
     return Dataset(source.name, digest, opened[0], splits)
@@ -139,13 +165,15 @@ def dataset_digest(source: Source, files: Mapping[str, Path], cache: Path) -> st
         digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
     for split, path in files.items():
         digest.update(f"{split} {remembered(cache, path, inspect_features)['digest']}\n".encode())
+    for path in view_files(files.values()):
+        digest.update(f"views {remembered(cache, path, inspect_views)['digest']}\n".encode())
     return digest.hexdigest()
 
 
 def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
     """Name each file of a dataset, and of some feature files, that is a link out of the data root."""
     files = dict.fromkeys(files)
-    paths = (*source.files, *files, *_sidecars(files))
+    paths = (*source.files, *files, *_sidecars(files), *view_files(files))
     return [problem for path in paths if (problem := link_problem(path, source.roots))]
 
 
@@ -170,12 +198,22 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
                 problems += error.problems
             else:
                 problems += check_features(path, inspection, images, kind)
+                problems += check_views(path, inspection["shape"], images, cache)
     return problems
 
 
 def _sidecars(files: Iterable[Path]) -> list[Path]:
     """Return the files that say whose features some files hold, where there are any."""
-    return [path for features in dict.fromkeys(files) for path in sidecars(features) if path.exists()]
+    files = dict.fromkeys(files)
+    return [path for features in (*files, *view_files(files)) for path in sidecars(features) if path.exists()]
+
+
+def _with_files(source: Source, digest: str, splits: Mapping[str, Split]) -> tuple[str, dict[str, Split]]:
+    """Return splits with their image files, and a digest that speaks for these too."""
+    named = {name: (split.filenames, split.image_ids) for name, split in splits.items()}
+    files, theirs = find_image_files(source.folder, source.roots, named)
+    together = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()
+    return together, {name: replace(split, files=files[name]) for name, split in splits.items()}
 
 
 def _feature_rows(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.ndarray]:
@@ -194,4 +232,5 @@ def _feature_rows(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.nda
 def _make_split(name: str, path: Path | None, arrays: SplitArrays) -> Split:
     count = len(arrays["image_rows"])
     features = open_features(path) if path else np.empty((count, 0), dtype=np.float32)
-    return Split(name=name, features=features, **cast(dict[str, Any], arrays))
+    views = next((open_views(file) for file in view_files([path] if path else [])), None)
+    return Split(name=name, features=features, views=views, **cast(dict[str, Any], arrays))

@@ -2,15 +2,19 @@
 
 A file is read once, front to back, for its digest and for values that are no numbers; after that it is known by its
 size and times (``trainables.data.cache``) and only mapped. Nothing is loaded that could run code.
+
+Beside ``features_KIND.npy`` may lie ``augmented_KIND.npy``: the features of N random crops of each row, its views.
 """
 
 import hashlib
-from collections.abc import Sequence
+import mmap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from trainables.data.cache import remembered
 from trainables.data.corpus import Image
 from trainables.data.text_files import read_json, read_lines
 from trainables.errors import DataError
@@ -24,6 +28,38 @@ _NDIM = {"global": 2, "regions": 3}
 
 def open_features(path: Path) -> np.ndarray:
     """Map a feature file of shape (rows, D) or (rows, R, D), float16 or float32; ``DataError`` if it is none."""
+    array = _open_array(path)
+    if array.ndim not in (2, 3) or 0 in array.shape:
+        raise DataError(f"{path}: features must have shape (rows, D) or (rows, R, D), got {array.shape}")
+    return array
+
+
+def open_views(path: Path) -> np.ndarray:
+    """Map a file of views, (rows, N, D) or (rows, N, R, D), float16 or float32; ``DataError`` if it is none."""
+    array = _open_array(path)
+    if array.ndim not in (3, 4) or 0 in array.shape:
+        raise DataError(f"{path}: views must have shape (rows, N, D) or (rows, N, R, D), got {array.shape}")
+    return array
+
+
+def view_files(features: Iterable[Path]) -> list[Path]:
+    """Return the files of views beside some feature files, where there are any."""
+    named = [path for path in dict.fromkeys(features) if path.name.startswith("features_")]
+    beside = [path.with_name(path.name.replace("features_", "augmented_", 1)) for path in named]
+    return [path for path in beside if path.exists()]
+
+
+def release_pages(array: np.ndarray) -> None:
+    """Give back the pages of a memory-mapped array that were read.
+
+    They stay in the system's cache and are no longer counted as this process's memory; any other array is left alone.
+    """
+    if isinstance(array.base, mmap.mmap):
+        array.base.madvise(mmap.MADV_DONTNEED)
+
+
+def _open_array(path: Path) -> np.ndarray:
+    """Map an array of float16 or float32; ``DataError`` if the file holds something else."""
     try:
         with path.open("rb") as file:
             dtype = _read_dtype(path, file)
@@ -37,19 +73,26 @@ def open_features(path: Path) -> np.ndarray:
         raise DataError(f"{path}: cannot be read as an .npy array: {error}; write or fetch it again") from error
     if array.dtype not in (np.float16, np.float32):
         raise DataError(f"{path}: features must be float16 or float32, got {array.dtype}; convert them with .astype")
-    if array.ndim not in (2, 3) or 0 in array.shape:
-        raise DataError(f"{path}: features must have shape (rows, D) or (rows, R, D), got {array.shape}")
     return array
 
 
 def inspect_features(path: Path) -> dict[str, Any]:
-    """Read a feature file once.
+    """Read a feature file once; see ``_inspect``."""
+    return _inspect(open_features(path))
+
+
+def inspect_views(path: Path) -> dict[str, Any]:
+    """Read a file of views once; see ``_inspect``."""
+    return _inspect(open_views(path))
+
+
+def _inspect(array: np.ndarray) -> dict[str, Any]:
+    """Read a memory-mapped array front to back.
 
     Returns:
         ``digest``: SHA-256 of dtype, shape and values; ``shape``; ``dtype``; ``bad_rows``: how many rows hold NaN or
         infinity; ``first_bad_rows``: the first of them.
     """
-    array = open_features(path)
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     rows_at_once = max(1, _CHUNK_BYTES // (array.itemsize * array[0].size))
     bad: list[int] = []
@@ -60,6 +103,7 @@ def inspect_features(path: Path) -> dict[str, Any]:
         if not np.isfinite(block.sum(dtype=np.float64)):
             finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
             bad += (start + np.flatnonzero(~finite)).tolist()
+        release_pages(array)
     return {
         "digest": digest.hexdigest(),
         "shape": list(array.shape),
@@ -82,13 +126,27 @@ def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Imag
             f"{path}: {rows} feature rows for {len(images)} images with {captions} captions; "
             "there must be one row an image, or one a caption: these are the features of another dataset or split"
         )
-    if inspection["bad_rows"]:
-        named = ", ".join(_name_row(row, images, rows) for row in inspection["first_bad_rows"])
-        more = ", ..." if inspection["bad_rows"] > NAMED_ROWS else ""
-        problems.append(
-            f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; extract these features again"
-        )
-    return problems + _check_origin(path, images)
+    return problems + _check_values(path, inspection, images) + _check_origin(path, images)
+
+
+def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], cache: Path) -> list[str]:
+    """Return every problem of the views beside a feature file of some shape, as views of some images, in row order."""
+    problems = []
+    for path in view_files([features]):
+        try:
+            inspection = remembered(cache, path, inspect_views)
+        except DataError as error:
+            problems += error.problems
+            continue
+        rows, _, *rest = inspection["shape"]
+        if [rows, *rest] != list(shape):
+            problems.append(
+                f"{path}: must have shape {(shape[0], 'N', *shape[1:])} to go with {features.name}, got "
+                f"{tuple(inspection['shape'])}; move it away, or extract both again"
+            )
+        problems += _check_values(path, inspection, images) + _check_origin(path, images)
+        problems += _check_backbone(path, features)
+    return problems
 
 
 def row_of_images(rows: int, images: Sequence[Image]) -> np.ndarray:
@@ -114,6 +172,30 @@ def _read_dtype(path: Path, file: Any) -> np.dtype:
 def _name_row(row: int, images: Sequence[Image], rows: int) -> str:
     """Name a row with its image, where the rows are as many as the images."""
     return f"row {row} ({images[row].filename or images[row].id})" if rows == len(images) else f"row {row}"
+
+
+def _check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
+    """Name rows that hold something that is no number."""
+    if not inspection["bad_rows"]:
+        return []
+    rows = inspection["shape"][0]
+    named = ", ".join(_name_row(row, images, rows) for row in inspection["first_bad_rows"])
+    more = ", ..." if inspection["bad_rows"] > NAMED_ROWS else ""
+    return [f"{path}: {inspection['bad_rows']} rows hold NaN or infinity: {named}{more}; extract these features again"]
+
+
+def _check_backbone(views: Path, features: Path) -> list[str]:
+    """Compare the backbones that made views and features, where both say."""
+    told = [sidecars(path)[0] for path in (views, features)]
+    if not all(path.exists() for path in told):
+        return []
+    try:
+        digests = [read_json(path).get("weights_digest") for path in told]
+    except DataError as error:
+        return error.problems
+    if digests[0] == digests[1]:
+        return []
+    return [f"{views}: of another backbone than {features.name}: {told[0].name} has weights_digest {digests[0]!r:.20}"]
 
 
 def _check_origin(path: Path, images: Sequence[Image]) -> list[str]:

@@ -10,6 +10,12 @@ from trainables.models.wsabie import WSABIE
 MODELS: dict[str, type[RetrievalModel]] = {"vsepp": VSEPP, "vsrn": VSRN, "wsabie": WSABIE}
 
 
-def build_model(config: TrialConfig, data: Dataset) -> RetrievalModel:
-    """Make the model that a config names, untrained, drawing from torch's global generator."""
-    return MODELS[config.model].build(config, data)
+def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> RetrievalModel:
+    """Make the model that a config names, untrained, drawing from torch's global generator.
+
+    Args:
+        config: Names the model and its sizes.
+        data: What it is trained on.
+        pretrained: Whether a backbone gets the weights that the config names; a checkpoint's come from the checkpoint.
+    """
+    return MODELS[config.model].build(config, data, pretrained=pretrained)

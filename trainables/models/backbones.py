@@ -28,7 +28,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's pixels, red, green, blue, in [0, 1]."""
 
 _AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
-"""Classifiers of two networks that are used in training alone."""
+"""Classifiers of two networks that were used in their training alone; files hold them."""
 
 _COUNTER = "num_batches_tracked"
 """Not in files of before 2018, and not used for inference."""
@@ -37,22 +37,26 @@ _COUNTER = "num_batches_tracked"
 class Backbone(nn.Module):
     """A network that gives global features and the grid that they were pooled from.
 
+    It stands still until it is told otherwise by ``requires_grad_`` and ``train``.
+
     Attributes:
         image_size: Pixels of the square images it was made for.
-        has_grid: Whether a grid of cells was found in it.
+        feature_size: Numbers in a global feature.
+        has_grid: Whether a grid of cells was asked for and found in it.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, network: nn.Module, image_size: int) -> None:
-        """Take a classifier whose last layer is gone."""
+    def __init__(self, network: nn.Module, image_size: int, feature_size: int, *, grid: bool = True) -> None:
+        """Take a classifier whose last layer is gone, and how many numbers that layer read."""
         super().__init__()
-        self.network, self.image_size = network.eval().requires_grad_(False), image_size
+        self.network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+        self.image_size, self.feature_size = image_size, feature_size
         self.register_buffer("mean", 255 * torch.tensor(MEAN)[:, None, None], persistent=False)
         self.register_buffer("std", 255 * torch.tensor(STD)[:, None, None], persistent=False)
         self._grid = torch.empty(0)
-        grid_name = _last_grid(network, image_size)
+        grid_name = _last_grid(network, image_size) if grid else None
         self.has_grid = grid_name is not None
         if grid_name is not None:
             network.get_submodule(grid_name).register_forward_hook(self._keep_grid)
@@ -75,7 +79,7 @@ class Backbone(nn.Module):
         self._grid = output.flatten(2).transpose(1, 2) if output.dim() == 4 else output[:, 1:]
 
 
-def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0) -> Backbone:
+def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: bool = True) -> Backbone:
     """Make a network of torchvision without its last layer, in eval mode.
 
     Args:
@@ -83,6 +87,7 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0) -> Bac
         weights: ``DEFAULT``: torchvision's best; ``none``: untrained, drawn from the seed; else a state-dict file, in
             which the last layer may be of any size or missing.
         seed: Of the untrained weights.
+        grid: Whether region features will be asked for.
 
     Raises:
         ConfigError: If the name is unknown.
@@ -94,10 +99,11 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0) -> Bac
     defaults = models.get_model_weights(name).DEFAULT
     network = _download(name, defaults) if weights == "DEFAULT" else _draw(name, seed)
     last = _last_layer(network)
+    feature_size = _weight(network, last).shape[1]
     network.set_submodule(last, nn.Identity())
     if weights not in ("DEFAULT", "none"):
         _load(network, _read_state(Path(weights)), last, weights, name)
-    return Backbone(network, defaults.transforms().crop_size[0])
+    return Backbone(network, defaults.transforms().crop_size[0], feature_size, grid=grid)
 
 
 def make_encoder(
@@ -110,7 +116,7 @@ def make_encoder(
     """
     if "regions" in kinds and not backbone.has_grid:
         raise ConfigError("this backbone has no grid of cells to take region features from; ask for --features global")
-    backbone = backbone.to(device).to(memory_format=torch.channels_last)
+    backbone = backbone.to(device)
 
     @torch.inference_mode()
     def encode(crops: np.ndarray) -> dict[str, np.ndarray]:
@@ -133,6 +139,12 @@ def weights_digest(backbone: Backbone) -> str:
 def _last_layer(network: nn.Module) -> str:
     """Return the name of the classifier: the last linear map or convolution."""
     return [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)][-1]
+
+
+def _weight(network: nn.Module, layer: str) -> Tensor:
+    """Return the weight of a layer, (out, in, ...)."""
+    weight: Tensor = network.get_parameter(f"{layer}.weight")
+    return weight
 
 
 @torch.inference_mode()
@@ -159,7 +171,7 @@ def _download(name: str, weights: Any) -> nn.Module:
     from torchvision import models
 
     try:
-        network: nn.Module = models.get_model(name, weights=weights, progress=False)
+        network: nn.Module = models.get_model(name, weights=weights, progress=False, **_without_auxiliary(name))
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"{weights.url}: cannot be fetched: {error}; fetch it elsewhere and name the file with --weights"
@@ -171,12 +183,18 @@ def _draw(name: str, seed: int) -> nn.Module:
     """Make an untrained network; torch's global generator is left as it was."""
     from torchvision import models
 
+    options = _without_auxiliary(name)
     # Two networks warn unless they are told that drawing is wanted.
-    options = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    options |= {"init_weights": True} if options else {}
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed, "backbone", name)
         network: nn.Module = models.get_model(name, weights=None, **options)
     return network
+
+
+def _without_auxiliary(name: str) -> dict[str, bool]:
+    """Return what leaves out the classifiers by which two networks return more than one output in training."""
+    return {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
@@ -196,7 +214,7 @@ def _load(network: nn.Module, state: dict[str, Tensor], last: str, source: str, 
     wanted = network.state_dict()
     # torchvision's DenseNet files still have the names of modules that it has long renamed.
     given = {re.sub(r"\.(norm|conv)\.([12])\.", r".\1\2.", key): value for key, value in state.items()}
-    needed = {key for key in wanted if not key.startswith(_AUXILIARY) and not key.endswith(_COUNTER)}
+    needed = {key for key in wanted if not key.endswith(_COUNTER)}
     foreign = [key for key in given if key not in wanted and not key.startswith((f"{last}.", *_AUXILIARY))]
     other = [key for key in needed & given.keys() if given[key].shape != wanted[key].shape]
     for keys, what in ((needed - given.keys(), "missing"), (foreign, "unknown to it"), (other, "of another shape")):

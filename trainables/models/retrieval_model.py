@@ -10,20 +10,29 @@ from trainables.data.dataset import Dataset
 
 
 class RetrievalModel(nn.Module, ABC):
-    """Turns images and captions into vectors whose dot product is their similarity."""
+    """Turns images and captions into vectors whose dot product is their similarity.
+
+    Attributes:
+        crop_size: Side in pixels of the crops that it reads; 0 where it reads features.
+    """
+
+    crop_size = 0
 
     @classmethod
     @abstractmethod
-    def build(cls, config: TrialConfig, data: Dataset) -> Self:
+    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
         """Make an untrained model of the config's sizes for the dataset's features and vocabulary."""
 
     @abstractmethod
     def encode_images(self, features: Tensor) -> Tensor:
-        """Map image features, (I, D) or (I, R, D), to vectors (I, E)."""
+        """Map image features, (I, D) or (I, R, D), or pixels, (I, S, S, 3) uint8, to vectors (I, E)."""
 
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map token ids (C, T), zero-padded, with lengths (C,) on the CPU, to vectors (C, E)."""
+
+    def train_backbone(self, trained: bool) -> None:
+        """Let the backbone learn, or stand still as it is; called before each epoch. Most models have none."""
 
     def constrain(self) -> None:
         """Bring the parameters back into the set that they must stay in; called after each optimiser step.

@@ -1,17 +1,20 @@
-"""VSE++ on precomputed global features: one linear map for images, a GRU for captions, cosine between them.
+"""VSE++: one linear map for images, a GRU for captions, cosine between them.
+
+Images are precomputed global features, or pixels that go through a backbone which is trained along.
 
 References:
-    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:138-172.
+    [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:69-172.
 """
 
 from math import sqrt
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.text_encoder import TextEncoder
 
@@ -19,26 +22,58 @@ from trainables.models.text_encoder import TextEncoder
 class VSEPP(RetrievalModel):
     """Images and captions as unit vectors of one joint space."""
 
-    def __init__(self, image_size: int, vocabulary_size: int, embedding_size: int, word_size: int) -> None:
+    def __init__(
+        self,
+        image_size: int,
+        vocabulary_size: int,
+        embedding_size: int,
+        word_size: int,
+        *,
+        backbone: Backbone | None = None,
+    ) -> None:
+        """Take the sizes of features (the backbone's, where there is one), vocabulary, joint space and words."""
         super().__init__()
         self.image_projection = nn.Linear(image_size, embedding_size)
         self.text = TextEncoder(vocabulary_size, word_size, embedding_size)
+        self.backbone = backbone
+        self.crop_size = 0 if backbone is None else backbone.image_size
+        self._trains_backbone = False
         bound = sqrt(6.0) / sqrt(image_size + embedding_size)
         nn.init.uniform_(self.image_projection.weight, -bound, bound)
         nn.init.zeros_(self.image_projection.bias)
 
     @classmethod
-    def build(cls, config: TrialConfig, data: Dataset) -> Self:
-        """Make an untrained model for the dataset's global features and vocabulary."""
-        sizes = config.training
-        image_size = data.splits["train"].features.shape[-1]
-        return cls(image_size, len(data.vocabulary), sizes.embedding_size, sizes.word_size)
+    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
+        """Make an untrained model for the dataset's global features, or for its pixels, and its vocabulary."""
+        sizes, vocabulary_size = config.training, len(data.vocabulary)
+        if not sizes.finetune:
+            features = data.splits["train"].features.shape[-1]
+            return cls(features, vocabulary_size, sizes.embedding_size, sizes.word_size)
+        named: dict[str, Any] = {"backbone": "resnet50", "weights": "DEFAULT", **config.model_parameters}
+        weights = named["weights"] if pretrained else "none"
+        backbone = build_backbone(named["backbone"], weights, seed=config.seed, grid=False)
+        return cls(backbone.feature_size, vocabulary_size, sizes.embedding_size, sizes.word_size, backbone=backbone)
 
     def encode_images(self, features: Tensor) -> Tensor:
-        """Map features (I, D) to unit vectors (I, embedding_size); the features are used as they are stored."""
+        """Map features (I, D), used as they are stored, or pixels (I, S, S, 3) to unit vectors (I, embedding_size)."""
+        if self.backbone is not None:
+            features, _ = self.backbone(features)
         return normalize(self.image_projection(features), dim=-1, eps=1e-12)
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""
         encoded: Tensor = self.text(tokens, lengths)
         return encoded
+
+    def train_backbone(self, trained: bool) -> None:
+        """Let the backbone learn, its batch norms included, or stand still; without one, nothing is done."""
+        self._trains_backbone = trained
+        if self.backbone is not None:
+            self.backbone.requires_grad_(trained)
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch between training and evaluation; a backbone that stands still is always evaluated."""
+        super().train(mode)
+        if self.backbone is not None and not self._trains_backbone:
+            self.backbone.eval()
+        return self

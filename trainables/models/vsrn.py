@@ -30,7 +30,7 @@ class VSRN(RetrievalModel):
         self.text = TextEncoder(vocabulary_size, word_size, embedding_size)
 
     @classmethod
-    def build(cls, config: TrialConfig, data: Dataset) -> Self:
+    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
         """Make an untrained model for the dataset's region features and vocabulary."""
         sizes = config.training
         region_size = data.splits["train"].features.shape[-1]

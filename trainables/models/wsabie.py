@@ -55,7 +55,7 @@ class WSABIE(RetrievalModel):
         self.constrain()
 
     @classmethod
-    def build(cls, config: TrialConfig, data: Dataset) -> Self:
+    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
         """Make an untrained model for the dataset's global features, with the word weights of its train split."""
         train = data.splits["train"]
         idf = torch.from_numpy(inverse_document_frequency(train, len(data.vocabulary)))

@@ -61,8 +61,7 @@ class Author:
             "seed": 0,
         }
         trial = f"{study}-{number:04d}"
-        fields = {"study": study, "number": number, "params": params, "config": config}
-        self.apply("trial_created", trial=trial, stage="search", candidate=None, **fields)
+        self.apply("trial_created", trial=trial, study=study, number=number, params=params, config=config)
         return trial
 
     def epoch(self, trial: str, epoch: int, metrics: dict[str, float], state: str = "running") -> None:

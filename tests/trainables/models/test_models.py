@@ -6,8 +6,9 @@ import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.config import FEATURES, TrialConfig
-from trainables.data.batches import Batch, ResidentSplit, pair_batches
+from trainables.data.batches import Batch, pair_batches
 from trainables.data.dataset import Dataset
+from trainables.data.resident import ResidentSplit
 from trainables.losses import build_loss
 from trainables.model_parameters import MODEL_PARAMETERS
 from trainables.models import MODELS, build_model

@@ -1,1 +1,0 @@
-"""Scheduled reruns of baselines: suites of cells, each compared with what was accepted before."""

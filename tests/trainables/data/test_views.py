@@ -1,0 +1,139 @@
+"""Augmented features: found beside the plain ones, part of the digest, trained on and never evaluated on."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.data.karpathy_folder import KarpathyFolder
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.config import TrainingConfig
+from trainables.data.batches import epoch_batches
+from trainables.data.dataset import Dataset, load_dataset
+from trainables.data.describe import describe
+from trainables.data.resident import ResidentSplit
+from trainables.errors import DataError
+from trainables.seeding import generator
+from trainables.trial import run_trial
+
+CPU = torch.device("cpu")
+VIEWS = 3
+
+
+@pytest.fixture
+def folder(karpathy_folder: KarpathyFolder) -> Path:
+    """View v of row r is r + v / 10 everywhere."""
+    rows = np.arange(6, dtype=np.float32)[:, None] + np.arange(VIEWS, dtype=np.float32) / 10
+    np.save(karpathy_folder.folder / "augmented_global.npy", np.repeat(rows[..., None], 4, axis=2))
+    return karpathy_folder.folder
+
+
+@pytest.fixture
+def data(folder: Path) -> Dataset:
+    return load_dataset("tiny", folder.parent)
+
+
+def seen(data: Dataset, draw: int | None, batches: str = "pairs") -> dict[int, set[int]]:
+    """Return the views of each train image that an epoch shows; -1 is the plain one."""
+    split = ResidentSplit(data.splits["train"], CPU)
+    training = TrainingConfig(batches=batches, batch_size=2, captions_per_image=2)
+    plain = data.splits["train"].features[data.splits["train"].image_rows]
+    found: dict[int, set[int]] = {}
+    for batch in epoch_batches(split, training, generator(0, "batches", 1), draw):
+        for image in batch.images.numpy():
+            same = np.flatnonzero((plain == image).all(1))
+            row, view = (int(same[0]), -1) if len(same) else (int(image[0]), round(float(image[0] % 1) * 10))
+            found.setdefault(row, set()).add(view)
+    return found
+
+
+def test_views_are_mapped_beside_the_features_and_part_of_the_digest(folder: Path, data: Dataset) -> None:
+    assert {name: split.views.shape for name, split in data.splits.items() if split.views is not None} == dict.fromkeys(
+        data.splits, (6, VIEWS, 4)
+    )
+    np.save(folder / "augmented_global.npy", np.ones((6, 1, 4), np.float16))
+    other = load_dataset("tiny", folder.parent).digest
+    (folder / "augmented_global.npy").unlink()
+    assert len({data.digest, other, load_dataset("tiny", folder.parent).digest}) == 3
+
+
+@pytest.mark.parametrize("batches", ["pairs", "images"])
+def test_an_epoch_shows_one_view_of_an_image_and_another_epoch_another(data: Dataset, batches: str) -> None:
+    epochs = [seen(data, draw, batches) for draw in range(20)]
+    assert all(len(views) == 1 for epoch in epochs for views in epoch.values())
+    for row in (0, 1):
+        assert {view for epoch in epochs for view in epoch.get(row, ())} == set(range(VIEWS))
+    assert seen(data, 3, batches) == epochs[3]
+
+
+def test_without_a_draw_the_plain_features_are_seen(data: Dataset) -> None:
+    assert set().union(*seen(data, None).values()) == {-1}
+    chunk = next(ResidentSplit(data.splits["val"], CPU).image_chunks(8))
+    assert np.array_equal(chunk.numpy(), data.splits["val"].features[data.splits["val"].image_rows])
+
+
+def with_views(data: Dataset, scale: float) -> Dataset:
+    features = data.splits["train"].features
+    views = (features[:, None] * np.array([1, scale], dtype=np.float16)[:, None]).astype(np.float16)
+    return replace(data, splits={name: replace(split, views=views) for name, split in data.splits.items()})
+
+
+def test_a_trial_trains_on_views_unless_told_not_to_and_evaluates_without() -> None:
+    plain = tiny_dataset()
+
+    def metrics(data: Dataset, **training: Any) -> dict[str, float]:
+        return next(run_trial(tiny_config(epochs=1, **training), data, device="cpu")).metrics
+
+    first, again = (metrics(with_views(plain, 0.1)) for _ in range(2))
+    assert first["train/loss"] == again["train/loss"] != metrics(plain)["train/loss"]
+    without = metrics(with_views(plain, 0.1), augment=False)
+    assert (without["train/loss"], without["val/rsum"]) == (metrics(plain)["train/loss"], metrics(plain)["val/rsum"])
+
+
+def save(array: np.ndarray) -> Callable[[Path], None]:
+    return lambda folder: np.save(folder / "augmented_global.npy", array)
+
+
+def sidecars(**digests: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for name, digest in digests.items():
+            (folder / f"{name}_global.json").write_text(json.dumps({"weights_digest": digest, "images_digest": IMAGES}))
+
+    return write
+
+
+IMAGES = "b3a2f0d84ae4a6ff2cb5a5ae8eb6a0f7"
+BAD_VIEWS = {
+    "rows": (save(np.ones((5, 3, 4), np.float16)), "augmented_global.npy: must have shape (6, 'N', 4) to go with"),
+    "sizes": (save(np.ones((6, 3, 5), np.float16)), "augmented_global.npy: must have shape (6, 'N', 4) to go with"),
+    "dimensions": (save(np.ones((6, 4), np.float16)), "augmented_global.npy: views must have shape (rows, N, D) or"),
+    "nan": (save(np.full((6, 3, 4), np.nan, np.float16)), "augmented_global.npy: 6 rows hold NaN or infinity: row 0"),
+    "backbone": (
+        sidecars(features="a", augmented="b"),
+        "augmented_global.npy: of another backbone than features_global.npy: augmented_global.json has weights_digest",
+    ),
+    "images": (sidecars(augmented="b"), "augmented_global.npy: features of another dataset: augmented_global.json has"),
+    "sidecar": (lambda folder: (folder / "augmented_global.json").write_text("{"), "augmented_global.json: line 1, co"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD_VIEWS.values(), ids=BAD_VIEWS)
+def test_bad_views_are_named(folder: Path, spoil: Callable[[Path], None], message: str) -> None:
+    spoil(folder)
+    with pytest.raises(DataError) as caught:
+        load_dataset("tiny", folder.parent)
+    assert message in "\n".join(caught.value.problems)
+    assert any(message in problem for problem in describe("tiny", folder.parent).problems)
+
+
+def test_views_outside_the_data_root_are_refused(folder: Path, tmp_path: Path) -> None:
+    path = folder / "augmented_global.npy"
+    path.rename(tmp_path / "outside.npy")
+    path.symlink_to(tmp_path / "outside.npy")
+    with pytest.raises(DataError, match=r"augmented_global\.npy: is a link that leaves the data root"):
+        load_dataset("tiny", folder.parent)

@@ -1,0 +1,174 @@
+"""A split where it is trained: captions and images as tensors, gathered by index instead of loaded.
+
+Captions and features stay memory-mapped on the CPU, shared by all trials of a machine, or lie on the GPU once; pixels
+are decoded from the image files. A ``draw`` is the seed of an epoch's random views of the images; without one an image
+is seen plain.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain, pairwise
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.data.crops import CropReader, ImageFiles
+from trainables.data.dataset import Split
+from trainables.data.features import release_pages
+
+Item = TypeVar("Item")
+
+KEPT_BYTES = 64 << 20
+"""So much of a memory-mapped file is read before its pages are given back; the system keeps them for who reads next."""
+
+
+class ResidentSplit:
+    """A split's images and captions as tensors, gathered by index.
+
+    Attributes:
+        image_count: Number of images.
+        image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
+        lengths: Tokens of each caption, shape (C,), int64, on the CPU.
+    """
+
+    def __init__(self, split: Split, device: torch.device, crop_size: int = 0) -> None:
+        """Place a split; ``crop_size`` is the side of the crops in pixels where the split has files for features."""
+        self.device, self.image_count = device, len(split.image_rows)
+        self.image_of_caption = _tensor(split.image_of_caption)
+        offsets = _tensor(split.offsets)
+        self.lengths = offsets[1:] - offsets[:-1]
+        self._starts = offsets[:-1].to(device)
+        self._tokens = _tensor(split.tokens).to(device)
+        self._images: _Features | _Pixels = (
+            _Features(split, device) if split.files is None else _Pixels(split.files, split, device, crop_size)
+        )
+        self._diagonals: dict[int, Tensor] = {}
+
+    @property
+    def caption_count(self) -> int:
+        """Number of captions."""
+        return self.lengths.numel()
+
+    def diagonal(self, size: int) -> Tensor:
+        """Return the identity of a size as bool, on the device: one tensor a size, so losses check it once."""
+        if size not in self._diagonals:
+            self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
+        return self._diagonals[size]
+
+    def images(self, indices: Tensor, draw: int | None = None) -> Tensor:
+        """Return some images, shape (len(indices), ...), on the split's device: float32 features or uint8 pixels."""
+        return self.request_images(indices, draw)()
+
+    def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], Tensor]:
+        """Begin to get some images, and return what waits for them."""
+        return self._images.request(indices, draw)
+
+    def image_chunks(self, size: int) -> Iterator[Tensor]:
+        """Yield all images in their order, so many at a time."""
+        chunks = torch.arange(self.image_count).split(size)
+        for images in one_ahead(self.request_images(chunk) for chunk in chunks):
+            yield images()
+
+    def captions(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return token ids (C, T), zero-padded to the longest, on the device, and lengths (C,) on the CPU."""
+        lengths = self.lengths[indices]
+        positions = torch.arange(int(lengths.max()), device=self.device)
+        inside = positions < lengths.to(self.device)[:, None]
+        where = self._starts[indices.to(self.device)][:, None] + positions
+        return self._tokens[where * inside].long() * inside, lengths
+
+
+class _Features:
+    """The features of a split's images, and their views where there are any."""
+
+    def __init__(self, split: Split, device: torch.device) -> None:
+        rows = _tensor(split.image_rows)
+        self._plain = _Rows(split.features, rows, device)
+        self._views = None if split.views is None else _Rows(split.views, rows, device)
+        self._count = 0 if split.views is None else split.views.shape[1]
+        self._drawn: tuple[int | None, Tensor] = (None, rows)
+
+    def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
+        """Return what gathers the features of some images; nothing is gained by an early start."""
+        if draw is None or self._views is None:
+            return partial(self._plain.gather, indices)
+        return partial(self._views.gather, indices, self._view_of_image(draw)[indices])
+
+    def _view_of_image(self, draw: int) -> Tensor:
+        """Return which view of each image an epoch trains on, shape (I,), int64."""
+        if self._drawn[0] != draw:
+            generator = torch.Generator().manual_seed(draw)
+            self._drawn = draw, torch.randint(self._count, self._drawn[1].shape, generator=generator)
+        return self._drawn[1]
+
+
+class _Pixels:
+    """Crops of a split's images."""
+
+    def __init__(self, files: ImageFiles, split: Split, device: torch.device, crop_size: int) -> None:
+        self._device, self._rows = device, split.image_rows
+        # As many threads as the trial has for its other work, which waits for a GPU where there is one.
+        self._reader = CropReader(files, crop_size, torch.get_num_threads())
+
+    def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
+        """Begin to decode some images and return what waits for their crops, (len(indices), S, S, 3), uint8."""
+        crops = self._reader.request(self._rows[indices.numpy()].tolist(), draw)
+        return lambda: torch.from_numpy(crops()).to(self._device)
+
+
+class _Rows:
+    """Rows of an array: on a GPU as float16 where they fit, else memory-mapped."""
+
+    def __init__(self, array: np.ndarray, rows: Tensor, device: torch.device) -> None:
+        self._array, self._values, self._rows, self._device = array, _tensor(array), rows, device
+        self._read_bytes = 0
+        if device.type == "cuda" and _fits(2 * len(rows) * self._values[0].numel(), device):
+            resident = copy_rows(array, rows, device)
+            # A value beyond float16's range is no number there; such features stay as they are stored.
+            if bool(resident.isfinite().all()):
+                self._values, self._rows = resident, torch.arange(len(rows), device=device)
+
+    def gather(self, images: Tensor, views: Tensor | None = None) -> Tensor:
+        """Return the rows of some images, or one view of each, float32, on the device."""
+        rows = self._rows[images.to(self._rows.device)]
+        found = self._values[rows] if views is None else self._values[rows, views.to(rows.device)]
+        self._read_bytes += found.nbytes
+        if self._read_bytes > KEPT_BYTES:
+            release_pages(self._array)
+            self._read_bytes = 0
+        # Two steps: what is stored as float16 is sent as float16.
+        return found.to(self._device).to(torch.float32)
+
+
+def copy_rows(array: np.ndarray, rows: Tensor, device: torch.device) -> Tensor:
+    """Copy rows of an array to a device as float16, a part at a time: they may be more than the machine's memory."""
+    values = _tensor(array)
+    copied = torch.empty((len(rows), *array.shape[1:]), dtype=torch.float16, device=device)
+    at_once = max(1, KEPT_BYTES // values[0].nbytes)
+    for part, target in zip(rows.split(at_once), copied.split(at_once), strict=True):
+        target.copy_(values[part].to(torch.float16))
+        release_pages(array)
+    return copied
+
+
+def _fits(size: int, device: torch.device) -> bool:
+    """Whether so many bytes fit a GPU: into half of what is free, for the rest is for model and activations."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return size <= free // 2
+
+
+def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield each item when the one after it has been made: the request of that is under way then."""
+    for item, _ in pairwise(chain(items, [None])):
+        yield item  # type: ignore[misc]
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """View an array as a tensor without copying; a read-only memory map stays one."""
+    with warnings.catch_warnings():
+        # torch warns that it can't forbid writing to a read-only array; nothing here writes to one.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
