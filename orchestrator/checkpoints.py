@@ -1,0 +1,244 @@
+"""The checkpoints of a search's trials: in a folder, or in a bucket where the nodes share no disk.
+
+Whoever runs a trial asks here for its newest good checkpoint and hands in each new one; a checkpoint that ``save``
+returned from outlives the process and, in a bucket or on a shared disk, the machine.
+"""
+
+import atexit
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.storage import ObjectStore, StorageError
+from trainables.checkpoint import find_damage, find_latest, list_epochs, save_epoch
+from trainables.errors import CheckpointError
+from trainables.reports import EpochReport
+
+KEPT = 3
+"""Checkpoints of a running trial, because the newest may be damaged by what ended its process."""
+
+SCRATCH = "icr-actors"
+"""Start of the name of the folder in which a machine's actors write what goes into a bucket."""
+
+_log = logging.getLogger(__name__)
+
+
+class Checkpoints(Protocol):
+    """Where the checkpoints of trials lie, by the trials' ids; pickled once and sent to every actor."""
+
+    def latest(self, trial: str) -> Path | None:
+        """Return a local directory with the newest undamaged checkpoint of a trial, or ``None`` where it has none."""
+        ...
+
+    def save(self, trial: str, report: EpochReport) -> None:
+        """Keep the checkpoint of a report; it is safe when this returns."""
+        ...
+
+    def prune(self, trial: str) -> None:
+        """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
+        ...
+
+    def rewind(self, epochs: Mapping[str, int]) -> None:
+        """Remove what goes beyond the journal, which may have lost its end with a machine.
+
+        Args:
+            epochs: Id of each trial -> its newest epoch in the journal. A checkpoint may be one epoch ahead of that;
+                from a later one, a trial would go on without ever reporting the epochs between.
+        """
+        ...
+
+    def bring(self, trial: str, target: Path) -> Path:
+        """Return the newest undamaged checkpoint of a trial in a folder that outlives the cluster.
+
+        Raises:
+            CheckpointError: If it has none.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FolderCheckpoints:
+    """Checkpoints in a folder: of this machine, or one that all nodes reach under the same path.
+
+    Attributes:
+        trials: Has, or gets, a folder for each trial; absolute.
+        token: What the driver wrote into the folder, by which another node knows the same folder; empty: not looked at.
+    """
+
+    trials: Path
+    token: str = ""
+
+    @classmethod
+    def shared(cls, trials: Path) -> "FolderCheckpoints":
+        """Mark a folder so that a node that does not reach it refuses instead of writing to a disk of its own."""
+        token = secrets.token_hex(16)
+        (trials / ".shared").write_text(token, encoding="ascii")
+        return cls(trials, token)
+
+    def latest(self, trial: str) -> Path | None:
+        """See ``Checkpoints``."""
+        self._check_shared()
+        return _newest_whole(self.trials / trial)
+
+    def save(self, trial: str, report: EpochReport) -> None:
+        """See ``Checkpoints``."""
+        save_epoch(self.trials / trial, report, KEPT)
+
+    def prune(self, trial: str) -> None:
+        """See ``Checkpoints``."""
+        for old in list_epochs(self.trials / trial)[:-1]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def rewind(self, epochs: Mapping[str, int]) -> None:
+        """See ``Checkpoints``; what a process that was killed while writing left behind goes as well."""
+        for partial in self.trials.glob("*/.epoch_*"):
+            shutil.rmtree(partial, ignore_errors=True)
+        for path in self.trials.glob("*/epoch_[0-9]*"):
+            if _is_ahead(path.parent.name, path.name, epochs):
+                shutil.rmtree(path)
+
+    def bring(self, trial: str, target: Path) -> Path:
+        """See ``Checkpoints``."""
+        return _brought(self.latest(trial), target)
+
+    def _check_shared(self) -> None:
+        if not self.token:
+            return
+        with suppress(OSError):
+            if (self.trials / ".shared").read_text(encoding="ascii") == self.token:
+                return
+        raise StorageError(
+            f"{os.uname().nodename}: {self.trials} is not the folder that the driver writes to; give --storage "
+            f"s3://bucket/prefix, or a --storage (or --output) that all nodes share"
+        )
+
+
+@dataclass(frozen=True)
+class StoredCheckpoints:
+    """Checkpoints in a bucket: written to a local folder first, then uploaded, and only then reported.
+
+    A directory there is named ``epoch_0007-`` and eight random digits: an actor that was given up but still lives
+    cannot spoil what its successor writes.
+
+    Attributes:
+        store: Under which each trial has a directory.
+    """
+
+    store: ObjectStore
+
+    def latest(self, trial: str) -> Path | None:
+        """See ``Checkpoints``."""
+        root = actor_scratch() / trial
+        shutil.rmtree(root, ignore_errors=True)
+        for name in reversed(self._names(trial)):
+            directory = root / name.partition("-")[0]
+            with suppress(FileNotFoundError):
+                self.store.get(f"{trial}/{name}", directory)
+            damage = find_damage(directory)
+            if damage is None:
+                return directory
+            _log.warning("%s/%s/%s: passed over: %s", self.store.address, trial, name, damage)
+            shutil.rmtree(directory, ignore_errors=True)
+        return None
+
+    def save(self, trial: str, report: EpochReport) -> None:
+        """See ``Checkpoints``."""
+        root = actor_scratch() / trial
+        shutil.rmtree(root, ignore_errors=True)
+        directory = save_epoch(root, report)
+        self.store.put(directory, f"{trial}/{directory.name}-{secrets.token_hex(4)}")
+        self._thin(trial, KEPT)
+
+    def prune(self, trial: str) -> None:
+        """See ``Checkpoints``."""
+        self._thin(trial, 1)
+
+    def rewind(self, epochs: Mapping[str, int]) -> None:
+        """See ``Checkpoints``."""
+        for trial, name in self.store.names("", depth=2):
+            if _is_ahead(trial, name, epochs):
+                self.store.delete(f"{trial}/{name}")
+
+    def bring(self, trial: str, target: Path) -> Path:
+        """See ``Checkpoints``."""
+        found = _newest_whole(target)
+        newest = self._names(trial)[-1:]
+        if found is not None and newest and found.name == newest[0].partition("-")[0]:
+            return found
+        return _brought(self.latest(trial), target)
+
+    def _names(self, trial: str) -> list[str]:
+        """Return the checkpoints of a trial, oldest epoch first."""
+        return sorted((name for (name,) in self.store.names(trial)), key=lambda name: (_epoch(name), name))
+
+    def _thin(self, trial: str, kept: int) -> None:
+        for name in self._names(trial)[:-kept]:
+            self.store.delete(f"{trial}/{name}")
+
+
+@lru_cache(maxsize=1)
+def actor_scratch() -> Path:
+    """Return a folder of this process alone, and remove those whose processes were killed.
+
+    Each is locked by its process for as long as that lives, so that whoever can lock one knows it to be abandoned.
+    """
+    root = Path(tempfile.gettempdir()) / f"{SCRATCH}-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    with (root / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for other in root.glob("*/lock"):
+            _remove_abandoned(other)
+        own = Path(tempfile.mkdtemp(dir=root))
+        # Open, and so locked, for as long as the process lives.
+        held = os.open(own / "lock", os.O_CREAT | os.O_WRONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own
+
+
+def _remove_abandoned(lock: Path) -> None:
+    with suppress(OSError), lock.open("r") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _newest_whole(root: Path) -> Path | None:
+    """Return the newest undamaged checkpoint under a folder, and name those that were passed over."""
+    found = find_latest(root)
+    for path in list_epochs(root):
+        if found is None or _epoch(path.name) > _epoch(found.name):
+            _log.warning("passed over: %s", find_damage(path))
+    return found
+
+
+def _brought(found: Path | None, target: Path) -> Path:
+    if found is None:
+        raise CheckpointError(
+            f"{target}: the winner has no good checkpoint left; restore it, or search under another name"
+        )
+    if found.parent == target:
+        return found
+    final, partial = target / found.name, target / f".{found.name}.{os.getpid()}"
+    target.mkdir(parents=True, exist_ok=True)
+    for old in (final, partial):
+        shutil.rmtree(old, ignore_errors=True)
+    shutil.copytree(found, partial)
+    partial.rename(final)
+    return final
+
+
+def _is_ahead(trial: str, name: str, epochs: Mapping[str, int]) -> bool:
+    return _epoch(name) > epochs.get(trial, -1) + 1
+
+
+def _epoch(name: str) -> int:
+    return int(name.removeprefix("epoch_").partition("-")[0])

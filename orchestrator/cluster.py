@@ -1,0 +1,141 @@
+"""Which machines a search runs on: this one alone, or those of a Ray cluster that is there already.
+
+All of it is known, or refused, before Ray is imported, which takes seconds and reads its settings once.
+"""
+
+import os
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints
+from orchestrator.storage import ObjectStore, StorageError, connection_problem
+from trainables.errors import ConfigError
+from trainables.files import make_writable
+
+HEALTH_CHECKS = {
+    "RAY_health_check_initial_delay_ms": "2000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "5",
+}
+"""Environment of ``ray start --head`` for a head that gives a silent node up after 15 s instead of some 65 s."""
+
+
+class ClusterError(ConfigError):
+    """A cluster that cannot be joined."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a search runs, and where what must survive a machine is kept.
+
+    Attributes:
+        address: ``host:port`` of the head of a Ray cluster, or ``auto`` for the one that this machine is in; ``None``
+            starts a Ray of our own here.
+        storage: Folder or ``s3://bucket/prefix`` of the checkpoints; ``None`` is the experiment's own folder.
+    """
+
+    address: str | None = None
+    storage: str | None = None
+
+    def resolved(self) -> "Cluster":
+        """Return the same with everything looked up and found to answer; nothing is started for that.
+
+        Raises:
+            ClusterError: If nothing listens at the address.
+            StorageError: If the storage cannot be written.
+        """
+        address = None if self.address is None else find_head(self.address)
+        if self.storage is None:
+            return Cluster(address)
+        if not is_bucket(self.storage):
+            return Cluster(address, str(Path(self.storage).resolve()))
+        store = ObjectStore.parse(self.storage)
+        store.check()
+        return Cluster(address, store.address)
+
+    def checkpoints(self, directory: Path) -> Checkpoints:
+        """Return where the checkpoints of an experiment lie, given its directory; call it on what is resolved.
+
+        Raises:
+            StorageError: If the folder cannot be written.
+        """
+        if self.storage is not None and is_bucket(self.storage):
+            return StoredCheckpoints(ObjectStore.parse(self.storage).below(f"{directory.name}/trials"))
+        trials = (directory if self.storage is None else Path(self.storage) / directory.name) / "trials"
+        try:
+            make_writable(trials)
+            trials.parent.chmod(0o700)
+        except OSError as error:
+            raise StorageError(f"--storage {trials}: cannot be written: {error.strerror}; choose another") from None
+        return FolderCheckpoints(trials) if self.address is None else FolderCheckpoints.shared(trials)
+
+
+def is_bucket(storage: str) -> bool:
+    """Say whether a storage is an address rather than a folder."""
+    return "://" in storage
+
+
+def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> str:
+    """Return ``host:port`` of a cluster's head after making sure that something listens there.
+
+    Raises:
+        ClusterError: If not; the message has the way out.
+    """
+    named = _current_head(environ) if address == "auto" else address
+    if "://" in named:
+        raise ClusterError(
+            f"--address {named}: a search keeps its journal in this process, which Ray's client would move to the "
+            f"head; make this machine a node (ray start --address=HOST:6379 --num-cpus=0) and give --address HOST:6379"
+        )
+    host, _, port = named.rpartition(":")
+    if not host or not port.isdigit():
+        raise ClusterError(f"--address {named}: must be host:port, e.g. 10.0.0.1:6379, or auto")
+    if problem := connection_problem(host.strip("[]"), int(port)):
+        raise ClusterError(
+            f"--address {named}: no Ray cluster answers: {problem}; start its head with `ray start --head` "
+            f"and make this machine a node of it, or leave out --address to run on this machine alone"
+        )
+    return named
+
+
+def authenticate(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Turn on Ray's token authentication where there is a token; for an address by name, Ray itself never does.
+
+    Call it before Ray is imported.
+
+    Raises:
+        ClusterError: If a token is asked for, and there is none.
+    """
+    token = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    there = bool(environ.get("RAY_AUTH_TOKEN")) or token.is_file()
+    if there:
+        environ.setdefault("RAY_AUTH_MODE", "token")
+    elif environ.get("RAY_AUTH_MODE", "").lower() == "token":
+        raise ClusterError(
+            f"RAY_AUTH_MODE=token, but there is no token: copy the one of the cluster's head to {token}, "
+            f"or set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
+        )
+
+
+def ignored_address(cluster: Cluster, environ: MutableMapping[str, str] = os.environ) -> str | None:
+    """Return what to tell a person whose environment names a cluster that is not joined; ``None`` otherwise."""
+    named = environ.get("RAY_ADDRESS")
+    if cluster.address is not None or not named:
+        return None
+    return f"RAY_ADDRESS={named} is not used: a Ray of our own starts on this machine; join with --address auto"
+
+
+def _current_head(environ: MutableMapping[str, str]) -> str:
+    """Return the address of the cluster that this machine is in, as Ray finds it."""
+    if environ.get("RAY_ADDRESS"):
+        return environ["RAY_ADDRESS"]
+    written = Path(environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster"
+    try:
+        return written.read_text(encoding="utf-8").strip()
+    except OSError:
+        raise ClusterError(
+            "--address auto: this machine is in no Ray cluster; name one (--address host:port), "
+            "start one (`ray start --head`), or leave out --address to run on this machine alone"
+        ) from None

@@ -1,0 +1,88 @@
+"""Joining a cluster: what cannot be joined is refused before Ray is imported, and nothing is joined unasked."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster import Cluster, ClusterError, authenticate, find_head, ignored_address
+from orchestrator.storage import StorageError
+from tests.bucket import free_port
+
+
+@pytest.fixture
+def head() -> Iterator[str]:
+    """Something that listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
+    assert find_head(head, {}) == head
+    assert find_head("auto", {"RAY_ADDRESS": head}) == head
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"{head}\n")
+    assert find_head("auto", {"RAY_TMPDIR": str(tmp_path)}) == head
+    assert Cluster(head).resolved() == Cluster(head)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1", "must be host:port"),
+        (":6379", "must be host:port"),
+        ("head:ray", "must be host:port"),
+        ("ray://head:10001", r"ray start --address=HOST:6379"),
+        ("http://head:8265", r"ray start --address=HOST:6379"),
+        ("auto", "this machine is in no Ray cluster"),
+        (f"127.0.0.1:{free_port()}", "no Ray cluster answers: Connection refused; start its head"),
+    ],
+)
+def test_an_address_that_does_not_is_refused_with_the_way_out(address: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=message):
+        find_head(address, {"RAY_TMPDIR": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("environ", "file", "mode"),
+    [
+        ({}, False, None),
+        ({}, True, "token"),
+        ({"RAY_AUTH_TOKEN": "t"}, False, "token"),
+        ({"RAY_AUTH_MODE": "disabled"}, True, "disabled"),
+        ({"RAY_AUTH_MODE": "token"}, True, "token"),
+    ],
+    ids=["no token", "token file", "token itself", "turned off", "turned on"],
+)
+def test_a_token_that_is_there_is_used(environ: dict[str, str], file: bool, mode: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "auth_token"
+    if file:
+        path.write_text("t")
+    environ = {"RAY_AUTH_TOKEN_PATH": str(path), **environ}
+    authenticate(environ)
+    assert environ.get("RAY_AUTH_MODE") == mode
+
+
+def test_a_token_that_is_asked_for_and_not_there_is_refused(tmp_path: Path) -> None:
+    environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")}
+    with pytest.raises(ClusterError, match=f"there is no token: copy the one of the cluster's head to {tmp_path}/none"):
+        authenticate(environ)
+
+
+def test_a_cluster_that_is_not_joined_is_said() -> None:
+    named = {"RAY_ADDRESS": "head:6379"}
+    assert ignored_address(Cluster(), named) == (
+        "RAY_ADDRESS=head:6379 is not used: a Ray of our own starts on this machine; join with --address auto"
+    )
+    assert ignored_address(Cluster("head:6379"), named) is None
+    assert ignored_address(Cluster(), {}) is None
+
+
+def test_a_folder_becomes_the_storage(tmp_path: Path) -> None:
+    cluster = Cluster(storage=str(tmp_path / "shared")).resolved()
+    cluster.checkpoints(tmp_path / "runs" / "tiny")
+    assert (tmp_path / "shared" / "tiny" / "trials").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="file/tiny/trials: cannot be written: Not a directory"):
+        Cluster(storage=str(tmp_path / "file")).resolved().checkpoints(tmp_path / "runs" / "tiny")

@@ -1,0 +1,206 @@
+"""Storage against a real S3 server: directories whole or not at all, and whatever is wrong is said before a trial."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints, actor_scratch
+from orchestrator.storage import ObjectStore, StorageError
+from tests.bucket import CREDENTIALS, free_port, make_bucket, s3_server
+from tests.orchestrator.fake_workload import report
+from trainables.checkpoint import MANIFEST
+from trainables.errors import CheckpointError
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server("127.0.0.1", free_port()) as address:
+        make_bucket(address, "bucket")
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def store(endpoint: str, request: pytest.FixtureRequest) -> ObjectStore:
+    made = ObjectStore.parse(
+        f"s3://bucket/{request.node.name.replace('[', '/').rstrip(']')}?endpoint_override={endpoint}"
+    )
+    made.check()
+    return made
+
+
+def directory(path: Path, **files: str) -> Path:
+    path.mkdir(parents=True)
+    for name, content in files.items():
+        (path / name).write_text(content)
+    return path
+
+
+def test_a_directory_comes_back_as_it_was(store: ObjectStore, tmp_path: Path) -> None:
+    source = directory(tmp_path / "a", state="1" * 10_000_000, **{MANIFEST: "{}"})
+    store.put(source, "x/one")
+    assert store.names("x") == [("one",)]
+    assert store.names("", depth=2) == [("x", "one")]
+    assert store.names("", depth=1) == []
+    store.get("x/one", tmp_path / "b")
+    assert {path.name: path.read_text() for path in (tmp_path / "b").iterdir()} == {
+        "state": "1" * 10_000_000,
+        MANIFEST: "{}",
+    }
+    store.delete("x/one")
+    store.delete("x/one")
+    assert store.names("x") == []
+    with pytest.raises(FileNotFoundError):
+        store.get("x/one", tmp_path / "c")
+
+
+def test_without_its_manifest_a_directory_does_not_exist(store: ObjectStore, tmp_path: Path) -> None:
+    store.put(directory(tmp_path / "a", state="1"), "x/one")
+    assert store.names("x") == []
+
+
+def test_the_manifest_goes_up_last(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploaded: list[str] = []
+    monkeypatch.setattr(ObjectStore, "_upload", lambda self, source, key: uploaded.append(source.name))
+    store.put(directory(tmp_path / "a", **{MANIFEST: "{}", "best.pt": "", "state.pt": ""}), "one")
+    assert uploaded == ["best.pt", "state.pt", MANIFEST]
+
+
+def test_what_fails_for_a_while_is_tried_again(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, failures = ObjectStore._upload, [OSError("AWS Error SLOW_DOWN"), OSError("AWS Error NETWORK_CONNECTION")]
+
+    def stumble(self: ObjectStore, source: Path, key: str) -> None:
+        if failures:
+            raise failures.pop()
+        upload(self, source, key)
+
+    monkeypatch.setattr(ObjectStore, "_upload", stumble)
+    store.put(directory(tmp_path / "a", **{MANIFEST: "{}"}), "one")
+    assert store.names("") == [("one",)]
+
+
+def test_an_address_survives_being_written_down(endpoint: str) -> None:
+    given = ObjectStore.parse("s3://bucket/a/b/", {"AWS_ENDPOINT_URL": endpoint})
+    assert given.address == f"s3://bucket/a/b?endpoint_override={endpoint}"
+    assert ObjectStore.parse(given.address, {}) == given
+    assert given.below("c").address == f"s3://bucket/a/b/c?endpoint_override={endpoint}"
+    assert ObjectStore.parse("s3://bucket?endpoint_override=host:9000&scheme=http", {}).endpoint == "http://host:9000"
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("gs://bucket", "must be s3://bucket/prefix"),
+        ("s3://", "must be s3://bucket/prefix"),
+        ("s3://key:secret@bucket", "credentials do not belong into an address"),
+        ("s3://bucket?verify=no", "unknown verify; known are endpoint_override, region, scheme"),
+    ],
+)
+def test_other_addresses_are_refused(address: str, message: str) -> None:
+    with pytest.raises(StorageError, match=message) as caught:
+        ObjectStore.parse(address, {})
+    assert "secret" not in str(caught.value).replace("AWS_SECRET_ACCESS_KEY", "")
+
+
+def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StorageError, match="there is no such bucket; make it"):
+        ObjectStore.parse(f"s3://other?endpoint_override={endpoint}").check()
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(StorageError, match=f"{nobody} does not answer: Connection refused"):
+        ObjectStore.parse(f"s3://bucket?endpoint_override={nobody}").check()
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(StorageError, match="no credentials: set AWS_ACCESS_KEY_ID"):
+        ObjectStore.parse(f"s3://bucket?endpoint_override={endpoint}").check()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def checkpoints(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) -> Checkpoints:
+    """Both kinds have one contract."""
+    if request.param == "bucket":
+        return StoredCheckpoints(store)
+    (tmp_path / "trials").mkdir()
+    return FolderCheckpoints.shared(tmp_path / "trials")
+
+
+def epoch_of(checkpoint: Path | None) -> int | None:
+    return None if checkpoint is None else json.loads((checkpoint / "state.pt").read_text())["epoch"]
+
+
+def test_the_newest_checkpoint_is_found_and_an_ended_trial_keeps_it(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    assert checkpoints.latest("a") is None
+    for epoch in range(1, 12):
+        checkpoints.save("a", report(0.1, epoch))
+    checkpoints.save("b", report(0.1, 1))
+    assert epoch_of(checkpoints.latest("a")) == 11
+    assert epoch_of(checkpoints.latest("b")) == 1
+    checkpoints.prune("a")
+    brought = checkpoints.bring("a", tmp_path / "kept")
+    assert (brought, epoch_of(brought)) == (tmp_path / "kept" / "epoch_0011", 11)
+    assert checkpoints.bring("a", tmp_path / "kept") == brought
+    with pytest.raises(CheckpointError, match="no good checkpoint left"):
+        checkpoints.bring("c", tmp_path / "other")
+
+
+def test_what_the_journal_lost_is_trained_again(checkpoints: Checkpoints) -> None:
+    for epoch in (4, 5, 6):
+        checkpoints.save("a", report(0.1, epoch))
+        checkpoints.save("b", report(0.1, epoch))
+    checkpoints.save("lost", report(0.1, 1))
+    checkpoints.rewind({"a": 4, "b": 6})
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b", "lost")] == [5, 6, None]
+    checkpoints.rewind({"a": 3, "b": 1})
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b")] == [4, None]
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_named(
+    store: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = StoredCheckpoints(store)
+    for epoch in (1, 2):
+        stored.save("a", report(0.1, epoch))
+    (name,) = (name for trial, name in store.names("", depth=2) if name.startswith("epoch_0002"))
+    store._write(f"a/{name}/state.pt", b"torn")
+    assert epoch_of(stored.latest("a")) == 1
+    assert f"{name}: passed over: " in caplog.text
+
+
+def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:
+    stored = StoredCheckpoints(store)
+    stored.save("a", report(0.1, 1))
+    stored.save("a", report(0.1, 1))
+    assert len(store.names("a")) == 2
+    assert epoch_of(stored.latest("a")) == 1
+
+
+def test_a_folder_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    mine.mkdir()
+    others.mkdir()
+    shared = FolderCheckpoints.shared(mine)
+    assert shared.latest("a") is None
+    FolderCheckpoints.shared(mine)
+    for trials in (mine, others, tmp_path / "none"):
+        with pytest.raises(StorageError, match="is not the folder that the driver writes to; give --storage"):
+            FolderCheckpoints(trials, shared.token).latest("a")
+
+
+def test_what_killed_actors_left_is_removed_and_what_living_ones_hold_is_not() -> None:
+    own = actor_scratch()
+    abandoned = directory(own.parent / f"abandoned-{time.monotonic_ns()}", lock="", **{"state.pt": "1"})
+    actor_scratch.cache_clear()
+    assert actor_scratch() != own
+    assert own.exists()
+    assert not abandoned.exists()
