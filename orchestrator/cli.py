@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from orchestrator.commands import cocos, data, doctor, evaluate, report, search, status, train, ui
+from orchestrator.commands import cocos, data, doctor, evaluate, extend, report, resume, search, status, train, ui
 from trainables.errors import DivergedError, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -25,6 +25,8 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command()(search.search)
+app.command()(resume.resume)
+app.command()(extend.extend)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(ui.ui)
@@ -35,7 +37,10 @@ app.command()(cocos.cocos)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 bad usage or input, 3 already running, 130 interrupted."""
+    """Run the command line and exit.
+
+    0 done, 1 failed, 2 bad usage or input, 3 already running, 4 budget spent, 130 interrupted.
+    """
     try:
         app(args=arguments)
     except UserError as error:

@@ -108,7 +108,7 @@ class PlainDisplay(Display):
             trial = self._progress.history.trials[record["trial"]]
             print(f"{trial.id}: {describe_end(trial)}", flush=True)
         elif record["kind"] == "trial_retried":
-            print(f"{record['trial']}: starts again after an error: {record['error']}", flush=True)
+            print(f"{record['trial']}: starts again: {record['error']}", flush=True)
 
     def refresh(self) -> None:
         """Print how far the search is, every half a minute."""
@@ -202,7 +202,9 @@ def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> 
         )
     show(table)
     states = Counter(TrialState(row["state"]) for row in summary["trials"])
+    by = summary["ended_by"]
     show(
         f"{len(summary['trials'])} trials: "
         + ", ".join(f"{states[s]} {word}" for s, word in WORDS.items() if states[s])
+        + ("" if by in (None, "trials") else f"; ended by budget.{by}")
     )

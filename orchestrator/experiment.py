@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, load_trial_config, override, read_yaml, validate
-from orchestrator.sections import METRICS, ListedValues, Override, Resources, Scheduler, Search
+from orchestrator.sections import METRICS, Budget, ListedValues, Override, Patience, Resources, Scheduler, Search
 from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, Values
 from search_spaces.space import check_name, suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
@@ -18,6 +18,10 @@ from trainables.errors import ConfigError
 from trainables.seeding import derive_seed
 
 __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
+
+
+FREE = ("description", "budget", "resources", "patience", "confirm")
+"""Sections that may change from one start of an experiment to the next: no trial comes out otherwise for them."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,9 @@ class Experiment(BaseModel):
     vocabulary: Literal["train", "published"] = "train"
     search: Search = Search()
     scheduler: Scheduler = Scheduler()
+    budget: Budget = Budget()
     resources: Resources = Resources()
+    patience: Patience = Patience()
 
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
@@ -224,13 +230,13 @@ def shipped_experiments() -> dict[str, Path]:
 def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the keys whose change would make trials of two starts of one experiment incomparable.
 
-    The description, the resources and more trials than before are no such change.
+    More trials than before are no such change, nor are those of ``FREE``.
     """
     before, after = dict(_flat(old)), dict(_flat(new))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     if before.get("search.trials", 0) <= after.get("search.trials", 0):
         changed = [key for key in changed if key != "search.trials"]
-    return [key for key in changed if key != "description" and not key.startswith("resources.")]
+    return [key for key in changed if key.partition(".")[0] not in FREE]
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

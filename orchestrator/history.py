@@ -42,7 +42,9 @@ class Trial:
         times: When each epoch was recorded, in seconds since the Unix epoch.
         created: Seconds since the Unix epoch.
         ended: The same, once the state is final.
-        retries: How often it was started again after an error.
+        retries: How often it was started again after a failure.
+        setbacks: The same since its newest epoch, those for want of memory left out.
+        memory_retries: How often it was started again for want of memory.
         error: What ended it, where it diverged or failed.
     """
 
@@ -57,6 +59,8 @@ class Trial:
     times: dict[int, float] = field(default_factory=dict)
     ended: float | None = None
     retries: int = 0
+    setbacks: int = 0
+    memory_retries: int = 0
     error: str | None = None
 
     @property
@@ -97,7 +101,11 @@ class History:
         trials: By id, in the order in which they were created.
         tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
         tests: Trial -> its metrics on the test split.
-        outcome: How the newest start ended: ``finished``, ``interrupted``, or ``None`` while it runs or if killed.
+        outcome: How the newest start ended: ``finished``, ``budget_spent``, ``interrupted``, or ``None`` while it runs
+            or if it was killed.
+        ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
+            ``signal``, or ``None``.
+        concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources.
     """
 
     experiment: Mapping[str, Any] = field(default_factory=dict)
@@ -107,6 +115,8 @@ class History:
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     outcome: str | None = None
+    ended_by: str | None = None
+    concurrency: int | None = None
 
     @property
     def finished(self) -> bool:
@@ -137,12 +147,14 @@ class History:
 
 
 def _start(history: History, record: Record) -> None:
+    if record["experiment"].get("resources") != history.experiment.get("resources"):
+        history.concurrency = None
     history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
-    history.outcome = None
+    history.outcome = history.ended_by = None
 
 
 def _stop(history: History, record: Record) -> None:
-    history.outcome = record["outcome"]
+    history.outcome, history.ended_by = record["outcome"], record.get("ended_by")
 
 
 def _create(history: History, record: Record) -> None:
@@ -154,6 +166,7 @@ def _epoch(history: History, record: Record) -> None:
     trial = history.trials[record["trial"]]
     trial.epochs[record["epoch"]] = record["metrics"]
     trial.times[record["epoch"]] = record["time"]
+    trial.setbacks = 0
     _set_state(trial, record)
 
 
@@ -169,7 +182,16 @@ def _set_state(trial: Trial, record: Record) -> None:
 
 
 def _retry(history: History, record: Record) -> None:
-    history.trials[record["trial"]].retries += 1
+    trial = history.trials[record["trial"]]
+    trial.retries += 1
+    if record.get("cause") == "memory":
+        trial.memory_retries += 1
+    else:
+        trial.setbacks += 1
+
+
+def _run_fewer(history: History, record: Record) -> None:
+    history.concurrency = record["trials"]
 
 
 def _open_test(history: History, record: Record) -> None:
@@ -187,6 +209,7 @@ _HANDLERS = {
     "epoch": _epoch,
     "trial_ended": _end,
     "trial_retried": _retry,
+    "concurrency_lowered": _run_fewer,
     "test_opened": _open_test,
     "test_evaluated": _test,
 }

@@ -5,6 +5,7 @@ each went; which trials there are, and in which order, is the source's business 
 """
 
 import json
+from collections import deque
 from typing import Any, Protocol
 
 from ray.tune.search import Searcher
@@ -40,14 +41,16 @@ class Issuer(Ephemeral, Searcher):
         super().__init__()
         self._source, self._at_a_time = source, at_a_time
         self._live: dict[str, Trial] = {}
+        self._again: deque[Trial] = deque()
 
     def suggest(self, trial_id: str) -> Any:
         """Return what Ray's trial of that id is to run; ``FINISHED`` after the last."""
         if self._at_a_time is not None and len(self._live) >= self._at_a_time:
             return None
-        trial = self._source.next()
+        trial = self._again.popleft() if self._again else self._source.next()
         if trial is None:
-            return str(Searcher.FINISHED) if self._source.outstanding == 0 else None
+            # A trial that runs may have to be tried again, or show that its study is worth going on with.
+            return None if self._live or self._source.outstanding else str(Searcher.FINISHED)
         self._live[trial_id] = trial
         # As text, because Ray copies and searches a nested config for values to resolve.
         return {"trial": trial.id, "config": json.dumps(trial.config)}
@@ -61,6 +64,21 @@ class Issuer(Ephemeral, Searcher):
         trial = self._live.pop(trial_id)
         if not error:
             self._source.observe(trial)
+
+    def issue_again(self, trial: Trial) -> None:
+        """Issue a trial that failed before any other, once there is room for it."""
+        self._again.append(trial)
+
+    def run_fewer(self) -> int | None:
+        """Halve the number of trials at a time after one of them failed, and return it.
+
+        ``None`` where that was done before and is still taking effect: trials that fail together count once.
+        """
+        running = len(self._live) + 1
+        if running == 1 or (self._at_a_time is not None and running > self._at_a_time):
+            return None
+        self._at_a_time = running // 2
+        return self._at_a_time
 
     def save(self, checkpoint_path: str) -> None:
         """Save nothing: the journal holds all of it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from orchestrator.budget import SPENT, Meter
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
 from orchestrator.experiment import Experiment, changed_keys
@@ -44,12 +45,14 @@ class SearchResult:
         directory: Of the experiment.
         tracking_uri: The MLflow store.
         tracking_problem: What is missing there and why, or ``None``.
+        ended_by: What ended it: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
     """
 
     summary: Summary
     directory: Path
     tracking_uri: str
     tracking_problem: str | None
+    ended_by: str
 
 
 def run_search(
@@ -80,19 +83,36 @@ def run_search(
         from orchestrator.tuner import Session, run_trials
 
         remove_partial(directory / "trials")
+        meter = Meter(experiment.budget, ledger.history, ledger.past)
+        ledger.listeners.append(meter.listen)
         with tracked(ledger, Tracker(uri, output, experiment.name, ledger.past)) as tracker:
             start(ledger, experiment, digests, directory)
             with make_display(_progress(experiment, ledger.history), experiment.name, quiet=quiet) as display:
                 ledger.listeners.append(display.listen)
-                session = Session(experiment, ledger, workload, directory / "trials", scratch, display.refresh)
-                signal = run_trials(session, Studies(experiment, ledger), StudyScheduler(experiment, ledger))
-            if signal is None:
-                evaluate_winners(ledger, workload, directory)
-                write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
-            ledger.append("experiment_ended", outcome="finished" if signal is None else "interrupted")
-    if signal is not None:
-        raise SearchInterruptedError(f"{directory}: the same command goes on from here")
-    return SearchResult(summarise(ledger.history), directory, uri, tracker.problem)
+                trials = directory / "trials"
+                session = Session(experiment, ledger, workload, trials, scratch, display.refresh, meter.limit)
+                studies = Studies(experiment, ledger, meter.is_closed)
+                signal = run_trials(session, studies, StudyScheduler(experiment, ledger))
+            if signal is not None:
+                ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+                raise SearchInterruptedError(f"{directory}: the same command goes on from here")
+            ended_by = find_ending(experiment, ledger.history, meter)
+            evaluate_winners(ledger, workload, directory)
+            ledger.append(
+                "experiment_ended", outcome="budget_spent" if ended_by in SPENT else "finished", ended_by=ended_by
+            )
+            write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
+    return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by)
+
+
+def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
+    """Return what ended a search that no signal ended: its last trial, or a limit of its budget."""
+    incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
+    if history.running() or not all(meter.is_closed(cell.name) for cell in incomplete):
+        limit = meter.limit()
+        if limit is not None:
+            return limit
+    return "plateau" if incomplete else "trials"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ suggestion is drawn with a seed made of the study's seed and the trial's number,
 
 import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -117,9 +117,18 @@ class Studies:
     A trial that the journal holds as running comes first.
     """
 
-    def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
+    def __init__(
+        self, experiment: Experiment, ledger: Ledger, is_closed: Callable[[str], bool] = lambda study: False
+    ) -> None:
+        """Rebuild the studies from the journal.
+
+        Args:
+            experiment: What is searched.
+            ledger: Holds the trials so far.
+            is_closed: Says of a study whether it gets no new trials, for now.
+        """
         search = experiment.search
-        self._experiment, self._ledger = experiment, ledger
+        self._experiment, self._ledger, self._is_closed = experiment, ledger, is_closed
         self._studies = {
             cell.name: Study(cell, search.sampler, experiment.trials_in(cell)) for cell in experiment.cells()
         }
@@ -130,8 +139,7 @@ class Studies:
     @property
     def outstanding(self) -> int:
         """How many trials are still to be issued."""
-        new = sum(max(0, study.size - study.asked) for study in self._studies.values())
-        return new + len(self._interrupted)
+        return sum(study.size - study.asked for study in self._open()) + len(self._interrupted)
 
     def next(self) -> Trial | None:
         """Return an interrupted trial, or a new one of the study that has the fewest; ``None`` after the last."""
@@ -142,11 +150,15 @@ class Studies:
         self._studies[trial.study].observe(trial)
 
     def _create(self) -> Trial | None:
-        open_studies = [study for study in self._studies.values() if study.asked < study.size]
-        if not open_studies:
+        study = min(self._open(), key=lambda study: study.asked, default=None)
+        if study is None:
             return None
-        study = min(open_studies, key=lambda study: study.asked)
         number = study.asked
         params, loss_parameters = study.ask()
         config = self._experiment.trial_config(study.cell, loss_parameters)
         return self._ledger.create(study.cell.name, number, params, config.to_dict())
+
+    def _open(self) -> list[Study]:
+        """Return the studies that get another trial."""
+        studies = self._studies.items()
+        return [study for name, study in studies if study.asked < study.size and not self._is_closed(name)]

@@ -103,14 +103,14 @@ class Budget(BaseModel):
     Attributes:
         hours: Of wall-clock time, all starts together, > 0.
         gpu_hours: GPUs of a trial times the hours that it ran, over all trials, > 0.
-        target: Value of ``search.metric`` that is good enough.
+        target: Value of ``search.metric`` that is good enough, once a trial that has finished has it.
         plateau: Ended trials in a row, over a whole study, without a better best value, >= 1.
     """
 
     model_config = STRICT
-    hours: Annotated[float, Field(gt=0)] | None = None
-    gpu_hours: Annotated[float, Field(gt=0)] | None = None
-    target: float | None = None
+    hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    gpu_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
     plateau: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -123,7 +123,7 @@ class Patience(BaseModel):
     """
 
     model_config = STRICT
-    epoch_minutes: Annotated[float, Field(gt=0)] = 60
+    epoch_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
     memory_retries: Annotated[int, Field(ge=0)] = 2
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from orchestrator.history import History, Trial, TrialState
 
 Summary = dict[str, Any]
-"""``experiment``, ``metric``, ``winners`` (dataset -> its winner) and ``trials``; what ``summary.json`` holds."""
+"""``experiment``, ``metric``, ``ended_by`` (see ``History``), ``winners`` (dataset -> its winner) and ``trials``; what
+``summary.json`` holds."""
 
 
 def find_winners(history: History) -> dict[str, Trial]:
@@ -33,6 +34,7 @@ def summarise(history: History) -> Summary:
     return {
         "experiment": history.experiment["name"],
         "metric": history.experiment["search"]["metric"],
+        "ended_by": history.ended_by,
         "winners": {dataset: _winner(trial, history) for dataset, trial in winners.items()},
         "trials": [_row(trial) for trial in history.trials.values()],
     }

@@ -1,13 +1,12 @@
 """How trials run: Ray is started, told what to run, and ended.
 
-With ``trial_actor``, ``issuer`` and ``scheduler`` the only user of Ray.
+With ``trial_actor``, ``issuer``, ``scheduler`` and ``witness`` the only user of Ray.
 
 Ray keeps no state that we read again: its checkpoints are off, its storage is a scratch directory that goes with the
 process, and whatever must survive stands in the journal and in the trials' own checkpoints.
 """
 
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -40,38 +39,38 @@ from ray.tune.schedulers import TrialScheduler
 
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
-from orchestrator.history import TrialState
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
 from orchestrator.sections import Resources
 from orchestrator.trial_actor import TrialActor
+from orchestrator.witness import Witness
 from orchestrator.workload import Workload
 from trainables.errors import ConfigError
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Results are small; Ray would set a third of the machine's memory aside."""
 
-MAX_FAILURES = 2
-"""How often a trial is started again after an error before it counts as failed."""
 
+class Interruption(Ephemeral, tune.Stopper):
+    """Asks Tune to end when a limit is reached, or the process is told to end.
 
-class Interruption(tune.Stopper):
-    """Asks Tune to end when the process is told to: the first signal is noted, a second one is obeyed at once.
+    The first signal is noted, a second one is obeyed at once.
 
     Attributes:
         signal: The signal that came; ``None`` while there was none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: Callable[[], str | None]) -> None:
         self.signal: int | None = None
+        self._limit = limit
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """End no single trial."""
         return False
 
     def stop_all(self) -> bool:
-        """Say whether a signal came."""
-        return self.signal is not None
+        """Say whether a signal came or a limit is reached."""
+        return self.signal is not None or self._limit() is not None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -92,35 +91,6 @@ class Interruption(tune.Stopper):
         self.signal = number
 
 
-class Witness(Ephemeral, tune.Callback):
-    """Puts into the journal what neither searcher nor scheduler is told: errors, retries, and trials that ended."""
-
-    def __init__(self, session: "Session", source: TrialSource) -> None:
-        self._ledger, self._trials, self._on_step = session.ledger, session.trials, session.on_step
-        self._source = source
-
-    def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
-        """Give the display a turn."""
-        self._on_step()
-
-    def on_trial_recover(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
-        """Note that a trial is started again, and why."""
-        self._ledger.append("trial_retried", trial=trial.config["trial"], error=_last_line(trial))
-
-    def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
-        """Note that a trial failed for good."""
-        ours = self._ledger.history.trials[trial.config["trial"]]
-        self._ledger.end(ours, TrialState.FAILED, _last_line(trial))
-        self._source.observe(ours)
-
-    def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
-        """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
-        ours = self._ledger.history.trials[trial.config["trial"]]
-        if ours.state is not TrialState.RUNNING:
-            for old in sorted((self._trials / ours.id).glob("epoch_*"))[:-1]:
-                shutil.rmtree(old, ignore_errors=True)
-
-
 @dataclass(frozen=True)
 class Session:
     """What the stages of one start of an experiment share.
@@ -132,6 +102,7 @@ class Session:
         trials: Directory of the trials' directories, absolute.
         scratch: Directory of this process alone; short, because paths of sockets are made under it.
         on_step: Called several times a second, e.g. to draw.
+        limit: Asked as often; anything but ``None`` ends the stage, and what runs stays resumable.
     """
 
     experiment: Experiment
@@ -140,10 +111,17 @@ class Session:
     trials: Path
     scratch: Path
     on_step: Callable[[], None] = lambda: None
+    limit: Callable[[], str | None] = lambda: None
+
+
+    def at_a_time(self) -> int | None:
+        """Return how many trials may run at once: what was asked for, or less where memory was short before."""
+        limits = (self.experiment.resources.max_concurrent, self.ledger.history.concurrency)
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler) -> int | None:
-    """Run what is left of a source's trials until the last has ended or a signal comes.
+    """Run what is left of a source's trials until the last has ended, a limit is reached or a signal comes.
 
     Args:
         session: Of the process.
@@ -151,14 +129,15 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
         scheduler: Judges every epoch, and puts it in the journal.
 
     Returns:
-        The signal that ended it, or ``None`` where all trials have ended.
+        The signal that ended it, or ``None``.
 
     Raises:
         ConfigError: If the machine does not have what a trial needs.
     """
-    if source.outstanding == 0:
+    if source.outstanding == 0 or session.limit() is not None:
         return None
-    interruption = Interruption()
+    interruption = Interruption(session.limit)
+    issuer = Issuer(source, session.at_a_time())
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch), interruption.listening():
         wanted = session.experiment.resources
@@ -167,19 +146,19 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
         tune.Tuner(
             tune.with_resources(trainable, resources),
             tune_config=tune.TuneConfig(
-                search_alg=Issuer(source, wanted.max_concurrent),
+                search_alg=issuer,
                 scheduler=scheduler,
-                num_samples=source.outstanding,
+                # As many as the source has; what is tried again counts again.
+                num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=_name,
-                trial_dirname_creator=_name,
+                trial_dirname_creator=_folder,
             ),
             run_config=tune.RunConfig(
                 name="tune",
                 storage_path=str(session.scratch),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-                failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
-                callbacks=[Witness(session, source)],
+                callbacks=[Witness(session, source, issuer)],
                 stop=interruption,
                 verbose=0,
             ),
@@ -231,8 +210,6 @@ def _name(trial: RayTrial) -> str:
     return str(trial.config["trial"])
 
 
-def _last_line(trial: RayTrial) -> str:
-    """Return the last line of the newest traceback of a trial, which names the error."""
-    path = trial.error_file
-    text = Path(path).read_text(encoding="utf-8", errors="replace") if path and Path(path).is_file() else ""
-    return (text.strip().splitlines() or ["ended without a message"])[-1][:500]
+def _folder(trial: RayTrial) -> str:
+    # Of its own for each attempt, so that what went wrong is found apart.
+    return str(trial.trial_id)

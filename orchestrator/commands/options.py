@@ -15,3 +15,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. training.epochs=4; may be repeated."),
 ]
+TrackingUri = Annotated[
+    str | None,
+    typer.Option(envvar="MLFLOW_TRACKING_URI", help="MLflow store; by default the database OUTPUT/mlflow.db."),
+]

@@ -4,16 +4,15 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json, Output, Overrides
+from orchestrator.commands.options import DataRoot, Json, Output, Overrides, TrackingUri
 
-TrackingUri = Annotated[
-    str | None,
-    typer.Option(envvar="MLFLOW_TRACKING_URI", help="MLflow store; by default the database OUTPUT/mlflow.db."),
-]
+if TYPE_CHECKING:
+    from orchestrator.experiment import Experiment
+    from orchestrator.search import SearchResult
 
 
 def search(
@@ -26,27 +25,45 @@ def search(
 ) -> None:
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
     from orchestrator.experiment import load_experiment
+
+    run(load_experiment(experiment, overrides or []), data_root, output, tracking_uri, as_json=as_json)
+
+
+def run(
+    experiment: "Experiment", data_root: Path, output: Path, tracking_uri: str | None, *, as_json: bool = False
+) -> None:
+    """Search, print what came of it, and exit with what it means."""
     from orchestrator.search import run_search
     from orchestrator.workload import Training
 
-    chosen = load_experiment(experiment, overrides or [])
-    threads = max(1, math.ceil(chosen.resources.cpus))
-    workload = Training(data_root.resolve(), threads)
-    result = run_search(chosen, workload, output, tracking_uri=tracking_uri, quiet=as_json)
+    workload = Training(data_root.resolve(), max(1, math.ceil(experiment.resources.cpus)))
+    result = run_search(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json)
     if as_json:
         print(json.dumps({**result.summary, "tracking_problem": result.tracking_problem}, indent=2))
     else:
-        from orchestrator.display import print_summary
+        _print(result, output, tracking_uri)
+    _exit(result, experiment)
 
-        print_summary(result.summary)
-        if result.tracking_problem is not None:
-            typer.echo(f"warning: {result.tracking_problem}", err=True)
-        print(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
-        print(f"compare in the browser: orchestrator ui --output {output}{_uri_option(tracking_uri)}")
-    if set(result.summary["winners"]) != set(chosen.datasets):
+
+def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> None:
+    from orchestrator.display import print_summary
+
+    print_summary(result.summary)
+    if result.tracking_problem is not None:
+        typer.echo(f"warning: {result.tracking_problem}", err=True)
+    print(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
+    uri = "" if tracking_uri is None else f" --tracking-uri {tracking_uri}"
+    print(f"compare in the browser: orchestrator ui --output {output}{uri}")
+
+
+def _exit(result: "SearchResult", experiment: "Experiment") -> None:
+    from orchestrator.budget import SPENT
+
+    if result.ended_by in SPENT:
+        limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
+        way_out = f"go on with `orchestrator extend {os.path.relpath(result.directory)}` or a larger --set {limit}"
+        typer.echo(f"budget spent: {limit} ended the search; {way_out}", err=True)
+        raise typer.Exit(4)
+    if set(result.summary["winners"]) != set(experiment.datasets):
         typer.echo("error: no trial finished, so there is no winner; see the errors of the trials above", err=True)
         raise typer.Exit(1)
-
-
-def _uri_option(uri: str | None) -> str:
-    return "" if uri is None else f" --tracking-uri {uri}"

@@ -3,11 +3,14 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.commands.options import Json, Output
+
+if TYPE_CHECKING:
+    from orchestrator.history import History
 
 
 def status(
@@ -32,8 +35,16 @@ def status(
         if as_json:
             print(json.dumps({"running": holder is not None, "outcome": history.outcome, **summarise(history)}))
         else:
-            state = f"running as process {holder['pid']} on {holder['host']}" if holder else history.outcome or "killed"
+            state = f"running as process {holder['pid']} on {holder['host']}" if holder else words(history)
             Console().print(trials_table(history, f"{directory.name}: {state}", rows=1000))
         if not watch or holder is None:
             return
         time.sleep(2)
+
+
+def words(history: "History") -> str:
+    """Return how the newest start ended."""
+    if history.outcome is None:
+        return "killed"
+    by = history.ended_by
+    return history.outcome.replace("_", " ") + ("" if by in (None, "trials", "signal") else f" (budget.{by})")

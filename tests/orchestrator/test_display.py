@@ -46,7 +46,7 @@ def test_every_end_has_its_line(
         f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
         f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
         f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
-        f"{name}-0003: starts again after an error: RuntimeError: no luck",
+        f"{name}-0003: starts again: RuntimeError: no luck",
         "1 running, 1 finished, 1 stopped early, 1 diverged, 1 to come, "
         f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
     ]

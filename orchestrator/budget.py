@@ -1,0 +1,119 @@
+"""When a search ends although trials are left: hours, GPU hours, a target, a plateau; all of it read from the journal.
+
+A limit of hours or a target ends the search at once; what runs then keeps its checkpoints and its state ``running``, so
+that the same command with a larger budget goes on with it. A plateau holds back a study's next trials; those that run
+may still find something better, and then it goes on.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from orchestrator.history import History, Trial, TrialState
+from orchestrator.journal import Record
+from orchestrator.sections import Budget
+
+SPENT = ("hours", "gpu_hours")
+"""The limits at which a search ends unfinished; a target or a plateau is an end as good as the last trial's."""
+
+
+@dataclass
+class Spending:
+    """What an experiment has used, over all its starts.
+
+    Time after the last record of a process that was killed is not known, and not counted.
+
+    Attributes:
+        seconds: Between start and end, or the last record where there is no end.
+        gpu_seconds: The same for each trial that ran, times its GPUs.
+        gpus: What each trial that runs now takes.
+    """
+
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    gpus: dict[str, float] = field(default_factory=dict)
+    _newest: float = 0.0
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> "Spending":
+        """Add up records, oldest first."""
+        spending = cls()
+        for record in records:
+            spending.apply(record)
+        return spending
+
+    def apply(self, record: Record) -> None:
+        """Take one record into account."""
+        if record["kind"] == "experiment_started":
+            self.gpus.clear()
+        else:
+            # A clock that was set back gives nothing back.
+            elapsed = max(0.0, record["time"] - self._newest)
+            self.seconds += elapsed
+            self.gpu_seconds += elapsed * sum(self.gpus.values())
+        self._newest = record["time"]
+        self._note_trial(record)
+
+    def _note_trial(self, record: Record) -> None:
+        if record["kind"] == "trial_started":
+            self.gpus[record["trial"]] = record["gpus"]
+        elif record["kind"] == "experiment_ended":
+            self.gpus.clear()
+        elif record["kind"] == "trial_retried" or record.get("state", TrialState.RUNNING) != TrialState.RUNNING:
+            self.gpus.pop(record["trial"], None)
+
+
+class Meter:
+    """Compares a search with its budget; kept up to date by the ledger, asked several times a second.
+
+    Args:
+        budget: The limits.
+        history: Kept up to date by others, and before this.
+        past: The records that the history was made of.
+    """
+
+    def __init__(self, budget: Budget, history: History, past: Iterable[Record]) -> None:
+        self._budget, self._history = budget, history
+        self._spending = Spending()
+        self._best: dict[str, float] = {}
+        self._since_best: dict[str, int] = {}
+        self._on_target = False
+        self._heard = time.monotonic()
+        for record in past:
+            self.listen(record)
+
+    def listen(self, record: Record) -> None:
+        """Take note of a new record."""
+        self._spending.apply(record)
+        self._heard = time.monotonic()
+        if record.get("state", TrialState.RUNNING) != TrialState.RUNNING:
+            self._note_end(self._history.trials[record["trial"]], TrialState(record["state"]))
+
+    def limit(self) -> str | None:
+        """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if the search may go on."""
+        since = time.monotonic() - self._heard
+        seconds = self._spending.seconds + since
+        gpu_seconds = self._spending.gpu_seconds + since * sum(self._spending.gpus.values())
+        if self._budget.hours is not None and seconds >= self._budget.hours * 3600:
+            return "hours"
+        if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:
+            return "gpu_hours"
+        return "target" if self._on_target else None
+
+    def is_closed(self, study: str) -> bool:
+        """Say whether a study is on its plateau and gets no new trials."""
+        return self._budget.plateau is not None and self._since_best.get(study, 0) >= self._budget.plateau
+
+    def _note_end(self, trial: Trial, state: TrialState) -> None:
+        value = trial.best_value if state is TrialState.FINISHED else None
+        best = self._best.get(trial.study)
+        if value is not None and (best is None or value > best):
+            self._best[trial.study], self._since_best[trial.study] = value, 0
+        elif best is not None:
+            self._since_best[trial.study] += 1
+        if value is not None and self._budget.target is not None:
+            self._on_target |= trial.epochs[trial.best_epoch or 0][self._metric()] >= self._budget.target
+
+    def _metric(self) -> str:
+        """Return the experiment's metric; a study may select its epochs by another."""
+        return str(self._history.experiment["search"]["metric"])

@@ -1,0 +1,28 @@
+"""``orchestrator extend``: go on with a search that has ended, with more trials or more time."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import DataRoot, Json, Output, Overrides, TrackingUri
+
+
+def extend(
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    trials: Annotated[int | None, typer.Option(min=1, help="So many more in each study.")] = None,
+    hours: Annotated[float | None, typer.Option(help="For so many hours from now on at most.")] = None,
+    overrides: Overrides = None,
+    data_root: DataRoot = Path("data"),
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a search that has ended: more trials, more hours, or another limit with [bold]--set[/bold]."""
+    from orchestrator.commands.search import run
+    from orchestrator.continuation import extend_experiment
+    from orchestrator.journal import find_directory
+
+    directory = find_directory(experiment, output)
+    extended = extend_experiment(directory, trials, hours, overrides or [])
+    run(extended, data_root, directory.resolve().parent, tracking_uri, as_json=as_json)

@@ -1,0 +1,52 @@
+"""An experiment as its journal describes it, to go on with it without its YAML file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.budget import Spending
+from orchestrator.config_files import override, validate
+from orchestrator.experiment import Experiment
+from orchestrator.history import History
+from orchestrator.journal import NAME, read_journal
+from trainables.errors import ConfigError
+
+
+def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Return the experiment of the newest start, with ``--set`` applied.
+
+    Raises:
+        ConfigError: If it never started, or is refused.
+        JournalError: If the journal is missing or damaged.
+    """
+    history = History.of(read_journal(directory / NAME))
+    if not history.experiment:
+        raise ConfigError(f"{directory}: was ended before it began; give the command `orchestrator search` again")
+    return validate(Experiment, override(dict(history.experiment), overrides), str(directory / NAME))
+
+
+def extend_experiment(directory: Path, trials: int | None, hours: float | None, overrides: Sequence[str]) -> Experiment:
+    """Return an experiment with larger limits.
+
+    Args:
+        directory: Of the experiment.
+        trials: So many more in each study.
+        hours: So many more than it has taken until now, whatever its limit was.
+        overrides: ``--set``, applied last.
+
+    Raises:
+        ConfigError: If nothing is larger, or a value is refused.
+        JournalError: If the journal is missing or damaged.
+    """
+    before = read_experiment(directory)
+    settings = [] if trials is None else [f"search.trials={before.search.trials + trials}"]
+    if hours is not None:
+        if not hours > 0:
+            raise ConfigError(f"--hours {hours:g}: must be greater than 0")
+        spent = Spending.of(read_journal(directory / NAME)).seconds / 3600
+        settings.append(f"budget.hours={spent + hours}")
+    after = read_experiment(directory, [*settings, *overrides])
+    if after == before:
+        raise ConfigError(f"{directory}: extend it by what? --trials N, --hours H, or --set, e.g. budget.plateau=20")
+    if trials is not None and not any(after.trials_in(cell) > before.trials_in(cell) for cell in before.cells()):
+        raise ConfigError(f"--trials {trials}: {directory} is a grid that has had all its points; search another space")
+    return after

@@ -1,0 +1,95 @@
+"""What Ray's trials go through, put into the journal: starts, failures, retries; and hung ones are ended.
+
+A trial that is tried again is issued again, as it would be after a restart. Ray's own retries cannot wait for the
+other trials to become fewer, and forget how often they tried when the driver dies.
+"""
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial as RayTrial
+
+from orchestrator.ephemeral import Ephemeral
+from orchestrator.failures import Cause, Failure, give_up
+from orchestrator.history import Trial, TrialState
+from orchestrator.issuer import Issuer, TrialSource
+
+if TYPE_CHECKING:
+    from orchestrator.tuner import Session
+
+
+class Witness(Ephemeral, tune.Callback):
+    """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended."""
+
+    def __init__(self, session: "Session", source: TrialSource, issuer: Issuer) -> None:
+        self._ledger, self._trials, self._on_step = session.ledger, session.trials, session.on_step
+        self._patience = session.experiment.patience
+        self._source, self._issuer = source, issuer
+        self._heard: dict[RayTrial, float] = {}
+        self._hung: set[RayTrial] = set()
+
+    def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
+        """Give the display a turn, and end the trials that have been silent for too long."""
+        self._on_step()
+        silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
+        for trial, heard in self._heard.items():
+            if heard < silent_since and trial not in self._hung:
+                self._hung.add(trial)
+                # Ray notices that the actor is gone, and comes back with an error of the trial.
+                ray.kill(trial.temporary_state.ray_actor)
+
+    def on_trial_start(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Note that a trial has got its actor, and what it takes from now on."""
+        self._heard[trial] = time.monotonic()
+        gpus = trial.placement_group_factory.required_resources.get("GPU", 0.0)
+        self._ledger.append("trial_started", trial=trial.config["trial"], gpus=gpus)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[RayTrial], trial: RayTrial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Note that a trial is alive."""
+        self._heard[trial] = time.monotonic()
+
+    def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Try a trial again, with fewer at a time if memory was short, or note that it failed for good."""
+        self._heard.pop(trial, None)
+        ours = self._ledger.history.trials[trial.config["trial"]]
+        failure = Failure.hung(self._patience.epoch_minutes) if trial in self._hung else Failure.of(_error(trial))
+        reason = give_up(ours, failure, self._patience)
+        if failure.cause is Cause.MEMORY:
+            self._run_fewer()
+        if reason is None:
+            self._ledger.append("trial_retried", trial=ours.id, cause=failure.cause, error=failure.message)
+            self._issuer.issue_again(ours)
+        else:
+            self._ledger.end(ours, TrialState.FAILED, reason)
+            self._source.observe(ours)
+
+    def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
+        self._heard.pop(trial, None)
+        ours = self._ledger.history.trials[trial.config["trial"]]
+        if ours.state is not TrialState.RUNNING:
+            remove_older(self._trials, ours)
+
+    def _run_fewer(self) -> None:
+        limit = self._issuer.run_fewer()
+        if limit is not None:
+            self._ledger.append("concurrency_lowered", trials=limit)
+
+
+def remove_older(trials: Path, trial: Trial) -> None:
+    """Remove all checkpoints of a trial but the newest."""
+    for old in sorted((trials / trial.id).glob("epoch_*"))[:-1]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _error(trial: RayTrial) -> str:
+    """Return what Ray wrote down about the newest failure of a trial."""
+    path = trial.error_file
+    text = Path(path).read_text(encoding="utf-8", errors="replace") if path and Path(path).is_file() else ""
+    return text.rpartition("Failure # ")[2]
