@@ -15,7 +15,7 @@ MAX_FAILURES = 2
 """How often a trial is started again without having got on before it counts as failed."""
 
 _MEMORY = re.compile(
-    r"OutOfMemoryError|\bMemoryError|out of memory|can't allocate memory|ALLOC_FAILED|running low on memory", re.I
+    r"OutOfMemoryError|MemoryError|out of memory|can't allocate memory|ALLOC_FAILED|running low on memory", re.I
 )
 
 

@@ -113,7 +113,6 @@ class Session:
     on_step: Callable[[], None] = lambda: None
     limit: Callable[[], str | None] = lambda: None
 
-
     def at_a_time(self) -> int | None:
         """Return how many trials may run at once: what was asked for, or less where memory was short before."""
         limits = (self.experiment.resources.max_concurrent, self.ledger.history.concurrency)

@@ -37,15 +37,17 @@ class Witness(Ephemeral, tune.Callback):
         self._on_step()
         silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
         for trial, heard in self._heard.items():
-            if heard < silent_since and trial not in self._hung:
+            actor = trial.temporary_state.ray_actor
+            if heard < silent_since and trial not in self._hung and actor is not None:
                 self._hung.add(trial)
                 # Ray notices that the actor is gone, and comes back with an error of the trial.
-                ray.kill(trial.temporary_state.ray_actor)
+                ray.kill(actor)
 
     def on_trial_start(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Note that a trial has got its actor, and what it takes from now on."""
         self._heard[trial] = time.monotonic()
-        gpus = trial.placement_group_factory.required_resources.get("GPU", 0.0)
+        wanted = trial.placement_group_factory
+        gpus = 0.0 if wanted is None else wanted.required_resources.get("GPU", 0.0)
         self._ledger.append("trial_started", trial=trial.config["trial"], gpus=gpus)
 
     def on_trial_result(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json, Output
-from orchestrator.commands.options import TrackingUri
+from orchestrator.commands.options import DataRoot, Json, Output, TrackingUri
 
 if TYPE_CHECKING:
     from orchestrator.doctor import Finding

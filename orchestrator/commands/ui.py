@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import Output
-from orchestrator.commands.options import TrackingUri
+from orchestrator.commands.options import Output, TrackingUri
 from trainables.errors import ConfigError
 
 HOST = "127.0.0.1"

@@ -1,0 +1,40 @@
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("tests.faults.invariants")
+
+from tests.faults.searches import Searches
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """Address of a Ray that outlives the drivers: to start one takes 6 to 11 s."""
+    from orchestrator.lock import make_scratch
+    from orchestrator.tuner import ray, ray_runtime
+
+    with make_scratch() as scratch, ray_runtime(scratch):
+        yield ray.get_runtime_context().gcs_address
+
+
+@pytest.fixture(scope="session")
+def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty tracking database: to make one takes 7 to 11 s."""
+    from orchestrator.tracking import Store, default_uri
+
+    output = tmp_path_factory.mktemp("store")
+    Store(default_uri(output), output, "empty")
+    return output / "mlflow.db"
+
+
+@pytest.fixture
+def searches(tmp_path: Path, store_template: Path, cluster: str) -> Iterator[Searches]:
+    """Searches in processes of their own, which share a Ray and are gone in the end."""
+    output = tmp_path / "runs"
+    output.mkdir()
+    shutil.copy(store_template, output / "mlflow.db")
+    made = Searches(output, cluster)
+    yield made
+    made.end()

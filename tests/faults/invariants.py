@@ -1,0 +1,120 @@
+"""What must hold of an experiment after whatever was done to it: the one judge of all fault tests.
+
+The numbers are those of section 6 of the design.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlflow import MlflowClient
+
+from orchestrator.history import History, Trial, TrialState
+from orchestrator.journal import Record, read_journal
+from orchestrator.summary import summarise
+from orchestrator.tracking import STATUS, default_uri
+from tests.faults.searches import live_actors
+from tests.faults.troubled_workload import trained_epochs
+from tests.orchestrator.fake_workload import curve
+
+
+def assert_invariants(output: Path, *, before: Iterable[History] = (), log: Path | None = None, kills: int = 0) -> None:
+    """Judge a search that has come to its end.
+
+    Args:
+        output: Its output directory.
+        before: What the journal said after each of the kills.
+        log: What was trained, as ``TroubledWorkload`` wrote it down.
+        kills: How often something was killed while a trial may have been training.
+    """
+    records = read_journal(output / "tiny" / "journal.jsonl")
+    history = History.of(records)
+    assert_ended_once(records, history)
+    assert_tracked_once(output, history)
+    for earlier in before:
+        assert_kept(earlier, history)
+    if log is not None:
+        assert_little_lost(log, history, kills)
+    assert_sound(output, history)
+    assert_winner(output, history)
+    assert_nothing_left(output)
+
+
+def assert_ended_once(records: list[Record], history: History) -> None:
+    """1: one terminal state a trial, each epoch once, none missing, none after the end."""
+    ends = Counter(record["trial"] for record in records if record.get("state", "running") != "running")
+    assert ends == {trial: 1 for trial in history.trials}
+    for trial in history.trials.values():
+        own = [record for record in records if record.get("trial") == trial.id and record["kind"] == "epoch"]
+        assert [record["epoch"] for record in own] == list(range(1, trial.last_epoch + 1))
+        assert all(record["time"] <= (trial.ended or 0) for record in own)
+
+
+def assert_tracked_once(output: Path, history: History) -> None:
+    """1 and 2: one run a trial, in the same state, each step once, none left running."""
+    client = MlflowClient(tracking_uri=default_uri(output))
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    by_trial = {run.data.tags["trial"]: run for run in runs if "trial" in run.data.tags}
+    assert len(runs) == len(by_trial) + len({trial.study for trial in history.trials.values()})
+    assert set(by_trial) == set(history.trials)
+    for name, run in by_trial.items():
+        trial = history.trials[name]
+        steps = [point.step for point in client.get_metric_history(run.info.run_id, "val/rsum")]
+        assert (run.info.status, steps) == (STATUS[trial.state], sorted(trial.epochs))
+    assert all(run.info.status != "RUNNING" for run in runs)
+
+
+def assert_kept(earlier: History, final: History) -> None:
+    """3: what had ended stays as it was, and what ran keeps its epochs."""
+    for trial in earlier.trials.values():
+        if trial.state is not TrialState.RUNNING:
+            assert final.trials[trial.id] == trial
+        else:
+            assert {epoch: final.trials[trial.id].times[epoch] for epoch in trial.times} == trial.times
+
+
+def assert_little_lost(log: Path, history: History, kills: int) -> None:
+    """3: a kill costs a trial one epoch at most, which is the interval between two checkpoints."""
+    trained = trained_epochs(log)
+    for trial in history.trials.values():
+        again = trained[_parameter(trial)] - trial.last_epoch
+        assert 0 <= again <= kills, f"{trial.id}: {again} epochs trained again after {kills} kills"
+
+
+def assert_sound(output: Path, history: History) -> None:
+    """5: what is derived from the journal says what the journal says."""
+    assert json.loads((output / "tiny" / "summary.json").read_text()) == json.loads(json.dumps(summarise(history)))
+
+
+def assert_winner(output: Path, history: History) -> None:
+    """7: the winner is that of an undisturbed search, which follows from the curve of the fake training."""
+    finished = [trial for trial in history.trials.values() if trial.state is TrialState.FINISHED]
+    for trial in finished:
+        assert {epoch: metrics["val/rsum"] for epoch, metrics in trial.epochs.items()} == {
+            epoch: curve(_parameter(trial), epoch) for epoch in range(1, trial.last_epoch + 1)
+        }
+    best = max(finished, key=lambda trial: curve(_parameter(trial), trial.last_epoch))
+    winner = json.loads((output / "tiny" / "summary.json").read_text())["winners"]["pets"]
+    assert (winner["trial"], winner["params"]["temperature"]) == (best.id, _parameter(best))
+    assert winner["test"] == {"rsum": curve(_parameter(best), best.last_epoch) - 1}
+
+
+def assert_nothing_left(output: Path) -> None:
+    """2: no actor, no lock, no half-written checkpoint, one checkpoint a trial that has any."""
+    deadline = time.monotonic() + 60
+    while live_actors() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert [actor.cmdline() for actor in live_actors()] == []
+    folder = output / "tiny"
+    assert (folder / "lock").read_text() == ""
+    kept = Counter(path.parent.name for path in (folder / "trials").glob("*/*"))
+    assert set(kept.values()) <= {1}, kept
+    assert [path.name for path in folder.glob(".*")] == []
+
+
+def _parameter(trial: Trial) -> float:
+    return float(trial.params["temperature"])

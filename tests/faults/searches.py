@@ -1,0 +1,98 @@
+"""Starts, watches and kills searches; how each of them ended is for ``invariants.py`` to judge."""
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from orchestrator.experiment import Experiment
+from orchestrator.history import History
+from orchestrator.journal import read_journal
+from orchestrator.workload import Workload
+from tests.faults.driver import Death, drive
+from tests.orchestrator.experiments import make_experiment
+
+# A server that has imported what a driver needs, and forks one whenever it is asked: imports are half of a start.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
+    ["orchestrator.tuner", "orchestrator.searcher", "orchestrator.scheduler", "mlflow", "tests.faults.driver"]
+)
+
+
+def tiny(**changes: Any) -> Experiment:
+    """Return one study of six random points that are all trained whole, two at a time."""
+    search = {"sampler": "random", "trials": 6, "seed": 4}
+    plain = {"losses": ["nt_xent"], "search": search, "scheduler": {"name": "none"}, "training": {"epochs": 5}}
+    return make_experiment(**{**plain, **changes})
+
+
+def grid(values: list[float], **changes: Any) -> Experiment:
+    """Return one study that tries given temperatures in their order."""
+    space = {"nt_xent": {"temperature": {"values": values}}}
+    return tiny(**{"search": {"sampler": "grid", "trials": 100, "space": space}, **changes})
+
+
+class Searches:
+    """The searches of one test, one after the other, in one output directory."""
+
+    def __init__(self, output: Path, address: str | None) -> None:
+        self.output, self.address = output, address
+        self.started: list[ForkServerProcess] = []
+
+    def start(
+        self, experiment: Experiment, workload: Workload, death: Death | None = None, *, own_ray: bool = False
+    ) -> ForkServerProcess:
+        address = None if own_ray else self.address
+        arguments = (self.output, experiment.to_dict(), workload, address, death)
+        process = CONTEXT.Process(target=drive, args=arguments)
+        process.start()
+        self.started.append(process)
+        return process
+
+    def finish(self, experiment: Experiment, workload: Workload, *, code: int = 0) -> None:
+        """Run a search to its end, which has to be that exit code."""
+        process = self.start(experiment, workload)
+        process.join(240)
+        assert process.exitcode == code, self.errors()
+
+    def history(self) -> History:
+        journal = self.output / "tiny" / "journal.jsonl"
+        return History.of(read_journal(journal)) if journal.exists() else History()
+
+    def wait_for(self, condition: Callable[[History], bool], process: ForkServerProcess) -> None:
+        deadline = time.monotonic() + 200
+        while not condition(self.history()):
+            assert process.is_alive(), self.errors()
+            assert time.monotonic() < deadline, f"the search does not get on: {self.history()}"
+            time.sleep(0.02)
+
+    def errors(self) -> str:
+        file = self.output.parent / "stderr"
+        return file.read_text() if file.exists() else ""
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.is_alive():
+                children = psutil.Process(process.pid).children(recursive=True)
+                process.kill()
+                process.join()
+                for child in children:
+                    if child.is_running():
+                        child.kill()
+
+
+def live_actors() -> list[psutil.Process]:
+    """Return the actors that this process and what it started have running."""
+    family = psutil.Process().children(recursive=True)
+    return [child for child in family if _title(child).startswith("ray::TrialActor")]
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""

@@ -1,0 +1,74 @@
+"""The issuer without Ray: what failed comes first, and fewer at a time means fewer."""
+
+from collections import deque
+
+from orchestrator.history import Trial, TrialState
+from orchestrator.issuer import Issuer
+from orchestrator.ledger import Ledger
+from tests.orchestrator.experiments import add_trial
+
+
+class Listed:
+    """A source of given trials."""
+
+    def __init__(self, trials: list[Trial]) -> None:
+        self.left, self.seen = deque(trials), list[str]()
+
+    @property
+    def outstanding(self) -> int:
+        return len(self.left)
+
+    def next(self) -> Trial | None:
+        return self.left.popleft() if self.left else None
+
+    def observe(self, trial: Trial) -> None:
+        self.seen.append(trial.id)
+
+
+def listed(ledger: Ledger, count: int) -> Listed:
+    return Listed([add_trial(ledger, [], state=TrialState.RUNNING) for _ in range(count)])
+
+
+def issued(issuer: Issuer, *ray_ids: str) -> list[str | None]:
+    """Return the numbers of the trials that are suggested, ``None`` for none now."""
+    answers = [issuer.suggest(ray_id) for ray_id in ray_ids]
+    return [answer["trial"][-1] if isinstance(answer, dict) else answer for answer in answers]
+
+
+def test_a_failed_trial_comes_before_new_ones_and_the_end_waits_for_those_that_run(ledger: Ledger) -> None:
+    source = listed(ledger, 3)
+    first = source.left[0]
+    issuer = Issuer(source)
+    assert issued(issuer, "a", "b") == ["0", "1"]
+    issuer.on_trial_complete("a", error=True)
+    issuer.issue_again(first)
+    assert issued(issuer, "c", "d", "e") == ["0", "2", None]
+    issuer.on_trial_complete("b")
+    issuer.on_trial_complete("c")
+    assert issued(issuer, "e") == [None]
+    issuer.on_trial_complete("d")
+    assert issued(issuer, "e") == ["FINISHED"]
+    assert [name[-1] for name in source.seen] == ["1", "0", "2"]
+
+
+def test_trials_that_fail_together_halve_the_number_at_a_time_once(ledger: Ledger) -> None:
+    issuer = Issuer(listed(ledger, 12))
+    names = "abcdefgh"
+    issued(issuer, *names)
+    lowered = []
+    for name in names:
+        issuer.on_trial_complete(name, error=True)
+        lowered.append(issuer.run_fewer())
+    assert lowered == [4, None, None, None, 2, None, 1, None]
+
+
+def test_after_one_failure_the_limit_holds_until_others_have_ended(ledger: Ledger) -> None:
+    issuer = Issuer(listed(ledger, 12), at_a_time=6)
+    assert issued(issuer, *"abcdefg") == ["0", "1", "2", "3", "4", "5", None]
+    issuer.on_trial_complete("a", error=True)
+    assert issuer.run_fewer() == 3
+    issuer.on_trial_complete("b")
+    issuer.on_trial_complete("c")
+    assert issued(issuer, "h") == [None]
+    issuer.on_trial_complete("d")
+    assert issued(issuer, "h", "i") == ["6", None]
