@@ -6,7 +6,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.faults.invariants")
 
-from tests.faults.searches import Searches
+from tests.faults.searches import Searches  # noqa: E402
 
 
 @pytest.fixture(scope="session")
