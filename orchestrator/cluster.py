@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints
-from orchestrator.storage import ObjectStore, StorageError, connection_problem
+from orchestrator.storage import ObjectStore, StorageError, connection_problem, is_bucket
 from trainables.errors import ConfigError
 from trainables.files import make_writable
 
@@ -70,11 +70,6 @@ class Cluster:
         except OSError as error:
             raise StorageError(f"--storage {trials}: cannot be written: {error.strerror}; choose another") from None
         return FolderCheckpoints(trials) if self.address is None else FolderCheckpoints.shared(trials)
-
-
-def is_bucket(storage: str) -> bool:
-    """Say whether a storage is an address rather than a folder."""
-    return "://" in storage
 
 
 def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> str:

@@ -24,6 +24,15 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     return validate(Experiment, override(dict(history.experiment), overrides), str(directory / NAME))
 
 
+def read_storage(directory: Path) -> str | None:
+    """Return the ``--storage`` of the newest start.
+
+    Raises:
+        JournalError: If the journal is missing or damaged.
+    """
+    return History.of(read_journal(directory / NAME)).storage
+
+
 def extend_experiment(directory: Path, trials: int | None, hours: float | None, overrides: Sequence[str]) -> Experiment:
     """Return an experiment with larger limits.
 

@@ -98,6 +98,7 @@ class History:
         experiment: The resolved experiment of the newest start; empty before the first.
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
+        storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
         trials: By id, in the order in which they were created.
         tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
         tests: Trial -> its metrics on the test split.
@@ -111,6 +112,7 @@ class History:
     experiment: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
+    storage: str | None = None
     trials: dict[str, Trial] = field(default_factory=dict)
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -150,6 +152,7 @@ def _start(history: History, record: Record) -> None:
     if record["experiment"].get("resources") != history.experiment.get("resources"):
         history.concurrency = None
     history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
+    history.storage = record.get("storage")
     history.outcome = history.ended_by = None
 
 

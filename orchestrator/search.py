@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from pathlib import Path
 import yaml
 
 from orchestrator.budget import SPENT, Meter
+from orchestrator.checkpoints import Checkpoints
+from orchestrator.cluster import Cluster, authenticate
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
 from orchestrator.experiment import Experiment, changed_keys
@@ -23,7 +24,7 @@ from orchestrator.tracker import Tracker
 from orchestrator.tracking import default_uri
 from orchestrator.workload import Workload
 from trainables.config import TrialConfig
-from trainables.errors import CheckpointError, ConfigError, UserError
+from trainables.errors import ConfigError, UserError
 from trainables.files import make_writable, write_whole
 
 TRACKING_SECONDS = 30.0
@@ -56,7 +57,13 @@ class SearchResult:
 
 
 def run_search(
-    experiment: Experiment, workload: Workload, output: Path, *, tracking_uri: str | None = None, quiet: bool = False
+    experiment: Experiment,
+    workload: Workload,
+    output: Path,
+    *,
+    tracking_uri: str | None = None,
+    quiet: bool = False,
+    cluster: Cluster = Cluster(),
 ) -> SearchResult:
     """Run an experiment, or go on with one that was interrupted or has got more trials.
 
@@ -66,38 +73,51 @@ def run_search(
         output: Root of everything that is written; the experiment gets a folder of its own in it.
         tracking_uri: MLflow's store; by default a database under ``output``.
         quiet: Print nothing.
+        cluster: Where trials run, and where their checkpoints are kept.
 
     Raises:
-        UserError: If experiment, data or output is refused, or the experiment is running already.
+        UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
-    check_cpus(experiment.resources)
+    cluster = cluster.resolved()
+    if cluster.address is None:
+        check_cpus(experiment.resources)
     digests = workload.check(experiment)
     directory = open_directory(output, experiment.name)
     uri = tracking_uri or default_uri(output)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
         check_unchanged(experiment, digests, ledger.history, directory)
+        checkpoints = open_checkpoints(cluster, ledger.history, directory)
+        if cluster.address is not None:
+            authenticate()
         # Only now, because Ray and Optuna take longer to import than refusing everything above.
         from orchestrator.scheduler import StudyScheduler
         from orchestrator.searcher import Studies
         from orchestrator.tuner import Session, run_trials
 
-        remove_partial(directory / "trials")
         meter = Meter(experiment.budget, ledger.history, ledger.past)
         ledger.listeners.append(meter.listen)
         with tracked(ledger, Tracker(uri, output, experiment.name, ledger.past)) as tracker:
-            start(ledger, experiment, digests, directory)
+            start(ledger, experiment, digests, directory, cluster)
             with make_display(_progress(experiment, ledger.history), experiment.name, quiet=quiet) as display:
                 ledger.listeners.append(display.listen)
-                trials = directory / "trials"
-                session = Session(experiment, ledger, workload, trials, scratch, display.refresh, meter.limit)
+                session = Session(
+                    experiment,
+                    ledger,
+                    workload.expecting(digests),
+                    checkpoints,
+                    scratch,
+                    display.refresh,
+                    meter.limit,
+                    cluster.address,
+                )
                 studies = Studies(experiment, ledger, meter.is_closed)
                 signal = run_trials(session, studies, StudyScheduler(experiment, ledger))
             if signal is not None:
                 ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
                 raise SearchInterruptedError(f"{directory}: the same command goes on from here")
             ended_by = find_ending(experiment, ledger.history, meter)
-            evaluate_winners(ledger, workload, directory)
+            evaluate_winners(ledger, workload, checkpoints, directory)
             ledger.append(
                 "experiment_ended", outcome="budget_spent" if ended_by in SPENT else "finished", ended_by=ended_by
             )
@@ -126,11 +146,19 @@ def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
         tracker.close(TRACKING_SECONDS)
 
 
-def start(ledger: Ledger, experiment: Experiment, digests: Mapping[str, str], directory: Path) -> None:
+def start(
+    ledger: Ledger, experiment: Experiment, digests: Mapping[str, str], directory: Path, cluster: Cluster
+) -> None:
     """Write down what is searched, on what, and where."""
     resolved = experiment.to_dict()
     write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
-    ledger.append("experiment_started", experiment=resolved, data=digests, environment=describe_environment())
+    ledger.append(
+        "experiment_started",
+        experiment=resolved,
+        data=digests,
+        environment=describe_environment(),
+        storage=cluster.storage,
+    )
 
 
 def check_cpus(resources: Resources) -> None:
@@ -181,7 +209,22 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
             raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")
 
 
-def evaluate_winners(ledger: Ledger, workload: Workload, directory: Path) -> None:
+def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
+    """Return where the checkpoints lie, without those that the journal does not know.
+
+    Raises:
+        ConfigError: If the trials of the journal have theirs elsewhere.
+        StorageError: If they cannot be written there.
+    """
+    if history.trials and history.storage != cluster.storage:
+        place = f"with --storage {history.storage}" if history.storage else "without --storage"
+        raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
+    checkpoints = cluster.checkpoints(directory)
+    checkpoints.rewind({trial.id: trial.last_epoch for trial in history.trials.values()})
+    return checkpoints
+
+
+def evaluate_winners(ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path) -> None:
     """Open the test split for the winner of each dataset, once, and write down that it was opened.
 
     Raises:
@@ -190,31 +233,14 @@ def evaluate_winners(ledger: Ledger, workload: Workload, directory: Path) -> Non
     for dataset, trial in find_winners(ledger.history).items():
         if trial.id in ledger.history.tests:
             continue
-        checkpoint = _best_checkpoint(checkpoint_root(directory, trial))
+        checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
         if trial.id not in ledger.history.tests_opened.get(dataset, []):
             ledger.append("test_opened", dataset=dataset, trial=trial.id)
         config = TrialConfig.from_dict(trial.config)
         ledger.append("test_evaluated", trial=trial.id, metrics=dict(workload.test(config, checkpoint)))
 
 
-def _best_checkpoint(root: Path) -> Path:
-    from trainables.checkpoint import find_latest
-
-    checkpoint = find_latest(root)
-    if checkpoint is None:
-        raise CheckpointError(
-            f"{root}: the winner has no good checkpoint left; restore it, or search under another name"
-        )
-    return checkpoint
-
-
 def _progress(experiment: Experiment, history: History) -> Progress:
     cells = experiment.cells()
     total = sum(experiment.trials_in(cell) for cell in cells)
     return Progress(history, total, max(cell.training.total_epochs for cell in cells))
-
-
-def remove_partial(trials: Path) -> None:
-    """Remove what processes that were killed while writing a checkpoint left behind."""
-    for partial in trials.glob("*/.epoch_*"):
-        shutil.rmtree(partial, ignore_errors=True)

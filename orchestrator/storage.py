@@ -123,21 +123,27 @@ class ObjectStore:
             self._patiently(partial(self._upload, source / name, f"{key}/{name}"))
 
     def get(self, key: str, target: Path) -> None:
-        """Download a directory into a new local one.
+        """Download a directory, with those in it, into a local one.
 
         Raises:
             FileNotFoundError: If there is none.
         """
-        names = [path for path in self._patiently(lambda: list(self._files(key))) if "/" not in path]
+        names = list(self.listing(key))
         if not names:
             raise FileNotFoundError(f"{self.address}: no {key}")
-        target.mkdir(parents=True)
         for name in names:
+            if ".." in name.split("/"):
+                raise StorageError(f"{self.address}: {key}/{name} leads out of its folder; refused")
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
             self._patiently(partial(self._download, f"{key}/{name}", target / name))
+
+    def listing(self, key: str) -> dict[str, list[int]]:
+        """Return the files under a key by their paths relative to it, each with its size and time of change."""
+        return dict(self._patiently(lambda: list(self._files(key))))
 
     def names(self, key: str, depth: int = 1) -> list[tuple[str, ...]]:
         """Return the directories so many levels under a key that are whole, as their names on the way, in no order."""
-        found = [tuple(path.split("/")) for path in self._patiently(lambda: list(self._files(key)))]
+        found = [tuple(path.split("/")) for path in self.listing(key)]
         return [path[:-1] for path in found if len(path) == depth + 1 and path[-1] == MANIFEST]
 
     def delete(self, key: str) -> None:
@@ -161,14 +167,14 @@ class ObjectStore:
     def _path(self, key: str) -> str:
         return "/".join(part for part in (self.bucket, self.prefix, key) if part)
 
-    def _files(self, key: str) -> Iterator[str]:
-        """Yield the paths of all files under a key, relative to it."""
+    def _files(self, key: str) -> Iterator[tuple[str, list[int]]]:
+        """Yield all files under a key: path relative to it, and what changes when the file does."""
         from pyarrow.fs import FileSelector, FileType
 
         base = self._path(key)
         for found in self._system.get_file_info(FileSelector(base, recursive=True, allow_not_found=True)):
             if found.type == FileType.File:
-                yield found.path.removeprefix(f"{base}/")
+                yield found.path.removeprefix(f"{base}/"), [found.size, found.mtime_ns]
 
     def _write(self, key: str, content: bytes) -> None:
         with self._system.open_output_stream(self._path(key)) as stream:
@@ -208,6 +214,11 @@ class ObjectStore:
                 f"{self.address}: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
                 f"or write ~/.aws/credentials; every node of the cluster needs them too"
             )
+
+
+def is_bucket(place: str) -> bool:
+    """Say whether a place is an address rather than a folder."""
+    return "://" in place
 
 
 def _may_pass(error: BaseException) -> bool:

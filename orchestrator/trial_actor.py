@@ -1,18 +1,18 @@
 """A Ray actor that runs one trial after another and lives on between them.
 
-It knows no journal, no Optuna and no MLflow: each step is one epoch, whose checkpoint is on the disk before the driver
-hears of it. A trial finds its own newest good checkpoint, so that it goes on wherever and however often it is started.
+It knows no journal, no Optuna and no MLflow: each step is one epoch, whose checkpoint is safe before the driver hears
+of it. A trial finds its own newest good checkpoint, so that it goes on wherever and however often it is started.
 """
 
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ray.tune import Trainable
 
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.workload import Stream, Workload
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, DivergedError, UserError
@@ -40,15 +40,17 @@ class TrialActor(Trainable):
     """Ray's class trainable around a stream of epoch reports."""
 
     # Ray passes what ``with_parameters`` was given beside the config.
-    def setup(self, config: dict[str, Any], workload: Workload, trials: Path) -> None:  # type: ignore[override]
+    def setup(  # type: ignore[override]
+        self, config: dict[str, Any], workload: Workload, checkpoints: Checkpoints
+    ) -> None:
         """Take the first trial.
 
         Args:
             config: ``trial``: the id of the trial to run; ``config``: its ``TrialConfig`` as JSON.
             workload: What a trial runs.
-            trials: Directory that has, or gets, a directory for each trial.
+            checkpoints: Where those of the trials lie.
         """
-        self._workload, self._trials = workload, trials
+        self._workload, self._checkpoints = workload, checkpoints
         self._stream: Stream | None = None
         self._take(config)
 
@@ -76,13 +78,11 @@ class TrialActor(Trainable):
     def _take(self, config: dict[str, Any]) -> None:
         # Nothing is opened yet: what goes wrong with a trial is to go wrong in its step, where it is reported.
         self._trial = TrialConfig.from_dict(json.loads(config["config"]))
-        self._directory = self._trials / config["trial"]
+        self._id = config["trial"]
 
     def _next(self) -> Step:
-        from trainables.checkpoint import find_latest, save_epoch
-
         if self._stream is None:
-            found = find_latest(self._directory)
+            found = self._checkpoints.latest(self._id)
             self._stream = self._workload.train(self._trial, found)
             report = next(self._stream)
             # The first report of a resumed trial is that of the checkpoint it comes from.
@@ -91,7 +91,7 @@ class TrialActor(Trainable):
             report, is_saved = next(self._stream), False
         _check(report, self._trial.metric)
         if not is_saved:
-            save_epoch(self._directory, report)
+            self._checkpoints.save(self._id, report)
         return Step(report.epoch, dict(report.metrics))
 
 

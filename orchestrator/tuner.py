@@ -34,9 +34,15 @@ import logging
 
 import ray
 from ray import tune
+from ray.exceptions import AuthenticationError
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import TrialScheduler
 
+import orchestrator
+import search_spaces
+import trainables
+from orchestrator.checkpoints import Checkpoints
+from orchestrator.cluster import ClusterError
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
 from orchestrator.issuer import Issuer, TrialSource
@@ -99,19 +105,21 @@ class Session:
         experiment: What is run.
         ledger: Where everything is written down, and what was written before.
         workload: What a trial runs.
-        trials: Directory of the trials' directories, absolute.
+        checkpoints: Where those of the trials lie.
         scratch: Directory of this process alone; short, because paths of sockets are made under it.
         on_step: Called several times a second, e.g. to draw.
         limit: Asked as often; anything but ``None`` ends the stage, and what runs stays resumable.
+        address: ``host:port`` of the Ray cluster to join; ``None`` starts one on this machine.
     """
 
     experiment: Experiment
     ledger: Ledger
     workload: Workload
-    trials: Path
+    checkpoints: Checkpoints
     scratch: Path
     on_step: Callable[[], None] = lambda: None
     limit: Callable[[], str | None] = lambda: None
+    address: str | None = None
 
     def at_a_time(self) -> int | None:
         """Return how many trials may run at once: what was asked for, or less where memory was short before."""
@@ -138,10 +146,10 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     interruption = Interruption(session.limit)
     issuer = Issuer(source, session.at_a_time())
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
-    with ray_runtime(session.scratch), interruption.listening():
+    with ray_runtime(session.scratch, session.address), interruption.listening():
         wanted = session.experiment.resources
         resources = fitting_resources(wanted, ray.cluster_resources())
-        trainable = tune.with_parameters(TrialActor, workload=session.workload, trials=session.trials)
+        trainable = tune.with_parameters(TrialActor, workload=session.workload, checkpoints=session.checkpoints)
         tune.Tuner(
             tune.with_resources(trainable, resources),
             tune_config=tune.TuneConfig(
@@ -166,13 +174,30 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
 
 
 @contextmanager
-def ray_runtime(scratch: Path) -> Iterator[None]:
-    """Start a Ray of our own on this machine and end it; one that the process has started already is used as it is."""
+def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[None]:
+    """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
+
+    What the process has started or joined already is used as it is.
+
+    Raises:
+        ClusterError: If the cluster cannot be joined.
+    """
     if ray.is_initialized():
         yield
         return
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    if address is None:
+        _start(scratch)
+    else:
+        _join(address)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _start(scratch: Path) -> None:
     ray.init(
         address="local",
         include_dashboard=False,
@@ -181,10 +206,28 @@ def ray_runtime(scratch: Path) -> Iterator[None]:
         object_store_memory=OBJECT_STORE_BYTES,
         _temp_dir=str(scratch),
     )
+
+
+def _join(address: str) -> None:
+    """Join a cluster, whose nodes get the code that runs here."""
+    modules = [str(Path(module.__file__ or "").parent) for module in (orchestrator, search_spaces, trainables)]
     try:
-        yield
-    finally:
-        ray.shutdown()
+        ray.init(
+            address=address,
+            configure_logging=False,
+            log_to_driver=False,
+            runtime_env={"py_modules": modules, "excludes": ["__pycache__"]},
+        )
+    except AuthenticationError as error:
+        raise ClusterError(
+            f"--address {address}: refuses our token: copy ~/.ray/auth_token (or what RAY_AUTH_TOKEN_PATH names) from "
+            f"its head, and set RAY_AUTH_MODE=token: {str(error).split('.')[0]}"
+        ) from None
+    except (ConnectionError, RuntimeError) as error:
+        raise ClusterError(
+            f"--address {address}: cannot be joined: {str(error).splitlines()[0]}; is this machine a node of it? "
+            f"`ray start --address={address} --num-cpus=0` makes it one that runs no trials"
+        ) from None
 
 
 def fitting_resources(wanted: Resources, available: dict[str, float]) -> dict[str, float]:

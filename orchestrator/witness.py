@@ -4,7 +4,6 @@ A trial that is tried again is issued again, as it would be after a restart. Ray
 other trials to become fewer, and forget how often they tried when the driver dies.
 """
 
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from ray.tune.experiment import Trial as RayTrial
 
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.failures import Cause, Failure, give_up
-from orchestrator.history import Trial, TrialState
+from orchestrator.history import TrialState
 from orchestrator.issuer import Issuer, TrialSource
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class Witness(Ephemeral, tune.Callback):
     """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended."""
 
     def __init__(self, session: "Session", source: TrialSource, issuer: Issuer) -> None:
-        self._ledger, self._trials, self._on_step = session.ledger, session.trials, session.on_step
+        self._ledger, self._checkpoints, self._on_step = session.ledger, session.checkpoints, session.on_step
         self._patience = session.experiment.patience
         self._source, self._issuer = source, issuer
         self._heard: dict[RayTrial, float] = {}
@@ -76,18 +75,12 @@ class Witness(Ephemeral, tune.Callback):
         self._heard.pop(trial, None)
         ours = self._ledger.history.trials[trial.config["trial"]]
         if ours.state is not TrialState.RUNNING:
-            remove_older(self._trials, ours)
+            self._checkpoints.prune(ours.id)
 
     def _run_fewer(self) -> None:
         limit = self._issuer.run_fewer()
         if limit is not None:
             self._ledger.append("concurrency_lowered", trials=limit)
-
-
-def remove_older(trials: Path, trial: Trial) -> None:
-    """Remove all checkpoints of a trial but the newest."""
-    for old in sorted((trials / trial.id).glob("epoch_*"))[:-1]:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _error(trial: RayTrial) -> str:

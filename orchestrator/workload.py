@@ -3,14 +3,18 @@
 This is the one place where a search touches data and models. Everything heavy is imported when it is first needed.
 """
 
+import platform
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from orchestrator.datasets import fetch_dataset
 from orchestrator.experiment import Experiment
+from orchestrator.storage import ObjectStore, is_bucket
 from trainables.config import TrialConfig
+from trainables.errors import DataError
 from trainables.reports import EpochReport
 
 Stream = Generator[EpochReport, None, None]
@@ -24,6 +28,10 @@ class Workload(Protocol):
 
     def check(self, experiment: Experiment) -> dict[str, str]:
         """Return the digest of each ``data_key``, or refuse the experiment; called before anything is started."""
+        ...
+
+    def expecting(self, digests: Mapping[str, str]) -> "Workload":
+        """Return the same, but refusing data of other digests: a node may have other data than the driver."""
         ...
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
@@ -45,14 +53,17 @@ class Training:
     """The real thing.
 
     Attributes:
-        data_root: Folder of the datasets, absolute.
+        data_root: Folder of the datasets, absolute and the same on every node, or ``s3://bucket/prefix``, from which
+            each node fetches a dataset once.
         threads: CPU threads of PyTorch in an actor, >= 1.
         device: See ``trainables.devices``.
+        digests: What the data must be, by ``data_key``; those that are not named may be anything.
     """
 
-    data_root: Path
+    data_root: str
     threads: int = 1
     device: str = "auto"
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, experiment: Experiment) -> dict[str, str]:
         """Open every dataset in the way its models want it.
@@ -67,6 +78,10 @@ class Training:
             config.check_weights()
             digests[data_key(config)] = self._open(config).digest
         return digests
+
+    def expecting(self, digests: Mapping[str, str]) -> "Training":
+        """See ``Workload``."""
+        return replace(self, digests=digests)
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Train, and yield a report an epoch."""
@@ -86,12 +101,20 @@ class Training:
         return evaluate_checkpoint(checkpoint, data, "test", device=self.device)
 
     def _open(self, config: TrialConfig) -> Any:
-        return _dataset(config.dataset, self.data_root, config.vocabulary, config.features)
+        data = _dataset(config.dataset, self.data_root, config.vocabulary, config.features)
+        expected = self.digests.get(data_key(config), data.digest)
+        if data.digest != expected:
+            raise DataError(
+                f"{platform.node()}: {config.dataset} under {self.data_root} is not what the driver has: its digest is "
+                f"{data.digest[:12]}, the driver's {expected[:12]}; put the same data on every node"
+            )
+        return data
 
 
 @lru_cache(maxsize=4)
-def _dataset(name: str, data_root: Path, vocabulary: Vocabulary, features: str) -> Any:
+def _dataset(name: str, data_root: str, vocabulary: Vocabulary, features: str) -> Any:
     """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
     from trainables.data.dataset import load_dataset
 
-    return load_dataset(name, data_root, vocabulary=vocabulary, features=features)
+    root = fetch_dataset(ObjectStore.parse(data_root), name) if is_bucket(data_root) else Path(data_root)
+    return load_dataset(name, root, vocabulary=vocabulary, features=features)

@@ -1,6 +1,10 @@
-"""An S3 server of our own with one bucket, in a process of its own: the kernel ends it should the test be killed."""
+"""An S3 server of our own in a process of its own, which the kernel ends should the test be killed.
+
+``python -m tests.bucket make|keys ENDPOINT`` does from another network what the functions do in this one.
+"""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -42,7 +46,7 @@ def s3_server(host: str, port: int, within: Sequence[str] = ()) -> Iterator[str]
         server.wait()
 
 
-def make_bucket(endpoint: str, name: str, seconds: float = 60) -> None:
+def make_bucket(endpoint: str, name: str = "bucket", seconds: float = 60) -> None:
     """Make a bucket as soon as the server answers."""
     deadline = time.monotonic() + seconds
     while True:
@@ -56,7 +60,11 @@ def make_bucket(endpoint: str, name: str, seconds: float = 60) -> None:
             time.sleep(0.2)
 
 
-def keys(endpoint: str) -> list[str]:
-    """Return all keys of the server, by moto's own account."""
-    with urllib.request.urlopen(f"{endpoint}/moto-api/data.json", timeout=10) as answer:
-        return sorted(row["name"] for row in json.load(answer)["s3"]["FakeKey"])
+def keys(endpoint: str, name: str = "bucket") -> list[str]:
+    """Return the keys of a bucket, at most a thousand."""
+    with urllib.request.urlopen(f"{endpoint}/{name}?list-type=2", timeout=10) as answer:
+        return re.findall(r"<Key>([^<]*)</Key>", answer.read().decode())
+
+
+if __name__ == "__main__":
+    print(json.dumps({"make": make_bucket, "keys": keys}[sys.argv[1]](sys.argv[2])))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json, Output, Overrides, TrackingUri
+from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 
 
 def extend(
@@ -13,16 +13,20 @@ def extend(
     trials: Annotated[int | None, typer.Option(min=1, help="So many more in each study.")] = None,
     hours: Annotated[float | None, typer.Option(help="For so many hours from now on at most.")] = None,
     overrides: Overrides = None,
-    data_root: DataRoot = Path("data"),
+    data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a search that has ended: more trials, more hours, or another limit with [bold]--set[/bold]."""
+    from orchestrator.cluster import Cluster
     from orchestrator.commands.search import run
-    from orchestrator.continuation import extend_experiment
+    from orchestrator.continuation import extend_experiment, read_storage
     from orchestrator.journal import find_directory
 
     directory = find_directory(experiment, output)
     extended = extend_experiment(directory, trials, hours, overrides or [])
-    run(extended, data_root, directory.resolve().parent, tracking_uri, as_json=as_json)
+    cluster = Cluster(address, storage or read_storage(directory))
+    run(extended, data_root, directory.resolve().parent, tracking_uri, as_json=as_json, cluster=cluster)

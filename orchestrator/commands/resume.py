@@ -5,20 +5,31 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json, Output, TrackingUri
+from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
 
 
 def resume(
     experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
-    data_root: DataRoot = Path("data"),
+    data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a search that was interrupted or killed, as it was described when it started."""
+    from orchestrator.cluster import Cluster
     from orchestrator.commands.search import run
-    from orchestrator.continuation import read_experiment
+    from orchestrator.continuation import read_experiment, read_storage
     from orchestrator.journal import find_directory
 
     directory = find_directory(experiment, output)
-    run(read_experiment(directory), data_root, directory.resolve().parent, tracking_uri, as_json=as_json)
+    cluster = Cluster(address, storage or read_storage(directory))
+    run(
+        read_experiment(directory),
+        data_root,
+        directory.resolve().parent,
+        tracking_uri,
+        as_json=as_json,
+        cluster=cluster,
+    )

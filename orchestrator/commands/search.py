@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json, Output, Overrides, TrackingUri
+from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 
 if TYPE_CHECKING:
+    from orchestrator.cluster import Cluster
     from orchestrator.experiment import Experiment
     from orchestrator.search import SearchResult
 
@@ -18,26 +19,41 @@ if TYPE_CHECKING:
 def search(
     experiment: Annotated[str, typer.Argument(help="YAML file, or the name of an experiment that ships.")],
     overrides: Overrides = None,
-    data_root: DataRoot = Path("data"),
+    data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
     as_json: Json = False,
 ) -> None:
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
+    from orchestrator.cluster import Cluster
     from orchestrator.experiment import load_experiment
 
-    run(load_experiment(experiment, overrides or []), data_root, output, tracking_uri, as_json=as_json)
+    chosen = load_experiment(experiment, overrides or [])
+    run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
 
 
 def run(
-    experiment: "Experiment", data_root: Path, output: Path, tracking_uri: str | None, *, as_json: bool = False
+    experiment: "Experiment",
+    data_root: str,
+    output: Path,
+    tracking_uri: str | None,
+    *,
+    as_json: bool,
+    cluster: "Cluster",
 ) -> None:
     """Search, print what came of it, and exit with what it means."""
+    from orchestrator.cluster import ignored_address
     from orchestrator.search import run_search
+    from orchestrator.storage import is_bucket
     from orchestrator.workload import Training
 
-    workload = Training(data_root.resolve(), max(1, math.ceil(experiment.resources.cpus)))
-    result = run_search(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json)
+    if warning := ignored_address(cluster):
+        typer.echo(warning, err=True)
+    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
+    workload = Training(root, max(1, math.ceil(experiment.resources.cpus)))
+    result = run_search(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
     if as_json:
         print(json.dumps({**result.summary, "tracking_problem": result.tracking_problem}, indent=2))
     else:

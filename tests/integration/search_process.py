@@ -1,22 +1,29 @@
-"""A search in a process of its own: ``python search_process.py OUTPUT EXPERIMENT.yaml SECONDS-AN-EPOCH``."""
+"""A search in a process of its own: ``search_process.py OUTPUT EXPERIMENT.yaml SECONDS-AN-EPOCH [ADDRESS STORAGE]``."""
 
 import sys
 from pathlib import Path
 
+from orchestrator.cluster import Cluster
 from orchestrator.experiment import load_experiment
 from orchestrator.search import run_search
 from tests.orchestrator import fake_workload
 from trainables.errors import UserError
 
 
+def command(output: Path, file: Path, seconds: float, *place: str) -> list[str]:
+    """Return what runs this file."""
+    return [sys.executable, "-m", "tests.integration.search_process", str(output), str(file), str(seconds), *place]
+
+
 def main() -> None:
-    output, file, seconds = sys.argv[1:]
+    output, file, seconds, *place = sys.argv[1:]
     from ray import cloudpickle
 
     # The actors don't know the tests.
     cloudpickle.register_pickle_by_value(fake_workload)
     try:
-        run_search(load_experiment(file), fake_workload.FakeWorkload(seconds=float(seconds)), Path(output))
+        workload = fake_workload.FakeWorkload(seconds=float(seconds))
+        run_search(load_experiment(file), workload, Path(output), cluster=Cluster(*place))
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

@@ -38,6 +38,9 @@ class FakeWorkload:
         configs = (experiment.trial_config(cell, {}) for cell in experiment.cells())
         return {data_key(config): self.digest for config in configs}
 
+    def expecting(self, digests: Mapping[str, str]) -> "FakeWorkload":
+        return self
+
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         (parameter,) = config.loss_parameters.values()
         epoch = 0

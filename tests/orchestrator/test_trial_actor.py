@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.checkpoints import FolderCheckpoints
 from orchestrator.trial_actor import Step, TrialActor
 from tests.orchestrator.fake_workload import FakeWorkload, curve, report
 from trainables.config import TrainingConfig, TrialConfig
@@ -24,7 +25,7 @@ def config(trial: str, temperature: float = 0.1) -> dict[str, str]:
 
 def actor(trials: Path, workload: Any, first: dict[str, str]) -> TrialActor:
     made = TrialActor.__new__(TrialActor)
-    made.setup(first, workload=workload, trials=trials)
+    made.setup(first, workload=workload, checkpoints=FolderCheckpoints(trials))
     return made
 
 
