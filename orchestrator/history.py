@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from orchestrator.journal import Record
+from trainables.config import TrainingConfig
 
 
 class TrialState(StrEnum):
@@ -27,12 +28,23 @@ class TrialState(StrEnum):
     """Raised an error, again after every retry. Never wins."""
 
 
+class Stage(StrEnum):
+    """What a trial is for."""
+
+    SEARCH = "search"
+    """Suggested by a sampler; may be stopped early."""
+    CONFIRM = "confirm"
+    """One of the best of a search, trained again with a fresh seed."""
+    REGRESS = "regress"
+    """A baseline that is watched."""
+
+
 @dataclass
 class Trial:
     """One trial, as far as the journal goes.
 
     Attributes:
-        id: ``<study>-<number>``; the same across restarts.
+        id: ``<study>-<number>`` in a search; the same across restarts.
         study: Name of the (dataset, model, loss) cell.
         number: Position in its study, from 0.
         params: What the searcher suggested, by the names of the search space.
@@ -41,6 +53,8 @@ class Trial:
         epochs: Metrics by epoch, from 1; each epoch once.
         times: When each epoch was recorded, in seconds since the Unix epoch.
         created: Seconds since the Unix epoch.
+        stage: What it is for.
+        candidate: The trial of the search that it repeats with another seed.
         ended: The same, once the state is final.
         retries: How often it was started again after a failure.
         setbacks: The same since its newest epoch, those for want of memory left out.
@@ -54,6 +68,8 @@ class Trial:
     params: Mapping[str, Any]
     config: Mapping[str, Any]
     created: float
+    stage: Stage = Stage.SEARCH
+    candidate: str | None = None
     state: TrialState = TrialState.RUNNING
     epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)
     times: dict[int, float] = field(default_factory=dict)
@@ -64,9 +80,19 @@ class Trial:
     error: str | None = None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its state is final."""
+        return self.state is not TrialState.RUNNING
+
+    @property
     def last_epoch(self) -> int:
         """The newest epoch recorded; 0 before the first."""
         return max(self.epochs, default=0)
+
+    @property
+    def total_epochs(self) -> int:
+        """How many epochs it has when it finishes."""
+        return TrainingConfig(**self.config["training"]).total_epochs
 
     @property
     def metric(self) -> str:
@@ -140,12 +166,16 @@ class History:
             handler(self, record)
 
     def study(self, name: str) -> list[Trial]:
-        """Return the trials of a study in the order of their numbers."""
-        return [trial for trial in self.trials.values() if trial.study == name]
+        """Return the trials of a study's search in the order of their numbers."""
+        return [trial for trial in self.stage(Stage.SEARCH) if trial.study == name]
+
+    def stage(self, stage: Stage) -> list[Trial]:
+        """Return the trials of a stage, oldest first."""
+        return [trial for trial in self.trials.values() if trial.stage is stage]
 
     def running(self) -> list[Trial]:
-        """Return the trials that have not ended, oldest first."""
-        return [trial for trial in self.trials.values() if trial.state is TrialState.RUNNING]
+        """Return the trials that have not ended, of any stage, oldest first."""
+        return [trial for trial in self.trials.values() if not trial.has_ended]
 
 
 def _start(history: History, record: Record) -> None:
@@ -161,8 +191,9 @@ def _stop(history: History, record: Record) -> None:
 
 
 def _create(history: History, record: Record) -> None:
-    fields = {name: record[name] for name in ("study", "number", "params", "config")}
-    history.trials[record["trial"]] = Trial(id=record["trial"], created=record["time"], **fields)
+    fields = {name: record[name] for name in ("study", "number", "params", "config", "candidate")}
+    stage = Stage(record["stage"])
+    history.trials[record["trial"]] = Trial(id=record["trial"], created=record["time"], stage=stage, **fields)
 
 
 def _epoch(history: History, record: Record) -> None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.history import History, Trial, TrialState
+from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Journal, Record
+
+if TYPE_CHECKING:
+    from orchestrator.plan import PlannedTrial
 
 Listener = Callable[[Record], None]
 
@@ -37,10 +40,14 @@ class Ledger:
             listener(record)
 
     def create(self, study: str, number: int, params: Mapping[str, Any], config: Mapping[str, Any]) -> Trial:
-        """Record a new trial under an id made of its study and number, and return it."""
-        trial_id = f"{study}-{number:04d}"
-        self.append("trial_created", trial=trial_id, study=study, number=number, params=params, config=config)
-        return self.history.trials[trial_id]
+        """Record a new trial of the search under an id made of its study and number, and return it."""
+        fields = {"study": study, "number": number, "params": params, "config": config}
+        return self._create(f"{study}-{number:04d}", Stage.SEARCH, None, fields)
+
+    def plan(self, planned: "PlannedTrial", stage: Stage) -> Trial:
+        """Record a new trial that was planned, and return it."""
+        fields = {"study": planned.study, "number": planned.number, "params": planned.params}
+        return self._create(planned.id, stage, planned.candidate, {**fields, "config": planned.config.to_dict()})
 
     def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
         """Record an epoch together with the verdict on it, so that no crash can come between the two.
@@ -54,6 +61,10 @@ class Ledger:
         """Record that a trial diverged or failed; the first end of a trial is the one that counts."""
         if trial.state is TrialState.RUNNING:
             self.append("trial_ended", trial=trial.id, state=state, error=error)
+
+    def _create(self, trial: str, stage: Stage, candidate: str | None, fields: Mapping[str, Any]) -> Trial:
+        self.append("trial_created", trial=trial, stage=stage, candidate=candidate, **fields)
+        return self.history.trials[trial]
 
     def close(self) -> None:
         """Close the journal."""

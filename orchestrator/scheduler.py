@@ -15,7 +15,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
-from orchestrator.history import Trial, TrialState
+from orchestrator.history import Stage, Trial, TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.sections import Scheduler
 from orchestrator.trial_actor import Step
@@ -46,17 +46,12 @@ class Ladder:
         return bool(self._asha.on_trial_result(nobody, proxy, {"epoch": epoch, "best": best}) != TrialScheduler.STOP)
 
 
-class StudyScheduler(Ephemeral, FIFOScheduler):
-    """Judges every epoch of every trial, and starts from what the journal says was judged before."""
+class Judge(Ephemeral, FIFOScheduler):
+    """Records every epoch of every trial with the verdict on it; itself it ends none before its last epoch."""
 
-    def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
-        self._epochs = {cell.name: cell.training.total_epochs for cell in experiment.cells()}
-        self._ladders: dict[str, Ladder] = {}
-        if experiment.scheduler.name == "asha":
-            self._ladders = {cell: Ladder(epochs, experiment.scheduler) for cell, epochs in self._epochs.items()}
-        self._replay()
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
         """Record a step of a trial and return how the trial stands after it."""
@@ -79,19 +74,40 @@ class StudyScheduler(Ephemeral, FIFOScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         """Leave the choice to Ray, which starts trials in their order; its default looks at every trial ever made."""
 
+    def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
+        """Say whether a trial with this best value so far may go on after an epoch."""
+        return True
+
     def _verdict(self, trial: Trial, epoch: int, best: float) -> TrialState:
-        ladder = self._ladders.get(trial.study)
-        climbs = ladder is None or ladder.climbs(trial.id, epoch, best)
-        if epoch >= self._epochs[trial.study]:
+        climbs = self.climbs(trial, epoch, best)
+        if epoch >= trial.total_epochs:
             return TrialState.FINISHED
         return TrialState.RUNNING if climbs else TrialState.STOPPED_EARLY
+
+
+class StudyScheduler(Judge):
+    """Ends trials that are worse than others of their study; starts from what the journal says was judged before."""
+
+    def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._ladders: dict[str, Ladder] = {}
+        if experiment.scheduler.name == "asha":
+            self._ladders = {
+                cell.name: Ladder(cell.training.total_epochs, experiment.scheduler) for cell in experiment.cells()
+            }
+        self._replay()
+
+    def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
+        """Say whether the trial climbs the ladder of its study."""
+        ladder = self._ladders.get(trial.study)
+        return ladder is None or ladder.climbs(trial.id, epoch, best)
 
     def _replay(self) -> None:
         """Climb the ladders again in the order of the journal, so that the rungs hold what they held."""
         best: dict[str, float] = {}
         trials = self._ledger.history.trials
         for record in self._ledger.past:
-            if record["kind"] == "epoch":
-                trial = trials[record["trial"]]
+            trial = trials[record["trial"]] if record["kind"] == "epoch" else None
+            if trial is not None and trial.stage is Stage.SEARCH:
                 best[trial.id] = max(best.get(trial.id, float("-inf")), record["metrics"][trial.metric])
-                self._verdict(trial, record["epoch"], best[trial.id])
+                self.climbs(trial, record["epoch"], best[trial.id])

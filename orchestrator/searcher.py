@@ -15,7 +15,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment import Cell, Experiment
-from orchestrator.history import Trial, TrialState
+from orchestrator.history import Stage, Trial, TrialState
 from orchestrator.ledger import Ledger
 from trainables.seeding import derive_seed
 
@@ -132,9 +132,10 @@ class Studies:
         self._studies = {
             cell.name: Study(cell, search.sampler, experiment.trials_in(cell)) for cell in experiment.cells()
         }
-        for trial in ledger.history.trials.values():
+        searched = ledger.history.stage(Stage.SEARCH)
+        for trial in searched:
             self._studies[trial.study].replay(trial)
-        self._interrupted = deque(ledger.history.running())
+        self._interrupted = deque(trial for trial in searched if not trial.has_ended)
 
     @property
     def outstanding(self) -> int:

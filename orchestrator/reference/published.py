@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import PurePath
 from types import MappingProxyType
 
 RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
 """What each of the study's tables holds."""
 
 DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
+COCO_NAMES = ("coco", "mscoco", "coco2014")
+"""What people call MS-COCO's folder, in lower-case letters and digits."""
 MODELS = {"VSE++": "vsepp", "VSRN": "vsrn"}
 LOSSES = {"Triplet loss": "triplet", "Triplet loss SH": "triplet_sh", "NT-Xent": "nt_xent", "SmoothAP": "smooth_ap"}
 PARAMETERS = {"alpha": "margin", "tau": "temperature"}
@@ -54,6 +57,23 @@ def published_rows(table: int) -> tuple[PublishedRow, ...]:
     """Return the rows of table 1 (retrieval), 2 (triplet COCOS), 3 (NT-Xent COCOS) or 4 (SmoothAP COCOS)."""
     text = files(__package__).joinpath(f"paper_table{table}.csv").read_text(encoding="utf-8")
     return tuple(_row(record, 5 if table == RETRIEVAL else 1) for record in csv.DictReader(text.splitlines()))
+
+
+def study_dataset(dataset: str) -> str:
+    """Return what the published rows call a dataset, given its name or folder."""
+    name = "".join(letter for letter in PurePath(dataset).name.lower() if letter.isalnum())
+    return "coco" if name in COCO_NAMES else name
+
+
+def published_row(
+    table: int, dataset: str, model: str, loss: str, parameters: Mapping[str, object]
+) -> PublishedRow | None:
+    """Return the row of a training with these hyper-parameters, or ``None``; the published ones may be left out."""
+    for row in published_rows(table):
+        same = (row.dataset, row.model, row.loss) == (study_dataset(dataset), model, loss)
+        if same and all(parameters.get(name, value) == value for name, value in row.parameters.items()):
+            return row
+    return None
 
 
 def _row(record: Mapping[str, str], runs: int) -> PublishedRow:

@@ -27,23 +27,36 @@ def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is text in it, whatever it holds."""
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(
-        loader=PackageLoader("orchestrator", "report"),
+    folder = Path(__file__).parent
+    return (
+        templates("report")
+        .get_template("report.html.j2")
+        .render(
+            page=page,
+            rows_shown=ROWS_SHOWN,
+            style=stylesheet(),
+            scripts=[Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS],
+            plotly=Markup(get_plotlyjs()),
+            data=_embedded({"figures": _figures(page.figures), "rows": _rows(page), "rowsShown": ROWS_SHOWN}),
+        )
+    )
+
+
+def templates(folder: str) -> Environment:
+    """Return the templates of a folder of ``orchestrator``; what they print is escaped and made visible."""
+    return Environment(
+        loader=PackageLoader("orchestrator", folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    folder = Path(__file__).parent
-    return environment.get_template("report.html.j2").render(
-        page=page,
-        rows_shown=ROWS_SHOWN,
-        style=Markup((folder / "report.css").read_text(encoding="utf-8")),
-        scripts=[Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS],
-        plotly=Markup(get_plotlyjs()),
-        data=_embedded({"figures": _figures(page.figures), "rows": _rows(page), "rowsShown": ROWS_SHOWN}),
-    )
+
+
+def stylesheet() -> Markup:
+    """Return the style that all pages share."""
+    return Markup((Path(__file__).parent / "report.css").read_text(encoding="utf-8"))
 
 
 def _embedded(data: Any) -> Markup:

@@ -4,12 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from orchestrator.reference.published import published_rows
+from orchestrator.reference.published import published_rows, study_dataset
 from orchestrator.tables.layouts import COCOS_LAYOUTS, RETRIEVAL_LAYOUT, Layout, cocos_layout
 from orchestrator.tables.rows import Row, row_of_published
-
-_COCO_NAMES = ("coco", "mscoco", "coco2014")
-"""What people call MS-COCO's folder, in lower-case letters and digits."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,7 @@ def _table(layout: Layout, rows: Sequence[Row], with_published: bool) -> Table:
 
 def _of(published: Sequence[Row], dataset: str, model: str) -> list[Row]:
     """Return the published rows of a dataset and a model."""
-    name = "".join(letter for letter in PurePath(dataset).name.lower() if letter.isalnum())
-    name = "coco" if name in _COCO_NAMES else name
+    name = study_dataset(dataset)
     return [row for row in published if (row.dataset, row.model) == (name, model)]
 
 

@@ -61,7 +61,8 @@ class Author:
             "seed": 0,
         }
         trial = f"{study}-{number:04d}"
-        self.apply("trial_created", trial=trial, study=study, number=number, params=params, config=config)
+        fields = {"study": study, "number": number, "params": params, "config": config}
+        self.apply("trial_created", trial=trial, stage="search", candidate=None, **fields)
         return trial
 
     def epoch(self, trial: str, epoch: int, metrics: dict[str, float], state: str = "running") -> None:

@@ -29,7 +29,7 @@ def directory(tmp_path: Path) -> Path:
     history = search(4)
     journal.append("experiment_started", experiment=dict(history.experiment), data=dict(history.data), environment={})
     for trial in history.trials.values():
-        fields = {name: getattr(trial, name) for name in ("study", "number", "params", "config")}
+        fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params", "config")}
         journal.append("trial_created", trial=trial.id, **fields)
         for epoch, metrics in trial.epochs.items():
             state = trial.state if epoch == trial.last_epoch else "running"

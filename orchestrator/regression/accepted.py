@@ -1,0 +1,127 @@
+"""What was accepted: the seeds' numbers of each cell, with who accepted them, when, why, and under what conditions.
+
+One JSON file a suite, meant to be kept under version control: sorted, one value a line, so that a change is readable.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainables.errors import UserError
+from trainables.files import write_whole
+
+FORMAT = 1
+
+
+class AcceptedError(UserError):
+    """A reference that is missing, damaged, or of another suite."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What numbers depend on beside the seed.
+
+    Attributes:
+        config: The ``TrialConfig`` but for its seed.
+        data_digest: Of the dataset.
+        git_revision: Of the code, ``None`` outside a repository.
+        versions: Of Python and packages.
+        machine: See ``environment.describe_environment``.
+    """
+
+    config: Mapping[str, Any]
+    data_digest: str
+    git_revision: str | None
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CellRuns:
+    """The runs of a cell.
+
+    Attributes:
+        conditions: Under which they ran.
+        values: Seed -> metric -> value: scores of the best epoch, training loss and COCOS of the last.
+        missing: Seed -> what became of it, where it has no values.
+    """
+
+    conditions: Conditions
+    values: Mapping[int, Mapping[str, float]]
+    missing: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """An accepted reference.
+
+    Attributes:
+        suite: Its name.
+        who: Accepted it.
+        when: ISO 8601, UTC.
+        why: In a sentence.
+        cells: By name.
+    """
+
+    suite: str
+    who: str
+    when: str
+    why: str
+    cells: Mapping[str, CellRuns]
+
+
+def default_path(suite_file: Path) -> Path:
+    """Return where the reference of a suite's file stands: beside it."""
+    return suite_file.with_name(f"{suite_file.stem}.accepted.json")
+
+
+def write_accepted(path: Path, accepted: Accepted) -> None:
+    """Write a reference whole, or not at all."""
+    cells = {
+        name: {
+            "conditions": asdict(runs.conditions),
+            "values": {str(seed): dict(sorted(values.items())) for seed, values in sorted(runs.values.items())},
+        }
+        for name, runs in sorted(accepted.cells.items())
+    }
+    head = {"format": FORMAT, "suite": accepted.suite, "who": accepted.who, "when": accepted.when, "why": accepted.why}
+    write_whole(path, json.dumps({**head, "cells": cells}, indent=1, allow_nan=False) + "\n")
+
+
+def read_accepted(path: Path, suite: str) -> Accepted | None:
+    """Read a reference; ``None`` where there is no file.
+
+    Raises:
+        AcceptedError: If it is damaged, or of another suite.
+    """
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found = _accepted(content)
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AcceptedError(
+            f"{path}: damaged ({type(error).__name__}: {error}); restore it, or accept a new run"
+        ) from None
+    if found.suite != suite:
+        raise AcceptedError(f"{path}: accepted for suite {found.suite!r}, not {suite!r}; name another --reference")
+    return found
+
+
+def _accepted(content: dict[str, Any]) -> Accepted:
+    if content["format"] != FORMAT:
+        raise ValueError(f"format {content['format']} is not {FORMAT}")
+    cells = {name: _runs(name, cell) for name, cell in content["cells"].items()}
+    return Accepted(content["suite"], content["who"], content["when"], content["why"], cells)
+
+
+def _runs(name: str, cell: dict[str, Any]) -> CellRuns:
+    values = {int(seed): {key: float(value) for key, value in run.items()} for seed, run in cell["values"].items()}
+    if len(values) < 2:
+        raise ValueError(f"cell {name} has {len(values)} seeds, at least 2 are needed")
+    if not all(math.isfinite(value) for run in values.values() for value in run.values()):
+        raise ValueError(f"cell {name} holds a value that is not finite")
+    return CellRuns(Conditions(**cell["conditions"]), values, {})

@@ -1,0 +1,165 @@
+"""A suite: the cells that are rerun, how often, and what difference matters; read from YAML and checked whole."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.config_files import STRICT, override, read_yaml, validate
+from orchestrator.sections import METRICS, Resources
+from search_spaces import SPACES, SpaceError
+from search_spaces.space import check_name, suggestion
+from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+
+
+class _TrainingSection(BaseModel):
+    model_config = STRICT
+    training: TrainingConfig
+
+
+class SuiteCell(BaseModel):
+    """One baseline.
+
+    Attributes:
+        name: In reference and reports; by default ``<dataset>-<model>-<loss>``.
+        loss_parameters: What is left out has the loss's default.
+        training: Keys that differ from the suite's ``training``.
+        metric: What selects the best epoch, where it is not the suite's ``score``.
+    """
+
+    model_config = STRICT
+    name: Name | None = None
+    dataset: str
+    model: str = "vsepp"
+    loss: str
+    loss_parameters: dict[str, ParameterValue] = {}
+    model_parameters: dict[str, ParameterValue] = {}
+    training: dict[str, Any] = {}
+    metric: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return self.name or f"{Path(self.dataset).name}-{self.model}-{self.loss}"
+
+
+class Suite(BaseModel):
+    """Baselines that are rerun together.
+
+    Attributes:
+        name: Folder of its output and name in MLflow.
+        seeds: Each cell is trained with the seeds 1 to this, >= 2.
+        max_seeds: Where that is inconclusive, with the seeds up to this; not below ``seeds``.
+        score: Metric that is compared, and by default selects the best epoch.
+        matters: The smallest drop of it that matters, > 0, in its unit.
+        gradients_matter: The smallest change of training loss and COCOS counts that matters, as a share of them, > 0.
+        false_alarms: How often a suite without any change may find a regression, in (0, 0.5).
+        published: Whether the test split is opened and its scores are compared with the papers' tables.
+        training: What all cells share.
+        vocabulary: See ``TrialConfig``.
+    """
+
+    model_config = STRICT
+    name: Name
+    description: str = ""
+    seeds: Annotated[int, Field(ge=2)] = 3
+    max_seeds: Annotated[int, Field(ge=2)] = 3
+    score: str = "val/rsum"
+    matters: Annotated[float, Field(gt=0)]
+    gradients_matter: Annotated[float, Field(gt=0)] = 0.1
+    false_alarms: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    published: bool = False
+    training: TrainingConfig = TrainingConfig()
+    vocabulary: Literal["train", "published"] = "train"
+    resources: Resources = Resources()
+    cells: Annotated[tuple[SuiteCell, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Suite":
+        if self.max_seeds < self.seeds:
+            raise ValueError(f"max_seeds must be at least seeds ({self.seeds}), got {self.max_seeds}")
+        _known("score", self.score, METRICS)
+        titles = [cell.title for cell in self.cells]
+        for number, cell in enumerate(self.cells):
+            _check_cell(f"cells.{number}", cell, self)
+            if titles.count(cell.title) > 1:
+                raise ValueError(f"cells.{number}: two cells are called {cell.title!r}; give one another `name`")
+        return self
+
+    def config(self, cell: SuiteCell, seed: int) -> TrialConfig:
+        """Return one training of a cell; COCOS is measured after its last epoch at least."""
+        training = replace(self.training, **cell.training)
+        training = replace(training, cocos_every=training.cocos_every or training.total_epochs)
+        return TrialConfig(
+            dataset=cell.dataset,
+            model=cell.model,
+            loss=cell.loss,
+            model_parameters=cell.model_parameters,
+            loss_parameters=cell.loss_parameters,
+            training=training,
+            vocabulary=self.vocabulary,
+            metric=cell.metric or self.score,
+            seed=seed,
+        )
+
+
+def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
+    """Read a suite from a YAML file or, by its bare name, one that ships; apply ``--set`` and check all of it.
+
+    Returns:
+        The suite and the file that it came from.
+
+    Raises:
+        ConfigError: If anything in it is refused.
+    """
+    path = find_suite(source)
+    return validate(Suite, override(read_yaml(path), settings), str(path)), path
+
+
+def find_suite(source: str) -> Path:
+    """Return the file of a suite: a path, or the name of one that ships.
+
+    Raises:
+        ConfigError: If there is neither.
+    """
+    path = Path(source)
+    if path.suffix or len(path.parts) != 1 or path.is_file():
+        return path
+    shipped = shipped_suites()
+    if source not in shipped:
+        hint = suggestion(source, sorted(shipped), "suites that ship")
+        raise ConfigError(f"{source}: neither a file nor a suite that ships; {hint}")
+    return shipped[source]
+
+
+def shipped_suites() -> Mapping[str, Path]:
+    """Return the suites that ship with the product, by name."""
+    directory = Path(str(files("orchestrator.regression"))) / "suites"
+    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
+
+
+def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
+    _known(f"{place}.model", cell.model, FEATURES)
+    _known(f"{place}.loss", cell.loss, SPACES)
+    if cell.metric is not None:
+        _known(f"{place}.metric", cell.metric, METRICS)
+    try:
+        SPACES[cell.loss].check_parameters(cell.loss_parameters)
+    except SpaceError as error:
+        raise ValueError(f"{place}.loss_parameters: {error}") from None
+    # Types and ranges are those of ``training``, whose other values go along.
+    validate(_TrainingSection, {"training": {**asdict(suite.training), **cell.training}}, place)
+    suite.config(cell, 1)
+
+
+def _known(place: str, name: str, known: Sequence[str] | Mapping[str, Any]) -> None:
+    try:
+        check_name(name, known, "known")
+    except SpaceError as error:
+        raise ValueError(f"{place}: {error}") from None
