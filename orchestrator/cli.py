@@ -10,7 +10,20 @@ from collections.abc import Sequence
 
 import typer
 
-from orchestrator.commands import cocos, data, doctor, evaluate, extend, report, resume, search, status, train, ui
+from orchestrator.commands import (
+    cocos,
+    data,
+    doctor,
+    evaluate,
+    extend,
+    regress,
+    report,
+    resume,
+    search,
+    status,
+    train,
+    ui,
+)
 from trainables.errors import DivergedError, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -24,6 +37,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.add_typer(data.app, name="data")
+app.add_typer(regress.app, name="regress")
 app.command()(search.search)
 app.command()(resume.resume)
 app.command()(extend.extend)
@@ -39,7 +53,7 @@ app.command()(cocos.cocos)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
-    0 done, 1 failed, 2 bad usage or input, 3 already running, 4 budget spent, 130 interrupted.
+    0 done, 1 failed, 2 bad usage or input, 3 already running, 4 budget spent, 5 regression found, 130 interrupted.
     """
     try:
         app(args=arguments)

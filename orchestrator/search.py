@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from orchestrator.cluster import Cluster, authenticate
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
 from orchestrator.experiment import Experiment, changed_keys
-from orchestrator.history import History
+from orchestrator.history import History, Trial
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold, make_scratch
 from orchestrator.sections import Resources
@@ -230,9 +230,21 @@ def evaluate_winners(ledger: Ledger, workload: Workload, checkpoints: Checkpoint
     Raises:
         CheckpointError: If a winner has no good checkpoint left.
     """
-    for dataset, trial in find_winners(ledger.history).items():
+    evaluate_on_test(ledger, workload, checkpoints, directory, find_winners(ledger.history).values())
+
+
+def evaluate_on_test(
+    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, trials: Iterable[Trial]
+) -> None:
+    """Evaluate trials on the test split, each once, and write down beforehand that it was opened for them.
+
+    Raises:
+        CheckpointError: If one has no good checkpoint left.
+    """
+    for trial in trials:
         if trial.id in ledger.history.tests:
             continue
+        dataset = trial.config["dataset"]
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
         if trial.id not in ledger.history.tests_opened.get(dataset, []):
             ledger.append("test_opened", dataset=dataset, trial=trial.id)

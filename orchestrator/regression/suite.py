@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, override, read_yaml, validate
-from orchestrator.sections import METRICS, Resources
+from orchestrator.experiment import Experiment
+from orchestrator.sections import METRICS, Resources, Scheduler, Search
 from search_spaces import SPACES, SpaceError
 from search_spaces.space import check_name, suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
@@ -91,6 +92,22 @@ class Suite(BaseModel):
             if titles.count(cell.title) > 1:
                 raise ValueError(f"cells.{number}: two cells are called {cell.title!r}; give one another `name`")
         return self
+
+    def experiment(self) -> Experiment:
+        """Return it as the experiment that the parts which know experiments see."""
+        cells = self.cells
+        return Experiment(
+            name=self.name,
+            description=self.description,
+            datasets=tuple(dict.fromkeys(cell.dataset for cell in cells)),
+            models=tuple(dict.fromkeys(cell.model for cell in cells)),
+            losses=tuple(dict.fromkeys(cell.loss for cell in cells)),
+            training=self.training,
+            vocabulary=self.vocabulary,
+            search=Search(trials=1, metric=self.score),
+            scheduler=Scheduler(name="none"),
+            resources=self.resources,
+        )
 
     def config(self, cell: SuiteCell, seed: int) -> TrialConfig:
         """Return one training of a cell; COCOS is measured after its last epoch at least."""

@@ -24,6 +24,12 @@ from orchestrator.significance import Measure
 GRADIENTS = ("first/", "last/")
 """How the names of numbers begin that tell of gradients: training loss and COCOS after the first and last epoch."""
 
+TOGETHER = "all cells together"
+"""Name of the row about all cells: a small change that they share, as of the data, is seen there first."""
+
+SHARED = ("first/train/loss", "last/train/loss")
+"""What is compared over all cells, as a share of the accepted mean of each."""
+
 TEST_SCORE = "test/rsum"
 """What is compared with the papers' tables."""
 
@@ -104,7 +110,7 @@ def judge_suite(suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted |
     known = {} if accepted is None else dict(accepted.cells)
     looks = 2 if suite.max_seeds > suite.seeds else 1
     scored = [name for name in runs if name in known or (suite.published and _paper(suite, name))]
-    counted = sum(len(_gradient_names(runs[name], known[name])) for name in runs if name in known)
+    counted = sum(len(_gradient_names(runs[name], known[name])) for name in runs if name in known) + len(SHARED)
     # Half of the rate each; a score may be compared with the accepted run and with the paper.
     tests = sum((name in known) + bool(suite.published and _paper(suite, name)) for name in scored)
     levels = (Level(suite.false_alarms / 2, tests, looks), Level(suite.false_alarms / 2, counted, looks))
@@ -113,6 +119,7 @@ def judge_suite(suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted |
         _pool([(runs[name], None) for name in runs], TEST_SCORE),
     )
     cells = tuple(_judge_cell(suite, cell.title, runs[cell.title], known, levels, pools) for cell in suite.cells)
+    cells += _judge_together(suite, runs, known, levels[1])
     finding = overall([cell.finding for cell in cells])
     return SuiteResult(suite.name, finding, cells, suite.false_alarms, (levels[0].each, levels[1].each))
 
@@ -152,6 +159,35 @@ def _judge_cell(
         causes=tuple(what_changed(old.conditions, new.conditions)) if old and slipped else (),
         notes=tuple(_notes(suite, new, old)),
     )
+
+
+def _judge_together(
+    suite: Suite, runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], level: Level
+) -> tuple[CellResult, ...]:
+    """Compare what all cells share: of each seed, the mean over the cells of what it is to the accepted mean."""
+    both = [name for name in runs if name in known]
+    changes: list[Change] = []
+    for metric in SHARED:
+        old = _shared({name: known[name] for name in both}, known, metric)
+        new = _shared({name: runs[name] for name in both}, known, metric)
+        if len(both) > 1 and old is not None and new is not None and old.seeds > 1:
+            changes.append(compare_gradient(metric, old, new, matters=suite.gradients_matter, level=level))
+    if not changes:
+        return ()
+    finding = overall([change.finding for change in changes])
+    return (CellResult(TOGETHER, finding, None, tuple(changes), None, changes[0].seeds[1], 0, (), ()),)
+
+
+def _shared(runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], metric: str) -> Measure | None:
+    found = {name: _measure(known[name], metric) for name in runs}
+    means = {name: one.mean for name, one in found.items() if one is not None and one.mean}
+    if not means:
+        return None
+    values: dict[int, dict[str, float]] = {}
+    for seed in set.intersection(*(set(runs[name].values) for name in means)):
+        shares = [runs[name].values[seed][metric] / mean for name, mean in means.items()]
+        values[seed] = {metric: sum(shares) / len(shares)}
+    return measure_over_seeds(values, metric)
 
 
 def _score(

@@ -68,7 +68,7 @@ def render_page(
     sections = [
         Section(
             cell=cell,
-            strip=_strip(known.get(cell.name), runs[cell.name], score),
+            strip=_strip(known.get(cell.name), runs.get(cell.name), score),
             because=tuple(describe(change) for change in decisive(cell)),
         )
         for cell in result.cells
@@ -104,9 +104,9 @@ def _moved(change: Change) -> str:
     return "–" if change.accepted == 0 else f"{change.difference / abs(change.accepted):+.1%}"
 
 
-def _strip(old: CellRuns | None, new: CellRuns, metric: str) -> Strip | None:
+def _strip(old: CellRuns | None, new: CellRuns | None, metric: str) -> Strip | None:
     before = [] if old is None else [run[metric] for run in old.values.values() if metric in run]
-    after = [run[metric] for run in new.values.values() if metric in run]
+    after = [] if new is None else [run[metric] for run in new.values.values() if metric in run]
     if not after:
         return None
     low, high = min(before + after), max(before + after)

@@ -1,0 +1,146 @@
+"""``orchestrator regress``: baselines rerun and compared with what was accepted."""
+
+import json
+import math
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from orchestrator.regression.rerun import Rerun
+
+
+class SuiteFirst(TyperGroup):
+    """A group whose first word is a suite unless it is a command: ``regress scenes-quick`` is ``regress run ...``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``run`` before what names no command."""
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=SuiteFirst,
+    no_args_is_help=True,
+    help="Rerun baselines and compare: [bold]orchestrator regress scenes-quick[/bold]. Exit code 5: one slipped.",
+    rich_markup_mode="rich",
+)
+
+SuiteName = Annotated[str, typer.Argument(help="YAML file, or the name of a suite that ships.", metavar="SUITE")]
+Reference = Annotated[Path | None, typer.Option(help="What was accepted; by default SUITE.accepted.json beside it.")]
+REGRESSION = 5
+"""Exit code where a baseline slipped or a training failed."""
+
+
+@app.command(hidden=True)
+def run(
+    suite: SuiteName,
+    overrides: Overrides = None,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    reference: Reference = None,
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    if_due: Annotated[str | None, typer.Option(help="Do nothing where a result is younger, e.g. 24h.")] = None,
+    max_seeds: Annotated[int | None, typer.Option(min=2, help="Add seeds up to this where it is inconclusive.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Copy the JUnit XML here.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Copy the HTML page here.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Rerun a suite; the same command goes on with a rerun that was interrupted."""
+    from orchestrator.cluster import Cluster, ignored_address
+    from orchestrator.regression.accepted import default_path
+    from orchestrator.regression.rerun import Request, rerun
+    from orchestrator.regression.suite import load_suite
+    from orchestrator.storage import is_bucket
+    from orchestrator.workload import Training
+
+    settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
+    chosen, path = load_suite(suite, settings)
+    request = Request(
+        suite=chosen,
+        reference=reference or default_path(path),
+        output=output,
+        tracking_uri=tracking_uri,
+        cluster=Cluster(address, storage),
+        if_due=None if if_due is None else seconds_of(if_due),
+        command=" ".join(["orchestrator", *sys.argv[1:]]),
+    )
+    if warning := ignored_address(request.cluster):
+        typer.echo(warning, err=True)
+    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
+    done = rerun(request, Training(root, max(1, math.ceil(chosen.resources.cpus))), quiet=as_json)
+    for name, copy in (("junit.xml", junit), ("report.html", report)):
+        if copy is not None:
+            shutil.copyfile(done.directory / name, copy)
+    _print(done, as_json=as_json)
+    if done.result is not None and done.result.finding in ("regression", "failed"):
+        _notify(done)
+        raise typer.Exit(REGRESSION)
+
+
+@app.command()
+def accept(
+    suite: SuiteName,
+    why: Annotated[str, typer.Option(help="Why these numbers are right, in a sentence; it stands in the file.")],
+    overrides: Overrides = None,
+    who: Annotated[str | None, typer.Option(help="Who accepts; by default this user.")] = None,
+    output: Output = Path("runs"),
+    reference: Reference = None,
+) -> None:
+    """Make the newest finished rerun the reference: keep the file that it writes under version control."""
+    from orchestrator.regression.accept import accept as write
+    from orchestrator.regression.accepted import default_path
+    from orchestrator.regression.suite import load_suite
+
+    chosen, path = load_suite(suite, overrides or [])
+    target = reference or default_path(path)
+    accepted = write(chosen, output, target, why=why, who=who)
+    seeds = min(len(runs.values) for runs in accepted.cells.values())
+    print(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
+
+
+def seconds_of(text: str) -> float:
+    """Read a length of time such as ``24h``, ``90m`` or ``7d``.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match is None or float(match[1]) == 0:
+        raise ConfigError(f"--if-due {text}: must be a number above 0 with s, m, h or d, e.g. 24h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+
+
+def _print(done: "Rerun", *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({**done.summary, "due": done.result is not None}, indent=2))
+        return
+    if done.result is None:
+        print(f"not due: {done.directory} is fresh and found: {done.summary['finding']}")
+        return
+    from orchestrator.regression.terminal import print_result
+
+    print_result(done.result)
+    for name in ("report.html", "junit.xml", "summary.json"):
+        print(f"{name}: {done.directory / name}")
+    if done.tracking_problem is not None:
+        typer.echo(f"warning: {done.tracking_problem}", err=True)
+
+
+def _notify(done: "Rerun") -> None:
+    from orchestrator.regression.webhook import notify
+
+    problem = notify(f"{done.summary['suite']}: {done.summary['finding']}", dict(done.summary))
+    if problem is not None:
+        typer.echo(f"warning: {problem}", err=True)

@@ -1,0 +1,268 @@
+"""A rerun of a suite from its description to its finding; ``rerun`` reads top to bottom."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cluster import Cluster, authenticate
+from orchestrator.display import Progress, make_display
+from orchestrator.environment import describe_environment
+from orchestrator.history import Stage, Trial, TrialState
+from orchestrator.journal import NAME, read_journal
+from orchestrator.ledger import Ledger
+from orchestrator.lock import hold, make_scratch
+from orchestrator.plan import PlannedTrial, PlannedTrials
+from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.junit import to_junit
+from orchestrator.regression.runs import cell_runs
+from orchestrator.regression.suite import Suite
+from orchestrator.regression.verdict import SuiteResult, judge_suite
+from orchestrator.regression.webpage import render_page
+from orchestrator.search import check_cpus, evaluate_on_test, open_checkpoints, open_directory, start, tracked
+from orchestrator.tracker import Tracker
+from orchestrator.tracking import default_uri
+from orchestrator.workload import Workload
+from trainables.errors import UserError
+from trainables.files import write_whole
+
+if TYPE_CHECKING:
+    from orchestrator.tuner import Session
+
+SUMMARY = "summary.json"
+"""Of a rerun that came to its end; one without it is gone on with."""
+
+
+class RerunInterruptedError(UserError):
+    """A rerun that was told to stop; the same command goes on with it."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to rerun, and where.
+
+    Attributes:
+        suite: What.
+        reference: File of what was accepted; it may not exist yet.
+        output: Root of everything that is written.
+        tracking_uri: MLflow's store; by default a database under ``output``.
+        cluster: Where trials run, and where their checkpoints are kept.
+        if_due: Do nothing where a result is younger than so many seconds; ``None`` reruns in any case.
+        command: That was given, for the page.
+    """
+
+    suite: Suite
+    reference: Path
+    output: Path
+    tracking_uri: str | None = None
+    cluster: Cluster = field(default_factory=Cluster)
+    if_due: float | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What a rerun came to.
+
+    Attributes:
+        directory: Where its journal, page, JUnit file and summary lie.
+        summary: As in ``summary.json``.
+        result: What was found; ``None`` where nothing was due.
+        tracking_problem: What is missing in MLflow and why, or ``None``.
+    """
+
+    directory: Path
+    summary: Mapping[str, Any]
+    result: SuiteResult | None
+    tracking_problem: str | None = None
+
+
+def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun:
+    """Rerun a suite, or go on with a rerun that was interrupted.
+
+    Raises:
+        UserError: If suite, data, reference or output is refused, or the suite is running already.
+        RerunInterruptedError: If SIGINT or SIGTERM ended it.
+    """
+    suite = request.suite
+    accepted = read_accepted(request.reference, suite.name)
+    cluster = request.cluster.resolved()
+    if cluster.address is None:
+        check_cpus(suite.resources)
+    experiment = suite.experiment()
+    digests = workload.check(experiment)
+    home = open_directory(request.output, suite.name)
+    with make_scratch() as scratch, hold(home, scratch):
+        fresh = find_fresh(home, request.if_due)
+        if fresh is not None:
+            return Rerun(fresh, read_summary(fresh), None)
+        directory = find_unfinished(home, suite, digests) or home / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        directory.mkdir(exist_ok=True)
+        if cluster.address is not None:
+            authenticate()
+        # Only now, because Ray takes longer to import than refusing everything above.
+        from orchestrator.tuner import Session
+
+        uri = request.tracking_uri or default_uri(request.output)
+        with closing(Ledger(directory / NAME)) as ledger:
+            with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
+                start(ledger, experiment, digests, directory, cluster)
+                ledger.append("suite_started", suite=suite.model_dump(mode="json"))
+                checkpoints = open_checkpoints(cluster, ledger.history, directory)
+                session = Session(
+                    experiment, ledger, workload.expecting(digests), checkpoints, scratch, address=cluster.address
+                )
+                found = _run(Work(suite, directory, session), accepted, quiet=quiet)
+                ledger.append("experiment_ended", outcome="finished")
+            _write_results(request, ledger, accepted, found, directory)
+            # Nobody goes on with them.
+            checkpoints.rewind({})
+    return Rerun(directory, read_summary(directory), found, tracker.problem)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the looks of one rerun share."""
+
+    suite: Suite
+    directory: Path
+    session: "Session"
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where everything is written down."""
+        return self.session.ledger
+
+    def study(self, title: str) -> str:
+        """Return what a cell's trials are called in this rerun: MLflow holds all reruns in one experiment."""
+        return f"{title}-{self.directory.name}"
+
+    def runs(self) -> dict[str, CellRuns]:
+        """Return the numbers so far."""
+        return cell_runs(
+            self.suite, self.ledger.history, {self.study(cell.title): cell.title for cell in self.suite.cells}
+        )
+
+    def plan(self, seeds: Mapping[str, int]) -> Iterator[PlannedTrial]:
+        """Yield the trials of cells up to a number of seeds; of each seed all cells, then the next seed."""
+        for seed in range(1, max(seeds.values()) + 1):
+            for cell in self.suite.cells:
+                if seed <= seeds.get(cell.title, 0):
+                    study = self.study(cell.title)
+                    config = self.suite.config(cell, seed)
+                    yield PlannedTrial(f"{study}-seed{seed}", study, seed, config, cell.loss_parameters)
+
+
+def _run(work: Work, accepted: Accepted | None, *, quiet: bool) -> SuiteResult:
+    """Look once, and where that is inconclusive once more with the seeds that would settle it."""
+    suite = work.suite
+    seeds = {cell.title: suite.seeds for cell in suite.cells}
+    for look in (1, 2):
+        _train(work, seeds, quiet=quiet)
+        found = judge_suite(suite, work.runs(), accepted)
+        more = {
+            cell.name: min(cell.needed or suite.max_seeds, suite.max_seeds)
+            for cell in found.cells
+            if cell.finding is Finding.INCONCLUSIVE and suite.max_seeds > suite.seeds
+        }
+        if look == 2 or not more:
+            return found
+        seeds |= more
+    raise AssertionError("two looks at most")
+
+
+def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
+    """Train what is left of the plan; the test split is opened only for what is compared with the papers."""
+    from orchestrator.scheduler import Judge
+    from orchestrator.tuner import run_trials
+
+    ledger = work.ledger
+    source = PlannedTrials(work.plan(seeds), Stage.REGRESS, ledger)
+    epochs = max(work.suite.config(cell, 1).training.total_epochs for cell in work.suite.cells)
+    progress = Progress(ledger.history, sum(seeds.values()), epochs)
+    with make_display(progress, work.suite.name, quiet=quiet) as display:
+        ledger.listeners.append(display.listen)
+        signal = run_trials(replace(work.session, on_step=display.refresh), source, Judge(ledger))
+        ledger.listeners.remove(display.listen)
+    if signal is not None:
+        ledger.append("experiment_ended", outcome="interrupted")
+        raise RerunInterruptedError(f"{work.directory}: the same command goes on from here")
+    if work.suite.published:
+        evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, _finished(ledger))
+
+
+def _finished(ledger: Ledger) -> list[Trial]:
+    return [trial for trial in ledger.history.stage(Stage.REGRESS) if trial.state is TrialState.FINISHED]
+
+
+def find_fresh(home: Path, if_due: float | None) -> Path | None:
+    """Return the newest finished rerun if it is younger than so many seconds."""
+    finished = sorted(home.glob(f"*/{SUMMARY}"))
+    if if_due is None or not finished:
+        return None
+    age = time.time() - read_summary(finished[-1].parent)["ended"]
+    return finished[-1].parent if 0 <= age < if_due else None
+
+
+def find_unfinished(home: Path, suite: Suite, digests: Mapping[str, str]) -> Path | None:
+    """Return the newest rerun if it has not ended, and ran the same suite on the same data with the same code."""
+    started = sorted(path.parent for path in home.glob(f"*/{NAME}"))
+    if not started or (started[-1] / SUMMARY).exists():
+        return None
+    records = read_journal(started[-1] / NAME)
+    here = describe_environment()
+    wanted = (suite.model_dump(mode="json"), dict(digests), here["git_revision"], here["versions"])
+    suites = [record["suite"] for record in records if record["kind"] == "suite_started"]
+    starts = [record for record in records if record["kind"] == "experiment_started"]
+    if not suites or not starts:
+        return None
+    environment = starts[-1]["environment"]
+    same = (suites[-1], starts[-1]["data"], environment["git_revision"], environment["versions"]) == wanted
+    return started[-1] if same else None
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """Return what a finished rerun wrote down."""
+    try:
+        found: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+    except ValueError:
+        raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
+    return found
+
+
+def _write_results(
+    request: Request, ledger: Ledger, accepted: Accepted | None, found: SuiteResult, directory: Path
+) -> None:
+    """Write page and JUnit file, and last the summary, which says that the rerun has ended."""
+    suite, history = request.suite, ledger.history
+    studies = {trial.study: trial.study.removesuffix(f"-{directory.name}") for trial in history.trials.values()}
+    runs = cell_runs(suite, history, studies)
+    created = min((trial.created for trial in history.trials.values()), default=time.time())
+    ended = time.time()
+    environment = history.environment
+    facts = [
+        ("ended", f"{datetime.fromtimestamp(ended, UTC):%Y-%m-%d %H:%M} UTC"),
+        ("took", f"{(ended - created) / 60:.1f} min"),
+        ("code", str(environment["git_revision"])),
+        ("machine", f"{environment['machine']['host']}, {environment['machine']['cpus']} CPUs"),
+        ("versions", ", ".join(f"{name} {value}" for name, value in environment["versions"].items())),
+        ("again", request.command),
+    ]
+    write_whole(directory / "report.html", render_page(found, runs, accepted, suite.score, facts))
+    write_whole(directory / "junit.xml", to_junit(found, ended - created))
+    numbers = {
+        name: {
+            "values": {str(seed): run for seed, run in one.values.items()},
+            "missing": {str(seed): fate for seed, fate in one.missing.items()},
+        }
+        for name, one in runs.items()
+    }
+    summary = {**found.to_dict(), "ended": ended, "seconds": ended - created, "runs": numbers}
+    write_whole(directory / SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")

@@ -1,0 +1,66 @@
+"""The journal of a rerun as the numbers that are compared."""
+
+from collections.abc import Mapping
+
+from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.regression.accepted import CellRuns, Conditions
+from orchestrator.regression.suite import Suite
+from orchestrator.workload import data_key
+
+
+def cell_runs(suite: Suite, history: History, cell_of: Mapping[str, str]) -> dict[str, CellRuns]:
+    """Return the runs of every cell.
+
+    Args:
+        suite: What is rerun.
+        history: Of the rerun.
+        cell_of: Study -> title of its cell.
+    """
+    trials: dict[str, list[Trial]] = {cell.title: [] for cell in suite.cells}
+    for trial in history.stage(Stage.REGRESS):
+        trials[cell_of[trial.study]].append(trial)
+    found: dict[str, CellRuns] = {}
+    for cell in suite.cells:
+        mine = trials[cell.title]
+        found[cell.title] = CellRuns(
+            conditions=_conditions(suite, cell.title, history),
+            values={_seed(trial): _values(trial, history) for trial in mine if trial.state is TrialState.FINISHED},
+            missing={_seed(trial): _fate(trial) for trial in mine if trial.state is not TrialState.FINISHED},
+        )
+    return found
+
+
+def _values(trial: Trial, history: History) -> dict[str, float]:
+    """Return the scores of the best epoch, and what tells of gradients in the first and in the last."""
+    best = trial.epochs[trial.best_epoch or trial.last_epoch]
+    values = {name: value for name, value in best.items() if name.startswith("val/") and not name.endswith("_best")}
+    values |= {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
+    for when, epoch in (("first", 1), ("last", trial.last_epoch)):
+        values |= {f"{when}/{name}": value for name, value in trial.epochs[epoch].items() if _tells_of_gradients(name)}
+    return values
+
+
+def _tells_of_gradients(name: str) -> bool:
+    return name == "train/loss" or (name.startswith("cocos/") and not name.endswith("_std"))
+
+
+def _conditions(suite: Suite, title: str, history: History) -> Conditions:
+    cell = next(cell for cell in suite.cells if cell.title == title)
+    config = suite.config(cell, 1).to_dict()
+    del config["seed"]
+    environment = history.environment
+    return Conditions(
+        config=config,
+        data_digest=history.data[data_key(cell.dataset, cell.model)],
+        git_revision=environment["git_revision"],
+        versions=environment["versions"],
+        machine=environment["machine"],
+    )
+
+
+def _seed(trial: Trial) -> int:
+    return int(trial.config["seed"])
+
+
+def _fate(trial: Trial) -> str:
+    return str(trial.state) if trial.error is None else f"{trial.state}: {trial.error}"

@@ -1,0 +1,136 @@
+"""Reruns through Ray: the first is accepted, the next compared, and none starts twice or is lost."""
+
+import json
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.history import History
+from orchestrator.journal import NAME, read_journal
+from orchestrator.lock import AlreadyRunningError, hold
+from orchestrator.regression.accept import accept
+from orchestrator.regression.accepted import AcceptedError, read_accepted
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.rerun import Request, Rerun, rerun
+from orchestrator.regression.suite import Suite
+from tests.orchestrator import fake_workload
+from tests.orchestrator.fake_workload import FakeWorkload
+from tests.orchestrator.regression.results import make_suite
+from trainables.config import TrialConfig
+from trainables.reports import EpochReport
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class NoisyWorkload(FakeWorkload):
+    """The fake workload with a little noise a seed, and ``shift`` on top of all scores."""
+
+    shift: float = 0.0
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
+        noise = np.random.default_rng([config.seed, *config.loss.encode()]).normal(self.shift, 1.0)
+        for report in super().train(config, resume):
+            metrics = {**report.metrics, "val/rsum": report.metrics["val/rsum"] + noise}
+            yield replace(report, metrics=metrics)
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+        return {"rsum": 300.0 + config.seed}
+
+
+CELLS = [
+    {"dataset": "pets", "loss": "nt_xent", "loss_parameters": {"temperature": 0.05}},
+    {"dataset": "pets", "loss": "triplet", "loss_parameters": {"margin": 0.2}},
+]
+
+
+@pytest.fixture
+def request_of(output: Path, ray_session: None) -> Any:
+    import ray
+
+    import tests.integration.test_regress as here
+
+    for module in (fake_workload, here):
+        ray.cloudpickle.register_pickle_by_value(module)
+
+    def make(suite: Suite | None = None, **changes: Any) -> Request:
+        return Request(suite or make_suite(cells=CELLS), output / "quick.accepted.json", output, **changes)
+
+    return make
+
+
+def go(request: Request, **changes: Any) -> Rerun:
+    return rerun(request, NoisyWorkload(**changes), quiet=True)
+
+
+def test_accepted_then_unchanged_then_slipped(request_of: Any) -> None:
+    request = request_of()
+    first = go(request)
+    assert first.result is not None and first.result.finding is Finding.UNKNOWN
+    accept(request.suite, request.output, request.reference, why="the first", who="ada")
+    reference = read_accepted(request.reference, "quick")
+    assert reference is not None and [sorted(runs.values) for runs in reference.cells.values()] == [[1, 2, 3]] * 2
+
+    same = go(request)
+    assert same.result is not None and same.result.finding is Finding.OK
+    assert [cell.identical for cell in same.result.cells] == [3, 3, 0]
+
+    slipped = go(request, shift=-30.0)
+    assert slipped.result is not None and slipped.result.finding is Finding.REGRESSION
+    assert len({done.directory for done in (first, same, slipped)}) == 3
+    for name in ("report.html", "junit.xml", "summary.json", NAME):
+        assert (slipped.directory / name).stat().st_size > 0
+    assert not list((slipped.directory / "trials").glob("*/epoch_*"))
+    assert json.loads((slipped.directory / "summary.json").read_text())["finding"] == "regression"
+
+    fresh = go(replace(request, if_due=3600.0))
+    assert (fresh.result, fresh.directory) == (None, slipped.directory)
+    due = go(replace(request, if_due=1e-9))
+    assert due.result is not None
+
+
+def test_what_is_inconclusive_gets_the_seeds_that_settle_it(request_of: Any) -> None:
+    request = request_of()
+    go(replace(request, suite=make_suite(cells=CELLS, seeds=8, max_seeds=8)))
+    accept(request.suite, request.output, request.reference, why="the first")
+    suite = make_suite(cells=CELLS, seeds=2, max_seeds=7, matters=2.0)
+    done = go(replace(request, suite=suite), shift=-2.0)
+    assert done.result is not None
+    assert max(cell.seeds for cell in done.result.cells) > 2
+
+
+def test_the_papers_are_compared_on_test(request_of: Any) -> None:
+    cells = [{"dataset": "flickr30k", "loss": "triplet", "loss_parameters": {"margin": 0.2}}]
+    done = go(request_of(make_suite(cells=cells, published=True)))
+    assert done.result is not None
+    published = done.result.cells[0].published
+    assert published is not None and (published.accepted, published.new) == (309.4, 302.0)
+    history = History.of(read_journal(done.directory / NAME))
+    assert len(history.tests) == 3 and sum(map(len, history.tests_opened.values())) == 3
+
+
+def test_a_rerun_that_was_killed_is_gone_on_with_and_another_code_is_not(request_of: Any) -> None:
+    request = request_of()
+    done = go(request)
+    (done.directory / "summary.json").unlink()
+    trials = set(History.of(read_journal(done.directory / NAME)).trials)
+    again = go(request)
+    assert again.directory == done.directory
+    assert set(History.of(read_journal(again.directory / NAME)).trials) == trials
+    (again.directory / "summary.json").unlink()
+    other = go(replace(request, suite=make_suite(cells=CELLS, matters=11)))
+    assert other.directory != again.directory
+
+
+def test_two_at_once_do_not_collide(request_of: Any) -> None:
+    request = request_of()
+    home = request.output / "quick"
+    home.mkdir()
+    with hold(home), pytest.raises(AlreadyRunningError, match="already running"):
+        go(request)
+    with pytest.raises(AcceptedError, match="no finished rerun"):
+        accept(request.suite, request.output, request.reference, why="nothing")

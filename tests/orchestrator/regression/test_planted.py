@@ -1,0 +1,127 @@
+"""Planted regressions in real trainings are caught, and none is seen where nothing changed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.regression.accepted import Accepted, CellRuns
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.runs import cell_runs
+from orchestrator.regression.suite import Suite
+from orchestrator.regression.verdict import SuiteResult, judge_suite
+from tests.orchestrator.regression.results import make_suite
+from tests.trainables.tiny import tiny_dataset
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.losses import smooth_ap
+from trainables.trial import run_trial
+
+pytestmark = pytest.mark.slow
+
+TRAINING = {"epochs": 3, "batch_size": 20, "learning_rate": 2e-3, "embedding_size": 32, "word_size": 16}
+SUITE = make_suite(
+    matters=60,
+    gradients_matter=0.02,
+    training=TRAINING,
+    cells=[
+        {"dataset": "tiny", "loss": "triplet", "loss_parameters": {"margin": 0.2}},
+        {"dataset": "tiny", "loss": "smooth_ap", "training": {"batches": "images", "batch_size": 10}},
+        {"dataset": "tiny", "model": "wsabie", "loss": "warp", "training": {"optimizer": "sgd", "learning_rate": 1.0}},
+    ],
+)
+ACCEPTED_SEEDS, NEW_SEEDS = range(1, 6), range(6, 9)
+"""Other seeds, so that unchanged code does not just give the same numbers again."""
+
+Change = Callable[[TrialConfig], TrialConfig]
+
+
+def train(suite: Suite, cell: int, seeds: range, data: Dataset, change: Change = lambda config: config) -> CellRuns:
+    """Train a cell as a rerun does, and return its numbers as a rerun reads them from its journal."""
+    title = suite.cells[cell].title
+    history = History(
+        data={"tiny:global": data.digest}, environment={"git_revision": None, "versions": {}, "machine": {}}
+    )
+    for seed in seeds:
+        config = change(suite.config(suite.cells[cell], seed))
+        trial = Trial(
+            f"{title}-{seed}", title, seed, {}, config.to_dict(), 0.0, Stage.REGRESS, state=TrialState.FINISHED
+        )
+        trial.epochs = {report.epoch: dict(report.metrics) for report in run_trial(config, data, device="cpu")}
+        history.trials[trial.id] = trial
+    return cell_runs(suite, history, {cell.title: cell.title for cell in suite.cells})[title]
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    torch.set_num_threads(1)
+    return tiny_dataset(120)
+
+
+@pytest.fixture(scope="module")
+def reference(data: Dataset) -> Accepted:
+    cells = {cell.title: train(SUITE, number, ACCEPTED_SEEDS, data) for number, cell in enumerate(SUITE.cells)}
+    return Accepted("quick", "ada", "2026-01-02T03:04:05Z", "known to be right", cells)
+
+
+def judge(reference: Accepted, changed: Mapping[int, CellRuns]) -> SuiteResult:
+    """Return what is found when some cells gave new numbers and the others what was accepted."""
+    runs = {one.title: changed.get(number, reference.cells[one.title]) for number, one in enumerate(SUITE.cells)}
+    return judge_suite(SUITE, runs, reference)
+
+
+def find(reference: Accepted, cell: int, runs: CellRuns) -> tuple[Finding, list[str]]:
+    """Return what is found about one cell when the others are as they were, and which numbers slipped."""
+    result = judge(reference, {cell: runs}).cells[cell]
+    changes = [change for change in (result.score, *result.gradients) if change is not None]
+    return result.finding, [change.metric for change in changes if change.finding is Finding.REGRESSION]
+
+
+@pytest.mark.parametrize("cell", range(3), ids=["triplet", "smooth_ap", "wsabie"])
+def test_unchanged_code_raises_no_alarm(reference: Accepted, data: Dataset, cell: int) -> None:
+    assert find(reference, cell, train(SUITE, cell, NEW_SEEDS, data))[1] == []
+
+
+def test_a_flipped_sign_is_caught(reference: Accepted, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = smooth_ap.SmoothAP.__call__
+    monkeypatch.setattr(smooth_ap.SmoothAP, "__call__", lambda self, *inputs: -right(self, *inputs))
+    finding, slipped = find(reference, 1, train(SUITE, 1, NEW_SEEDS, data))
+    assert finding is Finding.REGRESSION
+    assert "last/train/loss" in slipped
+
+
+def test_another_margin_is_caught_by_what_contributes(reference: Accepted, data: Dataset) -> None:
+    finding, slipped = find(
+        reference, 0, train(SUITE, 0, NEW_SEEDS, data, lambda config: replace(config, loss_parameters={"margin": 0.1}))
+    )
+    assert finding is Finding.REGRESSION
+    assert slipped
+
+
+def test_a_dropped_clipping_is_caught(reference: Accepted, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *arguments: None)
+    assert find(reference, 2, train(SUITE, 2, NEW_SEEDS, data))[0] is Finding.REGRESSION
+
+
+def test_shuffled_captions_are_caught(reference: Accepted, data: Dataset) -> None:
+    runs = {cell: train(SUITE, cell, NEW_SEEDS, shuffled(data, 0.02)) for cell in range(len(SUITE.cells))}
+    assert judge(reference, runs).finding is Finding.REGRESSION
+
+
+def shuffled(data: Dataset, share: float) -> Dataset:
+    """Return a dataset in which a share of the captions of each split belong to other images."""
+    rng = np.random.default_rng(0)
+    splits = {}
+    for name, split in data.splits.items():
+        captions = [
+            split.tokens[split.offsets[index] : split.offsets[index + 1]] for index in range(len(split.offsets) - 1)
+        ]
+        moved = rng.choice(len(captions), size=max(2, round(share * len(captions))), replace=False)
+        for target, source in zip(moved, np.roll(moved, 1), strict=True):
+            captions[target] = np.split(split.tokens, split.offsets[1:-1])[source]
+        offsets = np.concatenate([[0], np.cumsum([len(caption) for caption in captions])]).astype(np.int64)
+        splits[name] = replace(split, tokens=np.concatenate(captions), offsets=offsets)
+    return replace(data, splits=splits)

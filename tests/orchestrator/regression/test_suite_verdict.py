@@ -1,0 +1,222 @@
+"""What a rerun of a suite comes to, and how it is told."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
+from orchestrator.regression.causes import what_changed
+from orchestrator.regression.comparison import Finding
+from orchestrator.regression.junit import to_junit
+from orchestrator.regression.suite import load_suite, shipped_suites
+from orchestrator.regression.verdict import judge_suite
+from orchestrator.regression.webpage import render_page
+from tests.orchestrator.regression.results import CONDITIONS, accepted, make_suite, new, runs
+from trainables.errors import ConfigError
+
+OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
+SAME = [301.0, 299.0, 302.0]
+
+
+def test_nothing_accepted_is_nothing_known() -> None:
+    result = judge_suite(make_suite(), new(nt_xent=runs(SAME), triplet=runs(SAME)), None)
+    assert result.finding is Finding.UNKNOWN
+    assert "regress accept" in result.cells[0].notes[0]
+
+
+def test_one_cell_that_slipped_makes_the_suite_slip() -> None:
+    slipped = [score - 40 for score in SAME]
+    result = judge_suite(
+        make_suite(), new(nt_xent=runs(SAME), triplet=runs(slipped)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
+    )
+    assert (result.finding, [cell.finding for cell in result.cells]) == ("regression", ["ok", "regression"])
+    assert result.counts() == {"regression": 1, "ok": 1}
+
+
+def test_gradients_that_changed_are_a_regression_though_recall_is_the_same() -> None:
+    result = judge_suite(
+        make_suite(),
+        new(nt_xent=runs(SAME, count=35), triplet=runs(SAME)),
+        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
+    )
+    cell = result.cells[0]
+    assert cell.score is not None and cell.score.finding is Finding.OK
+    assert [one.finding for one in cell.gradients] == ["regression"]
+    assert cell.finding is Finding.REGRESSION
+
+
+def test_identical_seeds_are_counted() -> None:
+    result = judge_suite(
+        make_suite(),
+        new(nt_xent=runs(OLD[:3]), triplet=runs(SAME)),
+        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
+    )
+    assert [cell.identical for cell in result.cells] == [3, 0]
+
+
+def test_a_seed_that_diverged_fails_its_cell_and_is_named() -> None:
+    broken = CellRuns(CONDITIONS, runs(SAME[:2]).values, {3: "diverged: train/loss is nan"})
+    result = judge_suite(
+        make_suite(), new(nt_xent=broken, triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
+    )
+    assert result.cells[0].finding is Finding.FAILED
+    assert result.cells[0].notes == ("seed 3: diverged: train/loss is nan",)
+
+
+def test_a_count_that_is_no_longer_reported_is_told() -> None:
+    silent = CellRuns(CONDITIONS, {seed: {"val/rsum": value} for seed, value in enumerate(SAME)}, {})
+    result = judge_suite(
+        make_suite(), new(nt_xent=silent, triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
+    )
+    assert "no longer reported: last/cocos/i2t_negatives_per_query" in result.cells[0].notes
+
+
+def test_the_papers_decide_where_nothing_was_accepted() -> None:
+    suite = make_suite(
+        published=True, cells=[{"dataset": "f30k", "loss": "nt_xent"}, {"dataset": "flickr30k", "loss": "nt_xent"}]
+    )
+    values = {seed: {"val/rsum": 400.0, "test/rsum": 300.0 + seed} for seed in (1, 2, 3)}
+    ours = CellRuns(CONDITIONS, values, {})
+    result = judge_suite(suite, {"f30k-vsepp-nt_xent": ours, "flickr30k-vsepp-nt_xent": ours}, None)
+    unknown, known = result.cells
+    assert (unknown.published, unknown.finding) == (None, Finding.UNKNOWN)
+    assert known.published is not None
+    assert (known.published.accepted, known.published.seeds, known.finding) == (337.1, (5, 3), Finding.REGRESSION)
+
+
+def test_a_small_change_that_all_cells_share_is_seen() -> None:
+    def lossy(share: float, seeds: int) -> CellRuns:
+        values = {
+            seed: {"val/rsum": 300.0, "last/train/loss": share * (2 + 0.02 * (seed % 3))}
+            for seed in range(1, seeds + 1)
+        }
+        return CellRuns(CONDITIONS, values, {})
+
+    suite = make_suite(gradients_matter=0.02)
+    old = accepted(nt_xent=lossy(1.0, 6), triplet=lossy(5.0, 6))
+    same = judge_suite(suite, new(nt_xent=lossy(1.0, 3), triplet=lossy(5.0, 3)), old)
+    moved = judge_suite(suite, new(nt_xent=lossy(1.1, 3), triplet=lossy(5.5, 3)), old)
+    assert (same.cells[-1].name, same.cells[-1].finding) == ("all cells together", Finding.OK)
+    assert moved.cells[-1].finding is Finding.REGRESSION
+
+
+def test_reruns_on_recorded_seeds_raise_no_alarm() -> None:
+    """Twenty reruns of unchanged code: seeds of each cell's record are dealt to reference and rerun in turn."""
+    record = [302.1, 297.4, 300.8, 305.0, 299.2, 301.7, 296.3, 303.9, 300.1, 298.6, 304.2, 299.9]
+    for shift in range(20):
+        dealt = [record[(shift * 5 + 7 * index) % 12] for index in range(9)]
+        pair = (runs(dealt[:6]), runs(dealt[6:], first=7))
+        result = judge_suite(
+            make_suite(), new(nt_xent=pair[1], triplet=pair[1]), accepted(nt_xent=pair[0], triplet=pair[0])
+        )
+        assert result.finding in (Finding.OK, Finding.INCONCLUSIVE)
+
+
+def test_what_changed_is_named() -> None:
+    later = replace(
+        CONDITIONS,
+        config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": None}},
+        data_digest="e" * 64,
+        git_revision="b" * 40 + "-dirty",
+        versions={"torch": "2.16.0", "ray": "2.60.0"},
+        machine={"host": "two", "cpus": 2},
+    )
+    assert what_changed(CONDITIONS, CONDITIONS) == []
+    assert what_changed(CONDITIONS, later) == [
+        "config: training.gradient_clip 2.0 -> absent",
+        f"data: digest {'d' * 12} -> {'e' * 12}",
+        f"code: revision {'a' * 12} -> {'b' * 12}-dirty",
+        "version: torch 2.15.0 -> 2.16.0",
+        "hardware: host one -> two",
+    ]
+
+
+def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "quick.accepted.json"
+    reference = accepted(nt_xent=runs(OLD))
+    assert read_accepted(path, "quick") is None
+    write_accepted(path, reference)
+    assert read_accepted(path, "quick") == reference
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(lambda text: text[:-40], "damaged", id="cut off"),
+        pytest.param(lambda text: text.replace("300.0", "NaN"), "not finite", id="not a number"),
+        pytest.param(lambda text: text.replace('"format": 1', '"format": 2'), "format 2", id="another format"),
+        pytest.param(lambda text: text.replace('"quick"', '"slow"'), "accepted for suite 'slow'", id="another suite"),
+        pytest.param(lambda text: "[]", "damaged", id="no object"),
+    ],
+)
+def test_a_reference_that_is_wrong_is_named(tmp_path: Path, change, message: str) -> None:
+    path = tmp_path / "quick.accepted.json"
+    write_accepted(path, accepted(nt_xent=runs(OLD)))
+    path.write_text(change(path.read_text()))
+    with pytest.raises(AcceptedError, match=message) as caught:
+        read_accepted(path, "quick")
+    assert str(path) in str(caught.value)
+
+
+def test_junit_tells_failures_from_what_is_unknown() -> None:
+    slipped = [score - 40 for score in SAME]
+    result = judge_suite(make_suite(), new(nt_xent=runs(SAME), triplet=runs(slipped)), accepted(triplet=runs(OLD)))
+    suite = ElementTree.fromstring(to_junit(result, 12.34))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "2",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+    }
+    failure = suite.find("testcase[@name='pets-vsepp-triplet']/failure")
+    assert failure is not None and "val/rsum: 300.5 -> 260.7" in failure.get("message", "")
+
+
+def test_the_page_shows_strangers_text_as_text() -> None:
+    why = "<script>alert(1)</script>"
+    reference = replace(accepted(nt_xent=runs(OLD), triplet=runs(OLD)), why=why)
+    both = new(nt_xent=runs(SAME), triplet=runs([score - 40 for score in SAME]))
+    page = render_page(judge_suite(make_suite(), both, reference), both, reference, "val/rsum", [("again", "a\x00b")])
+    assert why not in page and "&lt;script&gt;" in page and "a\\x00b" in page
+    assert "quick: a baseline slipped" in page
+
+
+def test_suites_that_ship_are_sound() -> None:
+    assert {"scenes-quick"} <= set(shipped_suites())
+    for name in shipped_suites():
+        suite, path = load_suite(name)
+        assert suite.name == name
+        assert suite.experiment().name == name
+        read_accepted(path.with_name(f"{name}.accepted.json"), name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        pytest.param(["cells=[]"], "cells", id="no cells"),
+        pytest.param(["seeds=1"], "seeds", id="one seed"),
+        pytest.param(["max_seeds=2"], "max_seeds must be at least seeds", id="fewer at most than at first"),
+        pytest.param(["matters=0"], "matters", id="nothing matters"),
+        pytest.param(["score=val/medr"], "score", id="less is better"),
+        pytest.param(["cells=[{dataset: scenes, loss: nt_xnet}]"], "did you mean 'nt_xent'", id="unknown loss"),
+        pytest.param(
+            ["cells=[{dataset: scenes, loss: nt_xent, loss_parameters: {temperature: 0}}]"], "above 0", id="temperature"
+        ),
+        pytest.param(["cells=[{dataset: scenes, loss: nt_xent, training: {epoch: 3}}]"], "epoch", id="unknown key"),
+        pytest.param(
+            ["cells=[{dataset: a, loss: nt_xent}, {dataset: b/a, loss: nt_xent}]"], "two cells", id="same name"
+        ),
+    ],
+)
+def test_a_suite_that_is_wrong_is_refused(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_suite("scenes-quick", settings)
+
+
+def test_a_result_is_json() -> None:
+    both = new(nt_xent=runs(SAME), triplet=runs(SAME))
+    result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["finding"] == "ok"
