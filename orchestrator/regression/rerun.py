@@ -120,7 +120,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                     experiment, ledger, workload.expecting(digests), checkpoints, scratch, address=cluster.address
                 )
                 found = _run(Work(suite, directory, session), accepted, quiet=quiet)
-                ledger.append("experiment_ended", outcome="finished")
+                ledger.append("experiment_ended", outcome="finished", ended_by="trials")
             _write_results(request, ledger, accepted, found, directory)
             # Nobody goes on with them.
             checkpoints.rewind({})
@@ -192,7 +192,7 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
         signal = run_trials(replace(work.session, on_step=display.refresh), source, Judge(ledger))
         ledger.listeners.remove(display.listen)
     if signal is not None:
-        ledger.append("experiment_ended", outcome="interrupted")
+        ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
         raise RerunInterruptedError(f"{work.directory}: the same command goes on from here")
     if work.suite.published:
         evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, _finished(ledger))

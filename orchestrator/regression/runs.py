@@ -46,12 +46,13 @@ def _tells_of_gradients(name: str) -> bool:
 
 def _conditions(suite: Suite, title: str, history: History) -> Conditions:
     cell = next(cell for cell in suite.cells if cell.title == title)
-    config = suite.config(cell, 1).to_dict()
+    trial = suite.config(cell, 1)
+    config = trial.to_dict()
     del config["seed"]
     environment = history.environment
     return Conditions(
         config=config,
-        data_digest=history.data[data_key(cell.dataset, cell.model)],
+        data_digest=history.data[data_key(trial)],
         git_revision=environment["git_revision"],
         versions=environment["versions"],
         machine=environment["machine"],
