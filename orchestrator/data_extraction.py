@@ -2,12 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.lock import hold, make_scratch
 from trainables.backbone_names import check_backbone, check_weights
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
@@ -17,7 +18,7 @@ from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable
 
 if TYPE_CHECKING:
-    from trainables.data.extract import Encoder, Plan
+    from trainables.data.extract import Encoder, Plan, ShardResult
 
 KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "regions")}
 """What ``--features`` can be."""
@@ -44,7 +45,7 @@ class ExtractionRequest:
         augmentations: Random crops of each image beside its centre, >= 0.
         seed: Of untrained weights and random crops, >= 0.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        workers: Processes, >= 1.
+        workers: 1 works in this process, more are Ray's, >= 1.
         shard_size: Images a shard, >= 1: at most so many of each worker are computed again after a kill.
     """
 
@@ -96,6 +97,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
     """Compute the features of a dataset's images, or go on where an earlier call was killed.
 
     Raises:
+        AlreadyRunningError: If another process writes to the same folder.
         ConfigError: If the request is refused, or the place holds other features already.
         DataError: If captions, images or weights are refused; good shards are kept for the next call.
     """
@@ -103,29 +105,49 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
     out = request.out or source.folder
     _check_out(out, request)
     # Only now: importing torch takes longer than refusing everything above.
-    from orchestrator.extraction_workers import extract_in_processes
-    from trainables.data.extract import extract_shards, join_shards, open_shards
-
     plan, encode = _prepare(request, out, images, paths)
-    threads = max(1, _cores() // request.workers)
+    plan.folder.mkdir(exist_ok=True)
+    with make_scratch() as scratch, hold(plan.folder, scratch):
+        extracted = _extract(request, plan, encode, scratch, on_progress)
+        from trainables.data.extract import join_shards
+
+        files = join_shards(plan, out)
+        shutil.rmtree(plan.folder)
+    return ExtractionResult(tuple(files), len(paths), extracted)
+
+
+def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, on_progress: Progress) -> int:
+    """Compute the shards that are missing and return how many images they have."""
+    from trainables.data.extract import open_shards
+
     todo = open_shards(plan)
-    total, extracted = len(paths), sum(len(plan.rows(shard)) for shard in todo)
+    total, extracted = len(plan.paths), sum(len(plan.rows(shard)) for shard in todo)
     done = total - extracted
     problems: list[str] = []
     on_progress(done, total)
-    if request.workers == 1:
-        results = extract_shards(plan, todo, encode, threads)
-    else:
-        results = extract_in_processes(plan, todo, partial(load_encoder, request), request.workers, threads)
-    for result in results:
+    for result in _results(request, plan, encode, scratch, todo):
         done += result.images
         problems += result.problems
         on_progress(done, total)
     if problems:
         raise DataError(problems)
-    files = join_shards(plan, out)
-    shutil.rmtree(plan.folder)
-    return ExtractionResult(tuple(files), total, extracted)
+    return extracted
+
+
+def _results(
+    request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, todo: Sequence[int]
+) -> "Iterator[ShardResult]":
+    """Compute some shards here or on Ray's workers, and yield each result when it is there."""
+    threads = max(1, _cores() // request.workers)
+    if request.workers == 1 or not todo:
+        from trainables.data.extract import extract_shards
+
+        return extract_shards(plan, todo, encode, threads)
+    from orchestrator.extraction_workers import Crew, extract_on_workers
+
+    # Who names one GPU means it for all workers; Ray would number those that it gives from 0.
+    crew = Crew(request.workers, threads, gpus=request.device in ("auto", "cuda"))
+    return extract_on_workers(plan, todo, partial(load_encoder, request), crew, scratch)
 
 
 def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[Path]]:

@@ -27,7 +27,7 @@ def extract(
     out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
-    workers: Annotated[int, typer.Option(help="Processes that work on shards.")] = 1,
+    workers: Annotated[int, typer.Option(help="1 works in this process, more are Ray workers.")] = 1,
     shard_size: Annotated[int, typer.Option(help="Images a shard: what a kill may cost.")] = 128,
     seed: Annotated[int, typer.Option(help="Of untrained weights and random crops.")] = 0,
     as_json: Json = False,
