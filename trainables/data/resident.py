@@ -1,8 +1,8 @@
 """A split where it is trained: captions and images as tensors, gathered by index instead of loaded.
 
-Captions and features stay memory-mapped on the CPU, shared by all trials of a machine, or lie on the GPU once; pixels
-are decoded from the image files. A ``draw`` is the seed of an epoch's random views of the images; without one an image
-is seen plain.
+Captions stay memory-mapped on the CPU or lie on the GPU once, as features do where they fit; else these are read from
+their file batch by batch, which the system keeps once for all trials of a machine. Pixels are decoded from the image
+files. A ``draw`` is the seed of an epoch's random views of the images; without one an image is seen plain.
 """
 
 import warnings
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from trainables.data.crops import CropReader, ImageFiles
 from trainables.data.dataset import Split
-from trainables.data.features import release_pages
+from trainables.data.features import read_rows
 
 Item = TypeVar("Item")
 
-KEPT_BYTES = 64 << 20
-"""So much of a memory-mapped file is read before its pages are given back; the system keeps them for who reads next."""
+COPIED_BYTES = 64 << 20
+"""So much of a feature file is in memory at a time on its way to a GPU."""
 
 
 class ResidentSplit:
@@ -85,11 +85,11 @@ class _Features:
     """The features of a split's images, and their views where there are any."""
 
     def __init__(self, split: Split, device: torch.device) -> None:
-        rows = _tensor(split.image_rows)
+        rows = split.image_rows
         self._plain = _Rows(split.features, rows, device)
         self._views = None if split.views is None else _Rows(split.views, rows, device)
         self._count = 0 if split.views is None else split.views.shape[1]
-        self._drawn: tuple[int | None, Tensor] = (None, rows)
+        self._drawn: tuple[int | None, Tensor] = (None, _tensor(rows))
 
     def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
         """Return what gathers the features of some images; nothing is gained by an early start."""
@@ -120,37 +120,34 @@ class _Pixels:
 
 
 class _Rows:
-    """Rows of an array: on a GPU as float16 where they fit, else memory-mapped."""
+    """Rows of an array: on a GPU as float16 where they fit, else read from the file, whose cache is everyone's."""
 
-    def __init__(self, array: np.ndarray, rows: Tensor, device: torch.device) -> None:
-        self._array, self._values, self._rows, self._device = array, _tensor(array), rows, device
-        self._read_bytes = 0
-        if device.type == "cuda" and _fits(2 * len(rows) * self._values[0].numel(), device):
+    def __init__(self, array: np.ndarray, rows: np.ndarray, device: torch.device) -> None:
+        self._array, self._rows, self._device = array, rows, device
+        self._resident: Tensor | None = None
+        if device.type == "cuda" and _fits(2 * len(rows) * array[0].size, device):
             resident = copy_rows(array, rows, device)
             # A value beyond float16's range is no number there; such features stay as they are stored.
-            if bool(resident.isfinite().all()):
-                self._values, self._rows = resident, torch.arange(len(rows), device=device)
+            self._resident = resident if bool(resident.isfinite().all()) else None
 
     def gather(self, images: Tensor, views: Tensor | None = None) -> Tensor:
-        """Return the rows of some images, or one view of each, float32, on the device."""
-        rows = self._rows[images.to(self._rows.device)]
-        found = self._values[rows] if views is None else self._values[rows, views.to(rows.device)]
-        self._read_bytes += found.nbytes
-        if self._read_bytes > KEPT_BYTES:
-            release_pages(self._array)
-            self._read_bytes = 0
+        """Return the rows of some images, or one view of each, float32, on the device; indices are on the CPU."""
+        if self._resident is not None:
+            images = images.to(self._device)
+            found = self._resident[images] if views is None else self._resident[images, views.to(self._device)]
+            return found.to(torch.float32)
+        rows = read_rows(self._array, self._rows[images.numpy()], None if views is None else views.numpy())
         # Two steps: what is stored as float16 is sent as float16.
-        return found.to(self._device).to(torch.float32)
+        return torch.from_numpy(rows).to(self._device).to(torch.float32)
 
 
-def copy_rows(array: np.ndarray, rows: Tensor, device: torch.device) -> Tensor:
+def copy_rows(array: np.ndarray, rows: np.ndarray, device: torch.device) -> Tensor:
     """Copy rows of an array to a device as float16, a part at a time: they may be more than the machine's memory."""
-    values = _tensor(array)
     copied = torch.empty((len(rows), *array.shape[1:]), dtype=torch.float16, device=device)
-    at_once = max(1, KEPT_BYTES // values[0].nbytes)
-    for part, target in zip(rows.split(at_once), copied.split(at_once), strict=True):
-        target.copy_(values[part].to(torch.float16))
-        release_pages(array)
+    at_once = max(1, COPIED_BYTES // array[:1].nbytes)
+    for start in range(0, len(rows), at_once):
+        part = read_rows(array, rows[start : start + at_once])
+        copied[start : start + at_once] = torch.from_numpy(part).to(torch.float16)
     return copied
 
 

@@ -1,0 +1,147 @@
+"""How much memory trials take beyond the interpreter with torch, whatever the size of the features.
+
+    python -m tests.benchmarks.memory [--gigabytes 2] [--trials 4] [--embedding-size 1024]
+
+Writes so many gigabytes of features, lets several processes train VSE++ on them at once for an epoch, with evaluation
+and a checkpoint, and prints by how much each grew after ``import torch``: the largest value of many samples. PSS counts
+a page that several processes have mapped in parts, RSS in full for each, USS not at all.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.dataset import open_dataset
+
+LIMIT = 400
+"""Megabytes that a trial may grow by."""
+
+FEATURE_SIZE = 4096
+VAL_IMAGES = 1000
+WORDS = 5000
+KINDS = ("Rss", "Pss", "Uss")
+
+
+def write_features(folder: Path, gigabytes: float) -> int:
+    """Write a dataset of about so many gigabytes of float32 features, a caption an image, and return the bytes."""
+    folder.mkdir(parents=True)
+    rows = round(gigabytes * 2**30 / (4 * FEATURE_SIZE))
+    block = np.random.default_rng(0).standard_normal((1024, FEATURE_SIZE), dtype=np.float32)
+    path = folder / "features_global.npy"
+    features = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(rows, FEATURE_SIZE))
+    for start in range(0, rows, len(block)):
+        features[start : start + len(block)] = block[: rows - start] + start / rows
+    features.flush()
+    words = np.random.default_rng(1).integers(0, WORDS, (rows, 3))
+    images = [
+        {
+            "filename": f"{row}.jpg",
+            "imgid": row,
+            "split": "val" if row < VAL_IMAGES else "test" if row == VAL_IMAGES else "train",
+            "sentences": [{"raw": " ".join(f"word{word}" for word in words[row])}],
+        }
+        for row in range(rows)
+    ]
+    (folder / "dataset_features.json").write_text(json.dumps({"images": images}))
+    return path.stat().st_size
+
+
+def make_config(embedding_size: int) -> TrialConfig:
+    """Return VSE++ with its published settings but the size of the joint space, for one epoch."""
+    return TrialConfig(dataset="features", training=TrainingConfig(epochs=1, embedding_size=embedding_size))
+
+
+def train(root: Path, embedding_size: int, checkpoints: Path) -> None:
+    """Import torch, say so, wait for a line, and train."""
+    import torch
+
+    torch.set_num_threads(1)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    from trainables.checkpoint import save_epoch
+    from trainables.trial import run_trial
+
+    config = make_config(embedding_size)
+    for report in run_trial(config, open_dataset(config, root), device="cpu"):
+        save_epoch(checkpoints, report)
+
+
+def measure(root: Path, trials: int, embedding_size: int) -> list[dict[str, float]]:
+    """Train several times at once, and return by how many MB each process grew at most, by kind of memory."""
+    open_dataset(make_config(embedding_size), root)
+    processes = [_start(root, embedding_size, root / f"trial{number}") for number in range(trials)]
+    try:
+        for process in processes:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        before = [_memory(process.pid) for process in processes]
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.close()
+        peaks = _watch(processes, before)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [{kind: peak[kind] - was[kind] for kind in KINDS} for peak, was in zip(peaks, before, strict=True)]
+
+
+def _watch(processes: "list[subprocess.Popen[str]]", before: list[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """Sample until all have ended and return the largest values of each."""
+    peaks = list(before)
+    while any(process.poll() is None for process in processes):
+        for number, process in enumerate(processes):
+            if process.poll() is None and (now := _memory(process.pid)):
+                peaks[number] = {kind: max(now[kind], peaks[number][kind]) for kind in KINDS}
+        time.sleep(0.2)
+    if failed := [process.returncode for process in processes if process.returncode]:
+        raise RuntimeError(f"{len(failed)} trials failed, exit codes {failed}")
+    return peaks
+
+
+def _start(root: Path, embedding_size: int, checkpoints: Path) -> "subprocess.Popen[str]":
+    arguments = f"Path({str(root)!r}), {embedding_size}, Path({str(checkpoints)!r})"
+    program = f"from tests.benchmarks.memory import *; train({arguments})"
+    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _memory(pid: int) -> dict[str, float]:
+    """Return the megabytes of a process by kind; nothing if it has just ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    fields = {name: int(rest.split()[0]) / 1024 for name, rest in (line.split(":") for line in lines)}
+    return {**fields, "Uss": fields["Private_Clean"] + fields["Private_Dirty"]} if fields.get("Rss") else {}
+
+
+def main() -> None:
+    """Measure and print a row a trial."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, default=2.0)
+    parser.add_argument("--trials", type=int, default=4)
+    parser.add_argument("--embedding-size", type=int, default=1024)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        os.environ["XDG_CACHE_HOME"] = f"{root}/cache"
+        size = write_features(Path(root) / "features", options.gigabytes)
+        grown = measure(Path(root), options.trials, options.embedding_size)
+    print(f"{size / 1e9:.2f} GB of features, {options.trials} trials at once, embedding size {options.embedding_size}")
+    print("MB beyond the interpreter with torch:", *(f"{kind.upper():>6}" for kind in KINDS))
+    for number, row in enumerate(grown):
+        print(f"  trial {number:<28}", *(f"{row[kind]:6.0f}" for kind in KINDS))
+    worst = max(max(row.values()) for row in grown)
+    print(f"largest {worst:.0f}, limit {LIMIT}")
+
+
+if __name__ == "__main__":
+    main()
