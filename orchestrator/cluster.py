@@ -95,16 +95,18 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
     return named
 
 
-def authenticate(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Turn on Ray's token authentication where there is a token; for an address by name, Ray itself never does.
+def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Set what Ray reads when it is imported by a process that will join a cluster.
 
-    Call it before Ray is imported.
+    Token authentication is turned on where there is a token; for an address by name, Ray itself never does that. A head
+    that answers but refuses us is asked five times instead of twenty, a second apart.
 
     Raises:
         ClusterError: If a token is asked for, and there is none.
     """
     token = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     there = bool(environ.get("RAY_AUTH_TOKEN")) or token.is_file()
+    environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "5")
     if there:
         environ.setdefault("RAY_AUTH_MODE", "token")
     elif environ.get("RAY_AUTH_MODE", "").lower() == "token":

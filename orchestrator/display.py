@@ -109,6 +109,8 @@ class PlainDisplay(Display):
             print(f"{trial.id}: {describe_end(trial)}", flush=True)
         elif record["kind"] == "trial_retried":
             print(f"{record['trial']}: starts again: {record['error']}", flush=True)
+        elif record["kind"] == "limit_noted":
+            print(record["message"], flush=True)
 
     def refresh(self) -> None:
         """Print how far the search is, every half a minute."""
@@ -122,14 +124,19 @@ class LiveDisplay(Display):
 
     def __init__(self, progress: Progress, live: Live, title: str) -> None:
         self._progress, self._live, self._title = progress, live, title
-        self._next = 0.0
+        self._next, self._limit = 0.0, ""
+
+    def listen(self, record: Record) -> None:
+        """Keep what limits how many trials run at once, to be shown under the table."""
+        if record["kind"] == "limit_noted":
+            self._limit = record["message"]
 
     def refresh(self) -> None:
         """Draw, at most four times a second."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 0.25
-            table = trials_table(self._progress.history, self._title)
-            self._live.update(Group(table, Text(self._progress.counts())), refresh=True)
+            below = "\n".join(filter(None, (self._progress.counts(), self._limit)))
+            self._live.update(Group(trials_table(self._progress.history, self._title), Text(below)), refresh=True)
 
 
 @contextmanager

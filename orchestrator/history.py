@@ -125,6 +125,7 @@ class History:
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
+        footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``.
         trials: By id, in the order in which they were created.
         tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
         tests: Trial -> its metrics on the test split.
@@ -139,6 +140,7 @@ class History:
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
+    footprints: dict[str, Mapping[str, int]] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -236,9 +238,14 @@ def _test(history: History, record: Record) -> None:
     history.tests[record["trial"]] = record["metrics"]
 
 
+def _measure(history: History, record: Record) -> None:
+    history.footprints[record["study"]] = {"peak": record["peak"], "room": record["room"]}
+
+
 _HANDLERS = {
     "experiment_started": _start,
     "experiment_ended": _stop,
+    "memory_measured": _measure,
     "trial_created": _create,
     "epoch": _epoch,
     "trial_ended": _end,

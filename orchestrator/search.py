@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.budget import SPENT, Meter
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.cluster import Cluster, authenticate
+from orchestrator.cluster import Cluster, prepare_joining
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
 from orchestrator.experiment import Experiment, changed_keys
@@ -89,7 +89,7 @@ def run_search(
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
         if cluster.address is not None:
-            authenticate()
+            prepare_joining()
         # Only now, because Ray and Optuna take longer to import than refusing everything above.
         from orchestrator.scheduler import StudyScheduler
         from orchestrator.searcher import Studies

@@ -63,7 +63,8 @@ class Resources(BaseModel):
 
     Attributes:
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
-        gpus: GPUs, >= 0, a fraction to share one; ``auto`` is a quarter where there is a GPU, else none.
+        gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
+            need, see ``gpu_share``, or none where there is no GPU.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 

@@ -1,6 +1,6 @@
 """How trials run: Ray is started, told what to run, and ended.
 
-With ``trial_actor``, ``issuer``, ``scheduler`` and ``witness`` the only user of Ray.
+With ``allocation``, ``trial_actor``, ``issuer``, ``scheduler`` and ``witness`` the only user of Ray.
 
 Ray keeps no state that we read again: its checkpoints are off, its storage is a scratch directory that goes with the
 process, and whatever must survive stands in the journal and in the trials' own checkpoints.
@@ -41,17 +41,16 @@ from ray.tune.schedulers import TrialScheduler
 import orchestrator
 import search_spaces
 import trainables
+from orchestrator.allocation import allocate
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.cluster import ClusterError
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
-from orchestrator.sections import Resources
 from orchestrator.trial_actor import TrialActor
 from orchestrator.witness import Witness
 from orchestrator.workload import Workload
-from trainables.errors import ConfigError
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Results are small; Ray would set a third of the machine's memory aside."""
@@ -147,8 +146,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     issuer = Issuer(source, session.at_a_time())
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch, session.address), interruption.listening():
-        wanted = session.experiment.resources
-        resources = fitting_resources(wanted, ray.cluster_resources())
+        resources = allocate(session, ray.cluster_resources())
         trainable = tune.with_parameters(TrialActor, workload=session.workload, checkpoints=session.checkpoints)
         tune.Tuner(
             tune.with_resources(trainable, resources),
@@ -218,34 +216,25 @@ def _join(address: str) -> None:
             log_to_driver=False,
             runtime_env={"py_modules": modules, "excludes": ["__pycache__"]},
         )
-    except AuthenticationError as error:
-        raise ClusterError(
-            f"--address {address}: refuses our token: copy ~/.ray/auth_token (or what RAY_AUTH_TOKEN_PATH names) from "
-            f"its head, and set RAY_AUTH_MODE=token: {str(error).split('.')[0]}"
-        ) from None
-    except (ConnectionError, RuntimeError) as error:
+    except (AuthenticationError, ConnectionError, RuntimeError) as error:
+        if _is_unauthenticated(error):
+            raise ClusterError(
+                f"--address {address}: refuses our token, or wants one: copy ~/.ray/auth_token (or what "
+                f"RAY_AUTH_TOKEN_PATH names there) from its head to this machine, and set RAY_AUTH_MODE=token"
+            ) from None
         raise ClusterError(
             f"--address {address}: cannot be joined: {str(error).splitlines()[0]}; is this machine a node of it? "
             f"`ray start --address={address} --num-cpus=0` makes it one that runs no trials"
         ) from None
 
 
-def fitting_resources(wanted: Resources, available: dict[str, float]) -> dict[str, float]:
-    """Return what a trial asks Ray for.
-
-    Raises:
-        ConfigError: If no trial could ever start.
-    """
-    gpus = wanted.gpus
-    if gpus == "auto":
-        gpus = 0.25 if available.get("GPU", 0) >= 1 else 0.0
-    for key, name, amount in (("cpus", "CPU", wanted.cpus), ("gpus", "GPU", gpus)):
-        if amount > available.get(name, 0):
-            raise ConfigError(
-                f"resources.{key}: a trial asks for {amount:g}, but there are {available.get(name, 0):g}; "
-                f"lower it with --set resources.{key}=..."
-            )
-    return {"cpu": wanted.cpus, "gpu": gpus}
+def _is_unauthenticated(error: BaseException | None) -> bool:
+    """Say whether a token is what an error, or what it came from, is about."""
+    while error is not None:
+        if isinstance(error, AuthenticationError) or "AuthenticationError" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _name(trial: RayTrial) -> str:

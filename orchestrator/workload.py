@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from orchestrator.datasets import fetch_dataset
 from orchestrator.experiment import Experiment
+from orchestrator.gpu_share import Footprint
 from orchestrator.storage import ObjectStore, is_bucket
 from trainables.config import TrialConfig
 from trainables.errors import DataError
@@ -32,6 +33,10 @@ class Workload(Protocol):
 
     def expecting(self, digests: Mapping[str, str]) -> "Workload":
         """Return the same, but refusing data of other digests: a node may have other data than the driver."""
+        ...
+
+    def measure(self, config: TrialConfig) -> Footprint:
+        """Return the GPU memory that a training takes; called in a process of its own that has a whole GPU."""
         ...
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
@@ -82,6 +87,18 @@ class Training:
     def expecting(self, digests: Mapping[str, str]) -> "Training":
         """See ``Workload``."""
         return replace(self, digests=digests)
+
+    def measure(self, config: TrialConfig) -> Footprint:
+        """See ``Workload``."""
+        import torch
+
+        from trainables.devices import choose_device
+        from trainables.memory import GpuMeter, measure_peak
+
+        device = choose_device("cuda")
+        # What others hold of the GPU is not there to be shared.
+        free, _ = torch.cuda.mem_get_info(device)
+        return Footprint(measure_peak(config, self._open(config), device, GpuMeter(device)), free)
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Train, and yield a report an epoch."""

@@ -6,6 +6,7 @@ Whoever listens is unknown here: a ``for`` loop in a test, the command ``train``
 import math
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -101,6 +102,18 @@ class Trial:
             "time/epoch_seconds": now - started,
         }
         return self._report()
+
+    def rehearse(self, steps: int) -> None:
+        """Do what takes memory in an epoch: a few steps, with the backbone if it is ever trained; nothing counts."""
+        training = self.config.training
+        self.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
+        draw = derive_seed(self.config.seed, "views", 1) if training.augment else None
+        batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", 1), draw)
+        # What diverges has taken its memory by then.
+        with suppress(DivergedError, NotANumberError):
+            train_epoch(self.model, self.loss, self.optimizer, islice(batches, steps), training.gradient_clip, 1)
+            self._evaluate()
+            self._count_contributions()
 
     def restore(self, directory: Path) -> EpochReport:
         """Go back to the state after a checkpoint's epoch, and return that epoch's report again."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.experiment import Experiment
+from orchestrator.gpu_share import Footprint
 from orchestrator.workload import data_key
 from trainables.config import TrialConfig
 from trainables.errors import DivergedError
@@ -33,6 +34,7 @@ class FakeWorkload:
     fails_below: float = -math.inf
     stumbles_below: float = -math.inf
     digest: str = "d1"
+    footprint: tuple[int, int] = (4 * 2**30, 20 * 2**30)
 
     def check(self, experiment: Experiment) -> dict[str, str]:
         configs = (experiment.trial_config(cell, {}) for cell in experiment.cells())
@@ -40,6 +42,9 @@ class FakeWorkload:
 
     def expecting(self, digests: Mapping[str, str]) -> "FakeWorkload":
         return self
+
+    def measure(self, config: TrialConfig) -> Footprint:
+        return Footprint(*self.footprint)
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         (parameter,) = config.loss_parameters.values()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import Cluster, ClusterError, authenticate, find_head, ignored_address
+from orchestrator.cluster import Cluster, ClusterError, find_head, ignored_address, prepare_joining
 from orchestrator.storage import StorageError
 from tests.bucket import free_port
 
@@ -60,14 +60,14 @@ def test_a_token_that_is_there_is_used(environ: dict[str, str], file: bool, mode
     if file:
         path.write_text("t")
     environ = {"RAY_AUTH_TOKEN_PATH": str(path), **environ}
-    authenticate(environ)
+    prepare_joining(environ)
     assert environ.get("RAY_AUTH_MODE") == mode
 
 
 def test_a_token_that_is_asked_for_and_not_there_is_refused(tmp_path: Path) -> None:
     environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")}
     with pytest.raises(ClusterError, match=f"there is no token: copy the one of the cluster's head to {tmp_path}/none"):
-        authenticate(environ)
+        prepare_joining(environ)
 
 
 def test_a_cluster_that_is_not_joined_is_said() -> None:

@@ -1,0 +1,48 @@
+"""A search on GPUs that Ray only believes in: memory is measured once a study, and every trial gets its share."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.journal import read_journal
+from tests.orchestrator.experiments import make_experiment
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = """
+import sys
+from orchestrator import tuner
+import ray
+ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
+         object_store_memory=tuner.OBJECT_STORE_BYTES, _temp_dir=sys.argv.pop())
+from tests.integration.search_process import main
+main()
+"""
+
+
+def test_memory_is_measured_once_and_shared(output: Path) -> None:
+    from orchestrator.lock import make_scratch
+
+    experiment = make_experiment(
+        search={"sampler": "random", "trials": 1}, resources={"cpus": 0.5, "gpus": "auto"}, training={"epochs": 2}
+    )
+    (output.parent / "tiny.yaml").write_text(yaml.safe_dump(experiment.to_dict()))
+    for trials in (1, 2):
+        more = {**experiment.to_dict(), "search": {"sampler": "random", "trials": trials}}
+        (output.parent / "tiny.yaml").write_text(yaml.safe_dump(more))
+        with make_scratch() as scratch:
+            command = [sys.executable, "-c", SCRIPT, str(output), str(output.parent / "tiny.yaml"), "0", str(scratch)]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+    records = read_journal(output / "tiny" / "journal.jsonl")
+    measured = [(record["study"], record["peak"]) for record in records if record["kind"] == "memory_measured"]
+    assert measured == [("pets-vsepp-nt_xent", 4 * 2**30), ("pets-vsepp-triplet_sh", 4 * 2**30)]
+    assert {record["gpus"] for record in records if record["kind"] == "trial_started"} == {0.3333}
+    notes = {record["message"] for record in records if record["kind"] == "limit_noted"}
+    (note,) = notes
+    assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")
+    assert note in done.stdout

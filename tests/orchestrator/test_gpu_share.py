@@ -1,0 +1,63 @@
+"""Trials per GPU from measured memory: numbers in, a share out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.gpu_share import CONTEXT_BYTES, MARGIN, MOST, Footprint, choose_share, describe_limit
+from orchestrator.sections import Resources
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("footprints", "share"),
+    [
+        ([], 1.0),
+        ([(4 * GIB, 20 * GIB)], 0.3333),
+        ([(30 * GIB, 80 * GIB)], 0.5),
+        ([(60 * GIB, 80 * GIB)], 1.0),
+        ([(90 * GIB, 80 * GIB)], 1.0),
+        ([(GIB // 10, 80 * GIB)], 0.125),
+        ([(GIB // 10, 80 * GIB), (30 * GIB, 80 * GIB)], 0.5),
+        ([(4 * GIB, 80 * GIB), (4 * GIB, 20 * GIB)], 0.3333),
+    ],
+    ids=["nothing", "three", "two", "one", "more than there is", "at most eight", "largest trial", "smallest GPU"],
+)
+def test_the_largest_trials_fit_beside_each_other(footprints: list[tuple[int, int]], share: float) -> None:
+    assert choose_share(Footprint(*footprint) for footprint in footprints) == share
+
+
+@given(st.lists(st.tuples(st.integers(0, 100 * GIB), st.integers(1, 100 * GIB)), min_size=1, max_size=5))
+def test_what_shares_a_gpu_fits_on_it(footprints: list[tuple[int, int]]) -> None:
+    share = choose_share(Footprint(*footprint) for footprint in footprints)
+    trials = round(1 / share)
+    assert 1 <= trials <= MOST
+    # Ray lets as many run as shares fit into a whole.
+    assert int(1 / share + 1e-6) == trials
+    assert share * trials <= 1
+    if trials > 1:
+        for peak, room in footprints:
+            assert trials * (peak * MARGIN + CONTEXT_BYTES) <= room * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus", "available", "message"),
+    [
+        ({"cpus": 1}, 0.25, {"CPU": 8, "GPU": 2}, None),
+        ({"cpus": 1}, 0.0, {"CPU": 2}, None),
+        ({"cpus": 4, "max_concurrent": 2}, 0.25, {"CPU": 8, "GPU": 2}, None),
+        (
+            {"cpus": 4},
+            0.25,
+            {"CPU": 10, "GPU": 2},
+            "the GPUs would take 8 trials at a time, but 10 CPUs let 2 run at resources.cpus=4; "
+            "lower it, e.g. --set resources.cpus=1.25",
+        ),
+    ],
+    ids=["enough", "no GPU", "fewer asked for", "too few CPUs"],
+)
+def test_cpus_that_limit_gpus_are_named(
+    resources: dict[str, float], gpus: float, available: dict[str, float], message: str | None
+) -> None:
+    assert describe_limit(Resources.model_validate(resources), gpus, available) == message
