@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cluster import Cluster, authenticate
+from orchestrator.cluster import Cluster, prepare_joining
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
 from orchestrator.history import Stage, Trial, TrialState
@@ -106,7 +106,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         directory = find_unfinished(home, suite, digests) or home / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         directory.mkdir(exist_ok=True)
         if cluster.address is not None:
-            authenticate()
+            prepare_joining()
         # Only now, because Ray takes longer to import than refusing everything above.
         from orchestrator.tuner import Session
 
