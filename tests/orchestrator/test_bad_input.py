@@ -1,0 +1,178 @@
+"""Broken datasets on the command line: exit code 2, and each mistake named with its file and record, ten at most."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import yaml
+
+from orchestrator.cli import main
+
+IMAGES = 30
+CAPTIONS = "dataset_photos.json"
+Mutation = Callable[[Path], Any]
+
+
+@pytest.fixture(autouse=True)
+def private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("ORCHESTRATOR_DATA_ROOT", str(tmp_path / "data"))
+    monkeypatch.setenv("ORCHESTRATOR_OUTPUT", str(tmp_path / "runs"))
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "data" / "photos"
+    (folder / "images").mkdir(parents=True)
+    records = []
+    for index in range(IMAGES):
+        PIL.Image.new("RGB", (40, 30), (index * 8, 80, 80)).save(folder / "images" / f"{index}.jpg")
+        split = "train" if index < 20 else ("val", "test")[index % 2]
+        sentences = [{"raw": f"a picture with number {index}", "imgid": index, "sentid": index}]
+        records.append({"filename": f"{index}.jpg", "imgid": index, "split": split, "sentences": sentences})
+    (folder / CAPTIONS).write_text(json.dumps({"dataset": "photos", "images": records}))
+    np.save(folder / "features_global.npy", np.random.default_rng(0).random((IMAGES, 8), dtype=np.float32))
+    return folder
+
+
+PIXELS = ("training.finetune=true", "model_parameters.backbone=resnet18", "model_parameters.weights=none")
+TRAIN = ("train", "--set", "dataset=photos", "--set", "training.epochs=1")
+COMMANDS = {
+    "describe": ("data", "describe", "photos", "--decode-images"),
+    "train": TRAIN,
+    "pixels": (*TRAIN, *(part for setting in PIXELS for part in ("--set", setting))),
+    "extract": ("data", "extract", "photos", "--backbone", "resnet18", "--weights", "none", "--out"),
+    "search": ("search",),
+}
+
+
+def run(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Run a command on the photos and return its exit code and what it says."""
+    arguments = list(COMMANDS[command])
+    if command == "extract":
+        arguments.append(str(tmp_path / "features"))
+    if command == "search":
+        experiment = {"name": "bad", "datasets": ["photos"], "losses": ["nt_xent"], "search": {"trials": 1}}
+        (tmp_path / "bad.yaml").write_text(yaml.safe_dump(experiment))
+        arguments.append(str(tmp_path / "bad.yaml"))
+    try:
+        main(arguments)
+        code: object = 0
+    except SystemExit as end:
+        code = end.code or 0
+    told = capsys.readouterr()
+    assert isinstance(code, int)
+    return code, told.out if command == "describe" else told.err
+
+
+def edit(change: Callable[[list[dict[str, Any]]], Any]) -> Mutation:
+    """Change the records of the images."""
+
+    def apply(folder: Path) -> None:
+        content = json.loads((folder / CAPTIONS).read_text())
+        change(content["images"])
+        (folder / CAPTIONS).write_text(json.dumps(content))
+
+    return apply
+
+
+def truncate(folder: Path) -> None:
+    path = folder / "images" / "3.jpg"
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def link_out(folder: Path) -> None:
+    path, outside = folder / "images" / "3.jpg", folder.parent.parent / "outside.jpg"
+    path.rename(outside)
+    path.symlink_to(outside)
+
+
+def other_features(folder: Path) -> None:
+    (folder / "features_global.json").write_text(json.dumps({"images_digest": "0123456789abcdef"}))
+
+
+def move_to(split: str) -> Mutation:
+    return edit(lambda images: [image.update(split=split) for image in images if image["split"] == "val"])
+
+
+IMAGE_READERS = ("describe", "pixels", "extract")
+FEATURE_READERS = ("describe", "train", "search")
+RECORD = f"{CAPTIONS}: images[3]: "
+CASES: dict[str, tuple[Mutation, str, tuple[str, ...]]] = {
+    "image missing": (lambda folder: (folder / "images" / "3.jpg").unlink(), "image '3", IMAGE_READERS),
+    "image truncated": (truncate, "images/3.jpg: ", IMAGE_READERS),
+    "JSON broken": (
+        lambda folder: (folder / CAPTIONS).write_text('{"images": ['),
+        f"{CAPTIONS}: line 1, column 13: broken",
+        (),
+    ),
+    "JSON of another schema": (lambda folder: (folder / CAPTIONS).write_text("{}"), f"{CAPTIONS}: another schema", ()),
+    "caption without text": (
+        edit(lambda images: images[3]["sentences"][0].update(raw=" ")),
+        "images[3].sentences[0]: empty caption",
+        (),
+    ),
+    "caption that is no text": (
+        edit(lambda images: images[3]["sentences"][0].update(raw=7)),
+        "images[3].sentences[0]: the caption must",
+        (),
+    ),
+    "two images of one id": (
+        edit(lambda images: (images[3].update(imgid=2), images[3]["sentences"][0].update(imgid=2))),
+        f"{RECORD}two images of one id: id '2' is that of",
+        (),
+    ),
+    "split without images": (move_to("test"), f"{CAPTIONS}: split 'val' has no images", ()),
+    "image in two splits": (
+        edit(lambda images: images.append({**images[3], "split": "test"})),
+        "images[30]: the same image in two splits, 'train' and 'test'",
+        (),
+    ),
+    "path that leaves the root": (
+        edit(lambda images: images[3].update(filename="../../x.jpg")),
+        f"{RECORD}file name",
+        (),
+    ),
+    "absolute path": (edit(lambda images: images[3].update(filename="/etc/hostname")), f"{RECORD}file name '/etc", ()),
+    "link out of the root": (link_out, f"{RECORD}", ()),
+    "features of another dataset": (
+        other_features,
+        "features_global.npy: features of another dataset",
+        FEATURE_READERS,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "case"),
+    [
+        pytest.param(command, name, id=f"{name}-{command}")
+        for name, (_, _, commands) in CASES.items()
+        for command in commands or COMMANDS
+    ],
+)
+def test_bad_input(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, case: str) -> None:
+    spoil, message, _ = CASES[case]
+    spoil(photos)
+    code, told = run(command, tmp_path, capsys)
+    assert code == 2, told
+    assert message in told
+    assert not list((tmp_path / "runs").rglob("*.pt"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_first_ten_of_many_are_shown(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    edit(lambda images: [image["sentences"][0].update(raw="") for image in images[:15]])(photos)
+    code, told = run(command, tmp_path, capsys)
+    assert code == 2
+    named = [index for index in range(15) if f"images[{index}].sentences[0]: empty caption" in told]
+    # A description is read at leisure and lists them all.
+    assert named == list(range(15 if command == "describe" else 10))
+    if command != "describe":
+        assert "more of" in told.splitlines()[-1]
