@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, read_file, write_file
-from trainables.config import TrainingConfig, TrialConfig
+from trainables.config import TrialConfig
 from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.resident import ResidentSplit
@@ -25,6 +25,7 @@ from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate, measure_contributions, similarities
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.models import RetrievalModel, build_model
+from trainables.optimizers import build_optimizer, set_learning_rate
 from trainables.reports import EpochReport
 from trainables.seeding import derive_seed, generator, make_deterministic, seed_torch
 
@@ -199,24 +200,3 @@ def train_epoch(
         model.constrain()
         total += number
     return total / steps
-
-
-def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make Adam, or AdamW where there is weight decay (with none the two are the same), or plain SGD."""
-    if training.optimizer == "sgd":
-        return torch.optim.SGD(
-            model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
-        )
-    return torch.optim.AdamW(
-        model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
-    )
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
-    """Set the rate of an epoch, from 1: the initial one with its drops, or that of fine-tuning where there is one."""
-    drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
-    rate = training.learning_rate * training.learning_rate_drop_factor**drops
-    if training.finetune_learning_rate is not None and training.trains_backbone(epoch):
-        rate = training.finetune_learning_rate
-    for group in optimizer.param_groups:
-        group["lr"] = rate

@@ -13,8 +13,9 @@ from trainables.data.dataset import Dataset, open_dataset
 from trainables.errors import ConfigError, DataError
 from trainables.evaluation import evaluate_checkpoint
 from trainables.models import build_model
+from trainables.optimizers import build_optimizer, set_learning_rate
 from trainables.reports import EpochReport
-from trainables.trial import build_optimizer, run_trial, set_learning_rate
+from trainables.trial import run_trial
 
 
 @pytest.fixture(scope="module")

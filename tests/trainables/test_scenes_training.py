@@ -12,7 +12,8 @@ from trainables.data.dataset import open_dataset
 from trainables.data.resident import ResidentSplit
 from trainables.losses import build_loss
 from trainables.models import build_model
-from trainables.trial import build_optimizer, similarities, train_epoch
+from trainables.optimizers import build_optimizer
+from trainables.trial import similarities, train_epoch
 
 FEATURES = TrainingConfig(learning_rate=1e-3, embedding_size=16, word_size=8)
 MODELS = {

@@ -12,8 +12,9 @@ from trainables.config import TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate_checkpoint
+from trainables.optimizers import AdamW, build_optimizer, set_learning_rate
 from trainables.reports import EpochReport
-from trainables.trial import build_optimizer, run_trial, set_learning_rate
+from trainables.trial import run_trial
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +116,14 @@ def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
 
 def test_the_gradient_is_clipped_to_the_global_norm(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     norms: list[float] = []
-    step = torch.optim.AdamW.step
+    step = AdamW.step
 
     def record(self, *arguments, **named):
         gradients = [parameter.grad for group in self.param_groups for parameter in group["params"]]
         norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
         return step(self, *arguments, **named)
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", record)
+    monkeypatch.setattr(AdamW, "step", record)
     next(run_trial(tiny_config(loss="triplet", gradient_clip=0.5), data, device="cpu"))
     assert max(norms) == pytest.approx(0.5, rel=1e-3)
     norms.clear()

@@ -13,7 +13,8 @@ from trainables.losses import build_loss
 from trainables.model_parameters import MODEL_PARAMETERS
 from trainables.models import MODELS, build_model
 from trainables.models.vsepp import VSEPP
-from trainables.trial import build_optimizer, run_trial, similarities, train_epoch
+from trainables.optimizers import build_optimizer
+from trainables.trial import run_trial, similarities, train_epoch
 
 PUBLISHED = {"region_norm": "published", "norm_before_reasoning": False}
 CASES = [

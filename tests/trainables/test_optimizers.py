@@ -1,0 +1,51 @@
+"""The optimisers are torch's to the bit, and a whole trial does without torch's compiler."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from trainables.optimizers import SGD, AdamW
+
+TRAIN = """
+import sys, tempfile
+from pathlib import Path
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.trial import run_trial
+root, data = Path(tempfile.mkdtemp()), tiny_dataset()
+try:
+    checkpoint = save_epoch(root, next(run_trial(tiny_config(epochs=2), data, device="cpu")))
+    assert len(list(run_trial(tiny_config(epochs=2), data, checkpoint, device="cpu"))) == 2
+finally:
+    __import__("shutil").rmtree(root)
+print([name for name in ("torch._dynamo", "torch._inductor", "triton") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(AdamW, torch.optim.AdamW), (SGD, torch.optim.SGD)], ids=["adamw", "sgd"])
+def test_steps_and_states_are_those_of_torch(ours: type, theirs: type) -> None:
+    weights = []
+    for kind in (ours, theirs):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 2))
+        optimizer = kind(model.parameters(), lr=0.1, weight_decay=0.01, fused=True)
+        for step in range(4):
+            optimizer.zero_grad(set_to_none=True)
+            assert all(parameter.grad is None for parameter in model.parameters())
+            model(torch.randn(3, 6)).square().sum().backward()
+            optimizer.step()
+            if step == 1:
+                state = optimizer.state_dict()
+                optimizer = kind(model.parameters(), lr=0.1, weight_decay=0.01, fused=True)
+                optimizer.load_state_dict(state)
+        weights.append([parameter.detach().clone() for parameter in model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+def test_a_trial_does_not_import_the_compiler() -> None:
+    done = subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
