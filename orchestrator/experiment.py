@@ -1,8 +1,7 @@
 """One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
 
-import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,11 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, load_trial_config, override, read_yaml, validate
-from orchestrator.sections import METRICS, Budget, ListedValues, Override, Patience, Resources, Scheduler, Search
-from search_spaces import SPACES, Bounds, LossSpace, Range, SpaceError, Values
-from search_spaces.space import check_name, suggestion
+from orchestrator.sections import METRICS, Budget, Override, Patience, Resources, Scheduler, Search
+from orchestrator.study_spaces import check_beside, check_names, check_training, make_space
+from search_spaces import SPACES, StudySpace, Suggestion
+from search_spaces.space import suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
+from trainables.model_parameters import MODEL_PARAMETERS
 from trainables.seeding import derive_seed
 
 __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
@@ -24,15 +25,19 @@ FREE = ("description", "budget", "resources", "patience", "confirm")
 """Sections that may change from one start of an experiment to the next: no trial comes out otherwise for them."""
 
 
+ANY = "any"
+"""What a study is called after when its loss is searched as well."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """One study: a dataset, a model and a loss, with where to look.
+    """One study: a dataset, a model and a loss, or the choice of one, with where to look.
 
     Attributes:
         name: Of the study, and the start of its trials' ids.
-        bounds: Where each searched parameter lies.
-        fixed: Parameters that are not searched.
-        training: What its trials share.
+        loss: Its loss; ``any`` where that is searched as well.
+        space: Where to look.
+        training: What its trials share, but for what is searched.
         model_parameters: The same.
         metric: What selects the best epoch of a trial.
         seed: From which the seeds of its suggestions are made.
@@ -42,27 +47,11 @@ class Cell:
     dataset: str
     model: str
     loss: str
-    bounds: Bounds = field(repr=False)
-    fixed: Mapping[str, Any] = field(repr=False)
+    space: StudySpace = field(repr=False)
     training: TrainingConfig = field(repr=False)
     model_parameters: Mapping[str, ParameterValue] = field(repr=False)
     metric: str
     seed: int = 0
-
-    @property
-    def space(self) -> LossSpace:
-        """The search space of its loss."""
-        return SPACES[self.loss]
-
-    def grid(self) -> list[dict[str, Any]]:
-        """Return every combination of the listed values, the last parameter changing fastest."""
-        values = [bound.values for bound in self.bounds.values() if isinstance(bound, Values)]
-        return [dict(zip(self.bounds, point, strict=True)) for point in itertools.product(*values)]
-
-
-class _TrainingSection(BaseModel):
-    model_config = STRICT
-    training: TrainingConfig
 
 
 class Experiment(BaseModel):
@@ -98,17 +87,20 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
-        _check_names("models", self.models, FEATURES)
-        _check_names("losses", self.losses, SPACES)
-        _check_names("search.metric", [self.search.metric], METRICS)
+        check_names("models", self.models, FEATURES)
+        check_names("losses", self.losses, SPACES)
+        check_names("search.metric", [self.search.metric], METRICS)
         for number, change in enumerate(self.overrides):
             _check_override(f"overrides.{number}", change, self)
         for key, named in (("search.space", self.search.space), ("search.fixed", self.search.fixed)):
-            _check_names(key, named, self.losses)
+            check_names(key, named, self.losses)
+        known = {name for model in self.models for name in MODEL_PARAMETERS[model]}
+        check_names("search.model_parameters", self.search.model_parameters, sorted(known))
         cells = self.cells()
         for cell in cells:
             # Refuses now what would otherwise end each trial of the study.
             self.trial_config(cell, {})
+            check_beside(cell.space, cell.model, cell.training)
         names = [cell.name for cell in cells]
         for name in names:
             if names.count(name) > 1:
@@ -121,70 +113,56 @@ class Experiment(BaseModel):
         Raises:
             ValueError: If bounds or fixed parameters are refused.
         """
+        groups = [tuple(self.losses)] if self.search.loss == "choose" else [(loss,) for loss in self.losses]
         return [
-            self._cell(dataset, model, loss)
+            self._cell(dataset, model, losses)
             for dataset in self.datasets
             for model in self.models
-            for loss in self.losses
+            for losses in groups
         ]
 
     def trials_in(self, cell: Cell) -> int:
         """Return how many trials a study has in the end."""
         if self.search.sampler != "grid":
             return self.search.trials
-        return min(self.search.trials, len(cell.grid()))
+        return min(self.search.trials, len(cell.space.grid()))
 
-    def _cell(self, dataset: str, model: str, loss: str) -> Cell:
+    def _cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> Cell:
+        loss = losses[0] if len(losses) == 1 else ANY
         name = f"{Path(dataset).name}-{model}-{loss}"
-        bounds, fixed = self._bounds(loss)
-        if self.search.sampler == "grid":
-            _check_grid(loss, bounds)
-        changes = [change for change in self.overrides if change.concerns(dataset, model, loss)]
+        changes = [change for change in self.overrides if change.concerns(dataset, model, losses[0])]
+        if len(losses) > 1 and any(change.losses is not None for change in changes):
+            raise ValueError("overrides: those of some losses do not go with search.loss: choose; use each")
         training = {key: value for change in changes for key, value in change.training.items()}
         parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
         metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
+        whole = replace(self.training, **training)
         return Cell(
             name=name,
             dataset=dataset,
             model=model,
             loss=loss,
-            bounds=bounds,
-            fixed=fixed,
-            training=replace(self.training, **training),
+            space=make_space(self.search, model, losses, whole, {**self.model_parameters, **parameters}),
+            training=whole,
             model_parameters={**self.model_parameters, **parameters},
             metric=metric,
             seed=derive_seed(self.search.seed, name, bits=32),
         )
 
-    def _bounds(self, loss: str) -> tuple[Bounds, dict[str, Any]]:
-        """Return where to look for a loss's parameters, and those that stand still."""
-        space, fixed = SPACES[loss], dict(self.search.fixed.get(loss, {}))
-        given: dict[str, Range | Values] = {}
-        for name, bound in self.search.space.get(loss, {}).items():
-            try:
-                given[name] = _bound(bound, space.bounds.get(name))
-            except SpaceError as error:
-                raise ValueError(f"search.space.{loss}.{name}: {error}") from None
-        try:
-            bounds = space.narrowed(given)
-        except SpaceError as error:
-            raise ValueError(f"search.space.{loss}: {error}") from None
-        try:
-            space.check_parameters(fixed)
-        except SpaceError as error:
-            raise ValueError(f"search.fixed.{loss}: {error}") from None
-        searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in bounds}
-        return {**bounds, **searched}, fixed
-
     def trial_config(self, cell: Cell, loss_parameters: Mapping[str, Any]) -> TrialConfig:
+        """Return the training of a study with given parameters of its loss, or of the first that it can choose."""
+        loss, part = next(iter(cell.space.losses.items()))
+        return self.suggested(cell, Suggestion(loss, {**loss_parameters, **part.fixed}))
+
+    def suggested(self, cell: Cell, suggestion: Suggestion) -> TrialConfig:
         """Return the training that a suggestion describes."""
         return TrialConfig(
             dataset=cell.dataset,
             model=cell.model,
-            loss=cell.loss,
-            model_parameters=cell.model_parameters,
-            loss_parameters={**loss_parameters, **cell.fixed},
-            training=cell.training,
+            loss=suggestion.loss,
+            model_parameters={**cell.model_parameters, **suggestion.model_parameters},
+            loss_parameters=suggestion.loss_parameters,
+            training=replace(cell.training, **suggestion.training),
             vocabulary=self.vocabulary,
             metric=cell.metric,
             seed=self.search.seed,
@@ -248,27 +226,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 def _check_override(key: str, change: Override, experiment: Experiment) -> None:
     for part in ("datasets", "models", "losses"):
-        _check_names(f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
-    _check_names(f"{key}.metric", [change.metric] if change.metric else (), METRICS)
+        check_names(f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
+    check_names(f"{key}.metric", [change.metric] if change.metric else (), METRICS)
     # Types and ranges are those of ``training``, whose other values go along.
-    validate(_TrainingSection, {"training": {**asdict(experiment.training), **change.training}}, key)
-
-
-def _bound(given: tuple[float, float] | ListedValues, default: Range | Values | None) -> Range | Values:
-    if isinstance(given, ListedValues):
-        return Values(given.values)
-    return Range(given[0], given[1], log=isinstance(default, Range) and default.log)
-
-
-def _check_grid(loss: str, bounds: Bounds) -> None:
-    for name, bound in bounds.items():
-        if isinstance(bound, Range):
-            raise ValueError(f"search.space.{loss}.{name}: a grid needs values, e.g. {{values: [{bound.low}]}}")
-
-
-def _check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
-    for name in names:
-        try:
-            check_name(name, known, "known")
-        except SpaceError as error:
-            raise ValueError(f"{key}: {error}") from None
+    check_training(experiment.training, change.training, key)

@@ -17,6 +17,7 @@ from optuna.trial import TrialState as OptunaState
 from orchestrator.experiment import Cell, Experiment
 from orchestrator.history import Stage, Trial, TrialState
 from orchestrator.ledger import Ledger
+from search_spaces import Suggestion
 from trainables.seeding import derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -45,7 +46,7 @@ class Study:
         self._sampler = sampler
         self.size = trials
         self._points: Sequence[Mapping[str, Any]] = (
-            cell.grid() if sampler == "grid" else cell.space.first_points(cell.bounds)
+            cell.space.grid() if sampler == "grid" else cell.space.first_points()
         )
         self._study = optuna.create_study(direction="maximize", study_name=cell.name)
         self._trials: list[optuna.Trial] = []
@@ -57,12 +58,14 @@ class Study:
         """How many trials it has so far."""
         return len(self._trials)
 
-    def ask(self) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """Return the next suggestion and the loss parameters that it stands for."""
+    def ask(self) -> tuple[Mapping[str, Any], Suggestion]:
+        """Return the next suggestion and what it stands for."""
         number = self.asked
         if number < len(self._points):
             return self._ask_for(self._points[number])
-        self._study.sampler = make_sampler(self._sampler, derive_seed(self.cell.seed, number, bits=32), self.size)
+        self._study.sampler = make_sampler(
+            self._sampler, derive_seed(self.cell.seed, number, bits=32), self.size, group=self.cell.space.is_conditional
+        )
         return self._suggest()
 
     def replay(self, trial: Trial) -> None:
@@ -89,26 +92,26 @@ class Study:
         self._reported.pop(number, None)
         self._told.add(number)
 
-    def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
         """Make a trial with given parameters; the sampler is not asked."""
         self._study.sampler = RandomSampler(seed=0)
         self._study.enqueue_trial(dict(params))
         return self._suggest()
 
-    def _suggest(self) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    def _suggest(self) -> tuple[Mapping[str, Any], Suggestion]:
         trial = self._study.ask()
         self._trials.append(trial)
-        loss_parameters = self.cell.space.suggest(trial, self.cell.bounds)
-        return trial.params, loss_parameters
+        suggestion = self.cell.space.suggest(trial)
+        return trial.params, suggestion
 
 
-def make_sampler(name: str, seed: int, trials: int) -> BaseSampler:
-    """Return a sampler for one suggestion of a study of so many trials."""
+def make_sampler(name: str, seed: int, trials: int, *, group: bool = False) -> BaseSampler:
+    """Return a sampler for one suggestion of a study of so many trials; ``group`` where parameters depend on others."""
     if name == "random":
         return RandomSampler(seed=seed)
     # With few trials in all, TPE's usual ten random ones at the start would leave it nothing to do.
     startup = max(3, min(10, trials // 4))
-    return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=startup)
+    return TPESampler(seed=seed, multivariate=True, constant_liar=True, group=group, n_startup_trials=startup)
 
 
 class Studies:
@@ -155,8 +158,8 @@ class Studies:
         if study is None:
             return None
         number = study.asked
-        params, loss_parameters = study.ask()
-        config = self._experiment.trial_config(study.cell, loss_parameters)
+        params, suggestion = study.ask()
+        config = self._experiment.suggested(study.cell, suggestion)
         return self._ledger.create(study.cell.name, number, params, config.to_dict())
 
     def _open(self) -> list[Study]:

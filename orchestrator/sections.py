@@ -30,7 +30,10 @@ class Search(BaseModel):
         trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
         seed: Of the suggestions and of every training, >= 0.
         metric: What is maximised; a trial counts with its best epoch.
+        loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
         space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where it differs from the default.
+        training: Setting of ``training`` -> the same, or ``default``; searched beside every loss.
+        model_parameters: The same for ``model_parameters``, in the models that have them.
         fixed: Loss -> parameter -> the one value it has.
     """
 
@@ -39,7 +42,10 @@ class Search(BaseModel):
     trials: Annotated[int, Field(ge=1)] = 16
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     metric: str = "val/rsum"
+    loss: Literal["each", "choose"] = "each"
     space: dict[str, dict[str, tuple[float, float] | ListedValues]] = {}
+    training: dict[str, tuple[float, float] | ListedValues | Literal["default"]] = {}
+    model_parameters: dict[str, tuple[float, float] | ListedValues | Literal["default"]] = {}
     fixed: dict[str, dict[str, ParameterValue]] = {}
 
 

@@ -8,6 +8,7 @@ from search_spaces.nt_xent import NT_XENT
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.smooth_ap import SMOOTH_AP
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
+from search_spaces.study import LossPart, StudySpace, Suggestion
 from search_spaces.triplet import TRIPLET, TRIPLET_SH
 from search_spaces.warp import WARP
 
@@ -22,4 +23,16 @@ SPACES: dict[str, LossSpace] = {
 }
 """The space of each loss by the loss's name."""
 
-__all__ = ["SPACES", "Bounds", "Domain", "LossSpace", "Range", "SpaceError", "Trial", "Values"]
+__all__ = [
+    "SPACES",
+    "Bounds",
+    "Domain",
+    "LossPart",
+    "LossSpace",
+    "Range",
+    "SpaceError",
+    "StudySpace",
+    "Suggestion",
+    "Trial",
+    "Values",
+]

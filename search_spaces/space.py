@@ -3,7 +3,7 @@
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
@@ -18,7 +18,7 @@ class Trial(Protocol):
         """Suggest a number in [low, high]."""
         ...
 
-    def suggest_int(self, name: str, low: int, high: int) -> int:
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
         """Suggest a whole number in [low, high]."""
         ...
 
@@ -35,20 +35,26 @@ class Range:
         low: Its lower end.
         high: Its upper end, above ``low``.
         log: Whether equal ratios are equally likely; ``low`` must then be above 0.
+        whole: Whether only whole numbers are meant; both ends must then be whole.
     """
 
     low: float
     high: float
     log: bool = False
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise SpaceError(f"a range needs finite low < high, got [{self.low}, {self.high}]")
         if self.log and self.low <= 0:
             raise SpaceError(f"a log-uniform range must start above 0, got [{self.low}, {self.high}]")
+        if self.whole and not (float(self.low).is_integer() and float(self.high).is_integer()):
+            raise SpaceError(f"a range of whole numbers needs whole ends, got [{self.low}, {self.high}]")
 
     def suggest(self, trial: Trial, name: str) -> float:
         """Let the trial choose a number of the range."""
+        if self.whole:
+            return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
     def contains(self, value: Any) -> bool:
@@ -57,7 +63,7 @@ class Range:
 
     def ends(self) -> tuple[float, ...]:
         """Return the values that must be acceptable for all others to be."""
-        return self.low, self.high
+        return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,34 @@ def one_of(*choices: Any) -> Domain:
     return Domain(rule, lambda value: any(value == choice and type(value) is type(choice) for choice in choices))
 
 
+class FixedPoint:
+    """A trial that suggests a given point, to see what it stands for."""
+
+    def __init__(self, point: Mapping[str, Any]) -> None:
+        self._point = point
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """Return the point's number."""
+        return float(self._point[name])
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        """Return the point's whole number."""
+        return int(self._point[name])
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """Return the point's choice."""
+        return self._point[name]
+
+
+def _all(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
+    """Return all bounds: in most spaces no parameter depends on another."""
+    return bounds
+
+
+def _nothing(values: Mapping[str, Any]) -> None:
+    """Check nothing: in most losses no parameter depends on another."""
+
+
 NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
 POSITIVE = Domain("a number above 0", lambda value: is_number(value) and value > 0)
 
@@ -137,12 +171,18 @@ class LossSpace:
         bounds: Where to look unless an experiment says otherwise.
         published: Suggested parameters with which the loss was published; the first trials of every study.
         parameters: What the loss's constructor takes, with what it accepts.
+        searched: The same for suggested parameters that are none of the constructor's.
+        relevant: Function of bounds and fixed parameters that returns the bounds that then matter.
+        check: Refuses combinations of the constructor's parameters.
     """
 
     suggest: Callable[[Trial, Bounds], dict[str, Any]]
     bounds: Bounds
     published: tuple[Mapping[str, Any], ...]
     parameters: Mapping[str, Domain]
+    searched: Mapping[str, Domain] = field(default_factory=dict)
+    relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = _all
+    check: Callable[[Mapping[str, Any]], None] = _nothing
 
     def narrowed(self, bounds: Bounds) -> Bounds:
         """Return the default bounds with some replaced, after checking these.
@@ -152,8 +192,9 @@ class LossSpace:
         """
         for name, bound in bounds.items():
             check_name(name, self.bounds, "searched parameters")
+            domain = {**self.parameters, **self.searched}[name]
             for end in bound.ends():
-                self.parameters[name].check(name, end)
+                domain.check(name, end)
         return {**self.bounds, **bounds}
 
     def check_parameters(self, values: Mapping[str, Any]) -> None:
@@ -165,10 +206,23 @@ class LossSpace:
         for name, value in values.items():
             check_name(name, self.parameters, "parameters")
             self.parameters[name].check(name, value)
+        self.check(values)
+
+    def check_fixed(self, values: Mapping[str, Any]) -> None:
+        """Refuse values for what is not to be searched: parameters of the constructor, or suggested ones.
+
+        Raises:
+            SpaceError: If one is unknown or outside its domain.
+        """
+        own = {name: value for name, value in values.items() if name not in self.searched}
+        for name in values.keys() - own.keys():
+            self.searched[name].check(name, values[name])
+        self.check_parameters(own)
 
     def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
         """Return the published points that lie within bounds."""
-        return [point for point in self.published if all(bounds[name].contains(value) for name, value in point.items())]
+        points = [{name: value for name, value in point.items() if name in bounds} for point in self.published]
+        return [point for point in points if all(bounds[name].contains(value) for name, value in point.items())]
 
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:

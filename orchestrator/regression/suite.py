@@ -1,7 +1,7 @@
 """A suite: the cells that are rerun, how often, and what difference matters; read from YAML and checked whole."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,17 +11,13 @@ from pydantic import BaseModel, Field, model_validator
 from orchestrator.config_files import STRICT, override, read_yaml, validate
 from orchestrator.experiment import Experiment
 from orchestrator.sections import METRICS, Resources, Scheduler, Search
+from orchestrator.study_spaces import check_names, check_training
 from search_spaces import SPACES, SpaceError
-from search_spaces.space import check_name, suggestion
+from search_spaces.space import suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-
-
-class _TrainingSection(BaseModel):
-    model_config = STRICT
-    training: TrainingConfig
 
 
 class SuiteCell(BaseModel):
@@ -85,7 +81,7 @@ class Suite(BaseModel):
     def _check(self) -> "Suite":
         if self.max_seeds < self.seeds:
             raise ValueError(f"max_seeds must be at least seeds ({self.seeds}), got {self.max_seeds}")
-        _known("score", self.score, METRICS)
+        check_names("score", [self.score], METRICS)
         titles = [cell.title for cell in self.cells]
         for number, cell in enumerate(self.cells):
             _check_cell(f"cells.{number}", cell, self)
@@ -162,21 +158,13 @@ def shipped_suites() -> Mapping[str, Path]:
 
 
 def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
-    _known(f"{place}.model", cell.model, FEATURES)
-    _known(f"{place}.loss", cell.loss, SPACES)
+    check_names(f"{place}.model", [cell.model], FEATURES)
+    check_names(f"{place}.loss", [cell.loss], SPACES)
     if cell.metric is not None:
-        _known(f"{place}.metric", cell.metric, METRICS)
+        check_names(f"{place}.metric", [cell.metric], METRICS)
     try:
         SPACES[cell.loss].check_parameters(cell.loss_parameters)
     except SpaceError as error:
         raise ValueError(f"{place}.loss_parameters: {error}") from None
-    # Types and ranges are those of ``training``, whose other values go along.
-    validate(_TrainingSection, {"training": {**asdict(suite.training), **cell.training}}, place)
+    check_training(suite.training, cell.training, place)
     suite.config(cell, 1)
-
-
-def _known(place: str, name: str, known: Sequence[str] | Mapping[str, Any]) -> None:
-    try:
-        check_name(name, known, "known")
-    except SpaceError as error:
-        raise ValueError(f"{place}: {error}") from None

@@ -62,8 +62,10 @@ class Searched:
 
 def searched(study: Study) -> Searched:
     """Return what a study says about its search space."""
+    # Of a space in which some parameters depend on others, those that every trial has.
     names = [name for trial in study.valued[:1] for name in trial.params]
-    trials = [trial for trial in study.valued if all(name in trial.params for name in names)]
+    names = [name for name in names if all(name in trial.params for trial in study.valued)]
+    trials = study.valued
     values = [trial.best_value or 0.0 for trial in trials]
     columns = {name: [trial.params[name] for trial in trials] for name in names}
     columns = {name: column for name, column in columns.items() if len({str(value) for value in column}) > 1}

@@ -133,10 +133,10 @@ def test_an_override_changes_a_copy() -> None:
 def test_bounds_keep_the_scale_of_the_default_and_fixed_parameters_stand_still() -> None:
     space = {"nt_xent": {"temperature": [0.01, 0.2]}, "triplet_sh": {"margin": {"values": [0.1, 0.3]}}}
     first, second = make_experiment(search={"space": space}).cells()
-    assert first.bounds["temperature"] == Range(0.01, 0.2, log=True)
-    assert second.bounds["margin"] == Values((0.1, 0.3))
+    assert first.space.losses["nt_xent"].bounds["temperature"] == Range(0.01, 0.2, log=True)
+    assert second.space.losses["triplet_sh"].bounds["margin"] == Values((0.1, 0.3))
     fixed = make_experiment(losses=["nt_xent"], search={"fixed": {"nt_xent": {"temperature": 0.05}}}).cells()[0]
-    assert fixed.bounds["temperature"] == Values((0.05,))
+    assert fixed.space.losses["nt_xent"].bounds["temperature"] == Values((0.05,))
 
 
 CHANGES = [

@@ -23,7 +23,7 @@ class Ends:
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
         return high if self.high else low
 
-    def suggest_int(self, name: str, low: int, high: int) -> int:
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
         return high if self.high else low
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
@@ -60,7 +60,7 @@ def test_the_published_settings_are_the_defaults_of_the_loss(name: str) -> None:
 @EACH
 def test_suggestions_are_constants_with_the_names_of_the_constructor(name: str) -> None:
     space = SPACES[name]
-    parameters = space.suggest(FixedTrial(dict(space.published[0])), space.bounds)
+    parameters = space.suggest(FixedTrial(dict(space.first_points(space.bounds)[0])), space.bounds)
     assert set(parameters) <= set(space.parameters)
     space.check_parameters(parameters)
 

@@ -1,0 +1,145 @@
+"""Where each study of an experiment looks: the defaults of the search spaces with what the YAML says, checked whole."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
+
+from orchestrator.config_files import STRICT, validate
+from orchestrator.sections import ListedValues, Search
+from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
+from search_spaces.space import check_name
+from trainables.config import TrainingConfig
+from trainables.errors import ConfigError
+from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
+
+Bound = tuple[float, float] | ListedValues | str
+"""Where to look, as a YAML file says it; a word is ``default``."""
+
+
+class _TrainingSection(BaseModel):
+    model_config = STRICT
+    training: TrainingConfig
+
+
+def make_space(
+    search: Search, model: str, losses: Sequence[str], training: TrainingConfig, parameters: Mapping[str, Any]
+) -> StudySpace:
+    """Return where a study looks.
+
+    Args:
+        search: What the experiment says.
+        model: Of the study.
+        losses: Its loss, or those to choose from.
+        training: What it has where nothing is searched.
+        parameters: The same, of the model.
+
+    Raises:
+        ValueError: If bounds or fixed parameters are refused; the message names the key.
+    """
+    beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
+    usual = {f"training.{name}": value for name, value in asdict(training).items()}
+    space = StudySpace(
+        losses={loss: _part(search, loss) for loss in losses},
+        training=_bounds_beside("training", search.training, optimizer.BOUNDS),
+        model_parameters=_bounds_beside("model_parameters", beside, wsabie.BOUNDS),
+        usual=usual | {f"model.{name}": value for name, value in parameters.items()},
+    )
+    if search.sampler == "grid":
+        for loss, part in space.losses.items():
+            _check_grid(f"search.space.{loss}", part.bounds)
+        _check_grid("search.training", space.training)
+        _check_grid("search.model_parameters", space.model_parameters)
+    return space
+
+
+def check_beside(space: StudySpace, model: str, training: TrainingConfig) -> None:
+    """Refuse bounds that a training, or a model, would refuse when they are suggested.
+
+    Raises:
+        ValueError: If there are such; the message names the key.
+    """
+    for name, bound in space.training.items():
+        for end in bound.ends():
+            _refuse_as(f"search.training.{name}", partial(check_training, training, {name: end}, "training"))
+    for name, bound in space.model_parameters.items():
+        for end in bound.ends():
+            _refuse_as(f"search.model_parameters.{name}", partial(check_model_parameters, model, {name: end}))
+
+
+def check_training(training: TrainingConfig, changes: Mapping[str, Any], source: str) -> None:
+    """Refuse settings whose types or ranges are not those of ``training``, whose other values go along.
+
+    Raises:
+        ConfigError: Naming the source and the setting.
+    """
+    validate(_TrainingSection, {"training": {**asdict(training), **changes}}, source)
+
+
+def _part(search: Search, loss: str) -> LossPart:
+    """Return where to look for a loss's parameters, and those that stand still."""
+    space, fixed = SPACES[loss], dict(search.fixed.get(loss, {}))
+    given: dict[str, Range | Values] = {}
+    for name, bound in search.space.get(loss, {}).items():
+        try:
+            given[name] = _bound(bound, space.bounds.get(name))
+        except SpaceError as error:
+            raise ValueError(f"search.space.{loss}.{name}: {error}") from None
+    try:
+        bounds = space.narrowed(given)
+    except SpaceError as error:
+        raise ValueError(f"search.space.{loss}: {error}") from None
+    try:
+        space.check_fixed(fixed)
+    except SpaceError as error:
+        raise ValueError(f"search.fixed.{loss}: {error}") from None
+    searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in bounds}
+    return LossPart(space, space.relevant({**bounds, **searched}, fixed), fixed)
+
+
+def _bound(given: Bound, default: Range | Values | None) -> Range | Values:
+    if isinstance(given, ListedValues):
+        return Values(given.values)
+    if isinstance(given, str):
+        if default is None:
+            raise SpaceError("has no default place to look; give [low, high] or {values: [...]}")
+        return default
+    if isinstance(default, Range):
+        return replace(default, low=given[0], high=given[1])
+    return Range(given[0], given[1])
+
+
+def _bounds_beside(section: str, given: Mapping[str, Bound], defaults: Mapping[str, Range | Values]) -> Bounds:
+    found: dict[str, Range | Values] = {}
+    for name, bound in given.items():
+        try:
+            if section == "training":
+                check_name(name, defaults, "searched settings")
+            found[name] = _bound(bound, defaults.get(name))
+        except SpaceError as error:
+            raise ValueError(f"search.{section}.{name}: {error}") from None
+    return found
+
+
+def _refuse_as(key: str, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except ConfigError as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _check_grid(key: str, bounds: Bounds) -> None:
+    for name, bound in bounds.items():
+        if isinstance(bound, Range):
+            raise ValueError(f"{key}.{name}: a grid needs values, e.g. {{values: [{bound.low}]}}")
+
+
+def check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
+    """Refuse names that are not known, with the key where they stand."""
+    for name in names:
+        try:
+            check_name(name, known, "known")
+        except SpaceError as error:
+            raise ValueError(f"{key}: {error}") from None

@@ -1,0 +1,165 @@
+"""All that one study searches: the parameters of a loss, or the choice of one, and what may come beside it."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from search_spaces.optimizer import optimizer
+from search_spaces.space import Bounds, FixedPoint, LossSpace, Trial, Values
+from search_spaces.wsabie import model_parameters
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What a point of a space stands for.
+
+    Attributes:
+        loss: The loss's name.
+        loss_parameters: Of its constructor.
+        training: Settings of ``TrainingConfig``.
+        model_parameters: Of the model's constructor.
+    """
+
+    loss: str
+    loss_parameters: Mapping[str, Any]
+    training: Mapping[str, Any] = field(default_factory=dict)
+    model_parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LossPart:
+    """A loss's part of a space.
+
+    Attributes:
+        space: Of the loss.
+        bounds: Where each searched parameter lies.
+        fixed: Parameters that are not searched.
+    """
+
+    space: LossSpace
+    bounds: Bounds
+    fixed: Mapping[str, Any]
+
+    def suggest(self, trial: Trial) -> dict[str, Any]:
+        """Return the loss's parameters."""
+        return {**self.space.suggest(trial, self.bounds), **self.fixed}
+
+
+class Prefixed:
+    """A trial whose parameters have a prefix: those of one of several losses."""
+
+    def __init__(self, trial: Trial, prefix: str) -> None:
+        self._trial, self._prefix = trial, prefix
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """Suggest a number under the longer name."""
+        return self._trial.suggest_float(self._prefix + name, low, high, log=log)
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        """Suggest a whole number under the longer name."""
+        return self._trial.suggest_int(self._prefix + name, low, high, log=log)
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """Suggest a choice under the longer name."""
+        return self._trial.suggest_categorical(self._prefix + name, choices)
+
+
+@dataclass(frozen=True)
+class StudySpace:
+    """The space of one study.
+
+    Attributes:
+        losses: Part of each loss; with more than one, the loss is a parameter itself (``loss``), on which the others
+            (``<loss>.<parameter>``) depend.
+        training: Searched settings of ``training``.
+        model_parameters: Searched parameters of the model.
+        usual: What ``training`` and ``model_parameters`` are when they are not searched, by parameter name.
+    """
+
+    losses: Mapping[str, LossPart]
+    training: Bounds = field(default_factory=dict)
+    model_parameters: Bounds = field(default_factory=dict)
+    usual: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the loss is a parameter."""
+        return len(self.losses) > 1
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether some parameters exist only at some values of others."""
+        return self.chooses or any(len(_degrees(part.bounds)) > 1 for part in self.losses.values())
+
+    def suggest(self, trial: Trial) -> Suggestion:
+        """Let a trial choose a point."""
+        name = trial.suggest_categorical("loss", tuple(self.losses)) if self.chooses else next(iter(self.losses))
+        loss_parameters = self.losses[name].suggest(self._of(name, trial))
+        return Suggestion(
+            loss=name,
+            loss_parameters=loss_parameters,
+            training=optimizer(trial, self.training),
+            model_parameters=model_parameters(trial, self.model_parameters),
+        )
+
+    def bounds(self) -> dict[str, Any]:
+        """Return where each parameter lies, by the name under which a sampler knows it."""
+        found: dict[str, Any] = {"loss": Values(tuple(self.losses))} if self.chooses else {}
+        for loss, part in self.losses.items():
+            found |= {self._name(loss, name): bound for name, bound in part.bounds.items()}
+        return found | self._beside()
+
+    def first_points(self) -> list[Mapping[str, Any]]:
+        """Return the published settings of each loss, with what is usual beside them; the first trials of a study.
+
+        Points that stand for the same loss come once; what is usual but out of bounds is left to the sampler.
+        """
+        beside = {
+            name: self.usual[name] for name, bound in self._beside().items() if _holds(bound, self.usual.get(name))
+        }
+        points: list[Mapping[str, Any]] = []
+        for loss, part in self.losses.items():
+            seen: list[Any] = []
+            for point in part.space.first_points(part.bounds):
+                stands_for = part.suggest(FixedPoint(point))
+                if stands_for not in seen:
+                    seen.append(stands_for)
+                    points.append({**self._point(loss, point), **beside})
+        return points
+
+    def grid(self) -> list[Mapping[str, Any]]:
+        """Return every combination of the listed values, the last parameter changing fastest; loss after loss."""
+        points: list[Mapping[str, Any]] = []
+        beside = self._beside()
+        for loss, part in self.losses.items():
+            names = [*part.bounds, *beside]
+            values = [bound.values for bound in (*part.bounds.values(), *beside.values()) if isinstance(bound, Values)]
+            for combination in itertools.product(*values):
+                point = dict(zip(names, combination, strict=True))
+                own = {name: value for name, value in point.items() if name in part.bounds}
+                points.append({**self._point(loss, own), **{name: point[name] for name in beside}})
+        return points
+
+    def _of(self, loss: str, trial: Trial) -> Trial:
+        return Prefixed(trial, f"{loss}.") if self.chooses else trial
+
+    def _name(self, loss: str, name: str) -> str:
+        return f"{loss}.{name}" if self.chooses else name
+
+    def _point(self, loss: str, point: Mapping[str, Any]) -> dict[str, Any]:
+        chosen = {"loss": loss} if self.chooses else {}
+        return {**chosen, **{self._name(loss, name): value for name, value in point.items()}}
+
+    def _beside(self) -> dict[str, Any]:
+        training = {f"training.{name}": bound for name, bound in self.training.items()}
+        return training | {f"model.{name}": bound for name, bound in self.model_parameters.items()}
+
+
+def _degrees(bounds: Bounds) -> Sequence[Any]:
+    degree = bounds.get("degree")
+    return degree.values if isinstance(degree, Values) else ()
+
+
+def _holds(bound: Any, value: Any) -> bool:
+    return value is not None and bool(bound.contains(value))

@@ -1,0 +1,18 @@
+"""The radius lambda of WSABIE: how long a column of its maps may get.
+
+References:
+    [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, section 2. IJCAI 2011
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from search_spaces.space import Bounds, Range, Trial, Values
+
+BOUNDS: Mapping[str, Range | Values] = {"radius": Range(0.3, 10.0, log=True)}
+"""What of ``model_parameters`` has a default place to look; other parameters need their values listed."""
+
+
+def model_parameters(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest the parameters that have bounds, under the names ``model.<name>``."""
+    return {name: bound.suggest(trial, f"model.{name}") for name, bound in bounds.items()}

@@ -1,0 +1,138 @@
+"""The polynomials' spaces: no point pulls the wrong way, and the slopes are those that were asked for."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.trial import FixedTrial
+
+from orchestrator.config_files import validate
+from orchestrator.experiment import Experiment
+from orchestrator.report.weights import weight_curves
+from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
+from search_spaces.polynomial import DEGREES, coefficients
+from search_spaces.space import FixedPoint
+from trainables.polynomials import DOMAINS, is_feasible
+
+WEIGHTS = st.lists(st.floats(0, 2), min_size=1, max_size=4)
+KINDS = st.sampled_from(sorted(DOMAINS))
+
+
+def slope(polynomial: tuple[float, ...], x: float) -> float:
+    return sum(power * number * x ** (power - 1) for power, number in enumerate(polynomial) if power)
+
+
+@given(st.floats(0, 0.5), WEIGHTS, KINDS)
+def test_every_point_pulls_the_right_way(offset: float, weights: list[float], kind: Any) -> None:
+    polynomial = coefficients(offset, weights, kind)
+    assert is_feasible(polynomial, kind)
+    assert polynomial[0] == offset and 2 <= len(polynomial) <= 1 + len(weights)
+
+
+@given(WEIGHTS, KINDS)
+def test_the_slope_is_the_bernstein_sum(weights: list[float], kind: Any) -> None:
+    low, high = DOMAINS[kind]
+    sign, n = (-1 if kind == "positive" else 1), len(weights) - 1
+    polynomial = coefficients(0.2, weights, kind)
+    for step in range(11):
+        t = step / 10
+        wanted = sum(w * math.comb(n, k) * t**k * (1 - t) ** (n - k) for k, w in enumerate(weights))
+        assert slope(polynomial, low + t * (high - low)) * sign == pytest.approx(wanted, abs=1e-9)
+
+
+def bounds_of(name: str, *degrees: int) -> Any:
+    space = SPACES[name]
+    return space.relevant(space.narrowed({"degree": Values(degrees)}), {})
+
+
+@pytest.mark.parametrize("name", ["polynomial_self", "polynomial_relative"])
+@pytest.mark.parametrize("degree", DEGREES)
+def test_the_published_default_is_there_in_every_degree(name: str, degree: int) -> None:
+    bounds = bounds_of(name, degree)
+    (point,) = SPACES[name].first_points(bounds)
+    found = SPACES[name].suggest(FixedTrial(dict(point)), bounds)
+    assert found in (
+        {"coefficients": (0.2, 1.0)},
+        {"positive_coefficients": (0.2, -1.0), "negative_coefficients": (0.0, 1.0)},
+    )
+
+
+@pytest.mark.parametrize(("name", "sides"), [("polynomial_self", 2), ("polynomial_relative", 1)])
+def test_only_the_slopes_of_the_highest_degree_are_searched(name: str, sides: int) -> None:
+    for degree in DEGREES:
+        assert len(bounds_of(name, degree)) == 2 + sides * degree
+    assert len(bounds_of(name, 1, 3)) == 2 + sides * 3
+
+
+def test_degrees_can_be_searched_too_and_the_default_comes_once() -> None:
+    part = LossPart(SPACES["polynomial_relative"], bounds_of("polynomial_relative", *DEGREES), {})
+    space = StudySpace({"polynomial_relative": part})
+    assert space.is_conditional
+    assert space.first_points() == [{"offset": 0.2, "degree": 1, "slope_0": 1.0}]
+    point = {"offset": 0.1, "degree": 3, "slope_0": 0.0, "slope_1": 2.0, "slope_2": 1.0}
+    found = space.suggest(FixedPoint(point)).loss_parameters["coefficients"]
+    assert len(found) == 4 and found[0] == 0.1
+
+
+@pytest.mark.parametrize("name", ["polynomial_self", "polynomial_relative"])
+def test_the_weight_curve_of_a_suggestion_can_be_drawn_and_is_nowhere_negative(name: str) -> None:
+    bounds = bounds_of(name, 4)
+    point = {"offset": 0.3, "degree": 4} | {key: 0.5 * (index % 4) for index, key in enumerate(list(bounds)[2:])}
+    parameters = SPACES[name].suggest(FixedPoint(point), bounds)
+    curves = weight_curves(name, parameters)
+    assert curves and all((curve.weights >= -1e-9).all() for curve in curves)
+
+
+def experiment(**search: Any) -> Experiment:
+    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_relative"], "search": search}
+    return validate(Experiment, values, "p.yaml")
+
+
+def test_a_grid_of_slopes() -> None:
+    lists = {f"slope_{index}": {"values": [0.0, 0.5, 1.0, 2.0]} for index in (0, 1)}
+    space = {"polynomial_relative": {"offset": {"values": [0.2]}, **lists}}
+    points = experiment(sampler="grid", trials=100, space=space).cells()[0].space.grid()
+    assert len(points) == 16
+    assert points[1] == {"offset": 0.2, "degree": 2, "slope_0": 0.0, "slope_1": 0.5}
+
+
+def test_fixed_coefficients_are_not_searched_beside() -> None:
+    (cell,) = experiment(fixed={"polynomial_relative": {"coefficients": [0.2, 1.0, 0.5]}}).cells()
+    assert cell.space.bounds() == {}
+    assert cell.space.first_points() == [{}]
+    assert cell.space.suggest(FixedPoint({})).loss_parameters == {"coefficients": (0.2, 1.0, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        pytest.param(
+            {"fixed": {"polynomial_relative": {"coefficients": [0.2, -1.0]}}},
+            r"pull the wrong way somewhere in \[-1.0, 2.0\]; the nearest that do not are \[0.2, 0\]",
+            id="infeasible",
+        ),
+        pytest.param({"space": {"polynomial_relative": {"slope_0": [-1, 1]}}}, "at least 0", id="negative slope"),
+        pytest.param({"space": {"polynomial_relative": {"degree": {"values": [5]}}}}, "one of 1, 2, 3, 4", id="degree"),
+        pytest.param({"space": {"polynomial_relative": {"slope_7": [0, 1]}}}, "did you mean", id="unknown"),
+    ],
+)
+def test_what_is_refused(search: dict[str, Any], message: str) -> None:
+    from trainables.errors import ConfigError
+
+    with pytest.raises(ConfigError, match=message):
+        experiment(**search)
+
+
+def test_infeasible_coefficients_are_allowed_in_words() -> None:
+    fixed = {"polynomial_relative": {"coefficients": [0.2, -1.0], "allow_infeasible": True}}
+    assert experiment(fixed=fixed).cells()[0].space.bounds() == {}
+
+
+def test_checks_of_one_side_leave_the_other() -> None:
+    check: Callable[..., None] = SPACES["polynomial_self"].check_parameters
+    check({"positive_coefficients": (0.5, -1.0)})
+    with pytest.raises(SpaceError, match="positive_coefficients"):
+        check({"positive_coefficients": (0.5, 1.0), "negative_coefficients": (0.0, 1.0)})
