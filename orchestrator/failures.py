@@ -19,6 +19,9 @@ _MEMORY = re.compile(
 )
 
 
+_DISK = re.compile(r"\[Errno (28|122|27)\]|No space left on device|Disk quota exceeded")
+
+
 class Cause(StrEnum):
     """Why a trial failed, as far as it decides what is done about it."""
 
@@ -28,6 +31,8 @@ class Cause(StrEnum):
     """There was not enough memory, of the GPU or of the machine."""
     HUNG = "hung"
     """It reported nothing for longer than one is patient."""
+    DISK = "disk"
+    """There was no room for its checkpoint. That is not the trial's fault, nor its alone: the search is to stop."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,11 @@ class Failure:
         last = (lines or ["ended without a message"])[-1]
         # Looked for in the last line, because a traceback shows code, and in what Ray says when it ends an actor.
         told = next((line for line in lines if "running low on memory" in line), last)
-        cause = Cause.MEMORY if _MEMORY.search(told) and "potential root causes" not in told else Cause.ERROR
-        return cls(cause, told[:500])
+        if _DISK.search(told):
+            return cls(Cause.DISK, told[:500])
+        # Of an actor that was killed Ray says what may have done it, want of memory among others.
+        is_short = _MEMORY.search(told) and "potential root causes" not in told
+        return cls(Cause.MEMORY if is_short else Cause.ERROR, told[:500])
 
     @classmethod
     def hung(cls, minutes: float) -> "Failure":

@@ -45,7 +45,7 @@ class Journal:
         content = path.read_bytes() if path.exists() else b""
         self.records, whole = _parse(content, path)
         self.torn = whole < len(content)
-        self._count = len(self.records)
+        self._count, self._size = len(self.records), whole
         # Unbuffered: what is written is in the kernel's hands at once, and a kill of this process cannot lose it.
         self._file = path.open("ab", buffering=0)
         self._file.truncate(whole)
@@ -63,14 +63,25 @@ class Journal:
 
         Raises:
             ValueError: If a field is NaN or infinite.
-            OSError: If the disk is full; the journal then still ends with a whole record or a torn one.
+            OSError: If the disk is full; the journal then ends as before, or with a torn record.
         """
         record = {"n": self._count, "time": round(time.time(), 3), "kind": kind, **fields}
         body = _encode(record)
-        self._file.write(_seal(body))
-        os.fsync(self._file.fileno())
-        self._count += 1
+        line = _seal(body)
+        try:
+            self._write(line)
+        except OSError:
+            # Nothing may come after half a record, should there be room again for the next.
+            self._file.truncate(self._size)
+            raise
+        self._count, self._size = self._count + 1, self._size + len(line)
         return dict(json.loads(body))
+
+    def _write(self, line: bytes) -> None:
+        # A disk that has room for a part takes that part, and complains when it is asked to take the rest.
+        while line:
+            line = line[self._file.write(line) :]
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file; nothing is left to write."""

@@ -19,6 +19,7 @@ class Ledger:
     Attributes:
         history: How the experiment stands after the newest record.
         listeners: Called with each new record, in the thread that wrote it; they must be quick.
+        problem: Why a record could not be written; nothing is written after it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,14 +28,27 @@ class Ledger:
         Raises:
             JournalError: If it is damaged.
         """
+        self.path = path
         self._journal = Journal(path)
         self.past = tuple(self._journal.records)
         self.history = History.of(self.past)
         self.listeners: list[Listener] = []
+        self.problem: OSError | None = None
 
     def append(self, kind: str, **fields: Any) -> None:
-        """Write an event, then let the history and the listeners know."""
-        record = self._journal.append(kind, **fields)
+        """Write an event, then let the history and the listeners know.
+
+        Raises:
+            OSError: If the disk is full, or was when the last record was to be written.
+        """
+        if self.problem is not None:
+            raise self.problem
+        try:
+            record = self._journal.append(kind, **fields)
+        except OSError as error:
+            # The error has to get past Ray, which shows everybody's errors as its own.
+            self.problem = OSError(error.errno, error.strerror, str(self.path))
+            raise self.problem from None
         self.history.apply(record)
         for listener in self.listeners:
             listener(record)

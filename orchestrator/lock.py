@@ -2,7 +2,8 @@
 
 The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends; the file's content names
 the holder. On a disk shared by machines whose locks do not reach each other, the name is all there is: a lock left by
-another host is believed until a person removes it.
+another host is believed until a person removes it. A host is known by its name, or by the id of its boot: the same name
+with another boot id is this host before it was started again, another name with the same boot id a container on it.
 """
 
 import fcntl
@@ -20,6 +21,9 @@ from typing import IO, Any
 from trainables.errors import UserError
 
 SCRATCH_PREFIX = "icr-"
+
+FIELDS = {"pid", "host", "boot_id", "started", "scratch"}
+"""What a lock says of its holder."""
 
 
 class AlreadyRunningError(UserError):
@@ -70,7 +74,7 @@ def find_holder(directory: Path) -> dict[str, Any] | None:
         return None
     with path.open("r", encoding="utf-8") as file:
         holder = _read(file)
-        if holder is None or holder["host"] != socket.gethostname():
+        if holder is None or not is_here(holder):
             return holder
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -95,11 +99,16 @@ def boot_id() -> str:
     return path.read_text(encoding="ascii").strip() if path.is_file() else ""
 
 
+def is_here(holder: dict[str, Any]) -> bool:
+    """Say whether a holder ran on this machine, whose kernel knows whether it still does."""
+    return holder["host"] == socket.gethostname() or (holder["boot_id"] == boot_id() != "")
+
+
 def _clear_stale(directory: Path, holder: dict[str, Any] | None) -> None:
     """Take over from a holder that was killed, or refuse where it may live on another machine."""
     if holder is None:
         return
-    if holder["host"] != socket.gethostname():
+    if not is_here(holder):
         raise AlreadyRunningError(_refusal(directory, holder))
     if holder["scratch"] is not None and Path(holder["scratch"]).name.startswith(SCRATCH_PREFIX):
         shutil.rmtree(holder["scratch"], ignore_errors=True)
@@ -109,7 +118,7 @@ def _refusal(directory: Path, holder: dict[str, Any] | None) -> str:
     if holder is None:
         return f"{directory}: already running: another process has just started"
     message = f"{directory}: already running: process {holder['pid']} on {holder['host']}, since {holder['started']}"
-    if holder["host"] == socket.gethostname():
+    if is_here(holder):
         return f"{message}; watch it with `orchestrator status {directory}`"
     return f"{message}; if it is gone from there, remove {directory / 'lock'}"
 
@@ -121,7 +130,7 @@ def _read(file: IO[str]) -> dict[str, Any] | None:
         content = json.loads(file.read())
     except ValueError:
         return None
-    return content if isinstance(content, dict) else None
+    return content if isinstance(content, dict) and content.keys() >= FIELDS else None
 
 
 def _write(file: IO[str], holder: dict[str, Any] | None) -> None:

@@ -41,9 +41,22 @@ SHORT = (
         (SHORT, "memory", "Task was killed due to the node running low on memory."),
         (KILLED, "error", "The actor is dead because its worker process has died"),
         ("  raise MemoryError\nValueError: no luck", "error", "ValueError: no luck"),
+        ("OSError: [Errno 28] No space left on device: 'x/state.pt'", "disk", "OSError"),
         ("", "error", "ended without a message"),
     ],
-    ids=["torch", "torch.cuda", "python", "numpy", "cpu", "cublas", "ray", "killed", "in the code", "nothing"],
+    ids=[
+        "torch",
+        "torch.cuda",
+        "python",
+        "numpy",
+        "cpu",
+        "cublas",
+        "ray",
+        "killed",
+        "in the code",
+        "full disk",
+        "nothing",
+    ],
 )
 def test_the_cause_is_read_from_what_was_raised(text: str, cause: str, message: str) -> None:
     failure = Failure.of(text)

@@ -1,6 +1,7 @@
 """The journal: what was written is read back, a torn end is cut off, and damage elsewhere has a name."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,23 @@ def test_a_value_that_is_no_number_is_refused_and_leaves_no_trace(tmp_path: Path
     journal.append("epoch", epoch=1)
     journal.close()
     assert [record["n"] for record in read_journal(tmp_path / "journal.jsonl")] == [0]
+
+
+def test_a_full_disk_leaves_whole_records_and_writing_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, 2)
+    journal = Journal(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, hard))
+    try:
+        for _ in range(2):
+            with pytest.raises(OSError, match="File too large"):
+                journal.append("epoch", epoch=3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    journal.append("epoch", epoch=4)
+    journal.close()
+    assert [record["epoch"] for record in read_journal(path)] == [1, 2, 4]
 
 
 def test_a_missing_journal_has_a_way_out(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,3 +64,17 @@ def test_the_best_epoch_is_the_first_of_equals(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0, 3.0, 3.0, 2.0])
     assert (trial.best_epoch, trial.best_value, trial.last_epoch) == (2, 3.0, 4)
     assert trial.running_best() == {1: 1.0, 2: 3.0, 3: 3.0, 4: 3.0}
+
+
+def test_after_a_record_that_could_not_be_written_nothing_is(tmp_path: Path, ledger: Ledger, monkeypatch) -> None:
+    def full(*arguments: object, **fields: object) -> Record:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._journal, "append", full)
+        with pytest.raises(OSError, match=r"No space left on device: .*journal\.jsonl"):
+            ledger.append("x")
+    with pytest.raises(OSError, match="No space left on device"):
+        add_trial(ledger, [1.0])
+    assert ledger.history.trials == {}
+    assert [record["kind"] for record in read_journal(tmp_path / "journal.jsonl")] == ["experiment_started"]

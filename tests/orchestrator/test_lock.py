@@ -61,7 +61,36 @@ def test_a_lock_of_another_machine_is_believed(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "lock").read_text()) == other
 
 
-@pytest.mark.parametrize("content", ["", '{"pid": 1, "ho', "[]"], ids=["released", "torn", "no mapping"])
+@pytest.mark.parametrize(
+    ("host", "boot", "stale"),
+    [("here", "this", True), ("here", "former", True), ("container", "this", True), ("elsewhere", "other", False)],
+)
+def test_a_lock_that_no_process_of_this_machine_holds_is_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, boot: str, stale: bool
+) -> None:
+    monkeypatch.setattr("orchestrator.lock.socket.gethostname", lambda: "here")
+    monkeypatch.setattr("orchestrator.lock.boot_id", lambda: "this")
+    left = {"pid": 1, "host": host, "boot_id": boot, "started": "2026-01-01T00:00:00+00:00", "scratch": None}
+    (tmp_path / "lock").write_text(json.dumps(left))
+    assert find_holder(tmp_path) == (None if stale else left)
+    if stale:
+        with hold(tmp_path):
+            assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+    else:
+        with pytest.raises(AlreadyRunningError, match="on elsewhere"), hold(tmp_path):
+            pass
+
+
+def test_without_boot_ids_the_name_of_the_host_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.lock.boot_id", lambda: "")
+    other = {"pid": 1, "host": "elsewhere", "boot_id": "", "started": "2026-01-01T00:00:00+00:00", "scratch": None}
+    (tmp_path / "lock").write_text(json.dumps(other))
+    assert find_holder(tmp_path) == other
+
+
+@pytest.mark.parametrize(
+    "content", ["", '{"pid": 1, "ho', "[]", '{"pid": 1}'], ids=["released", "torn", "no mapping", "no holder"]
+)
 def test_a_lock_nobody_holds_is_taken(tmp_path: Path, content: str) -> None:
     (tmp_path / "lock").write_text(content)
     with hold(tmp_path):
