@@ -57,7 +57,7 @@ OBJECT_STORE_BYTES = 100 * 2**20
 
 
 class Interruption(Ephemeral, tune.Stopper):
-    """Asks Tune to end when a limit is reached, or the process is told to end.
+    """Asks Tune to end when there is a reason to, or the process is told to end.
 
     The first signal is noted, a second one is obeyed at once.
 
@@ -65,17 +65,17 @@ class Interruption(Ephemeral, tune.Stopper):
         signal: The signal that came; ``None`` while there was none.
     """
 
-    def __init__(self, limit: Callable[[], str | None]) -> None:
+    def __init__(self, is_over: Callable[[], bool]) -> None:
         self.signal: int | None = None
-        self._limit = limit
+        self._is_over = is_over
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """End no single trial."""
         return False
 
     def stop_all(self) -> bool:
-        """Say whether a signal came or a limit is reached."""
-        return self.signal is not None or self._limit() is not None
+        """Say whether a signal came or there is another reason."""
+        return self.signal is not None or self._is_over()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -139,16 +139,18 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
 
     Raises:
         ConfigError: If the machine does not have what a trial needs.
+        OSError: If there is no room for the journal or a checkpoint; all that ran stays resumable.
     """
     if source.outstanding == 0 or session.limit() is not None:
         return None
-    interruption = Interruption(session.limit)
     issuer = Issuer(source, session.at_a_time())
+    witness = Witness(session, source, issuer)
+    interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch, session.address), interruption.listening():
         resources = allocate(session, ray.cluster_resources())
         trainable = tune.with_parameters(TrialActor, workload=session.workload, checkpoints=session.checkpoints)
-        tune.Tuner(
+        tuner = tune.Tuner(
             tune.with_resources(trainable, resources),
             tune_config=tune.TuneConfig(
                 search_alg=issuer,
@@ -163,12 +165,25 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
                 name="tune",
                 storage_path=str(session.scratch),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-                callbacks=[Witness(session, source, issuer)],
+                callbacks=[witness],
                 stop=interruption,
                 verbose=0,
             ),
-        ).fit()
+        )
+        _fit(tuner, session.ledger)
+    if witness.problem is not None:
+        raise witness.problem
     return interruption.signal
+
+
+def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
+    try:
+        tuner.fit()
+    except tune.TuneError:
+        # Whatever goes wrong while a result is handled reaches us as the text of a traceback.
+        if ledger.problem is not None:
+            raise ledger.problem from None
+        raise
 
 
 @contextmanager

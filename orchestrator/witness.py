@@ -4,6 +4,8 @@ A trial that is tried again is issued again, as it would be after a restart. Ray
 other trials to become fewer, and forget how often they tried when the driver dies.
 """
 
+import errno
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 
 
 class Witness(Ephemeral, tune.Callback):
-    """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended."""
+    """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended.
+
+    Attributes:
+        problem: Why the search cannot go on: there is no room for checkpoints; ``None`` while it can.
+    """
 
     def __init__(self, session: "Session", source: TrialSource, issuer: Issuer) -> None:
         self._ledger, self._checkpoints, self._on_step = session.ledger, session.checkpoints, session.on_step
@@ -30,6 +36,7 @@ class Witness(Ephemeral, tune.Callback):
         self._source, self._issuer = source, issuer
         self._heard: dict[RayTrial, float] = {}
         self._hung: set[RayTrial] = set()
+        self.problem: OSError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
         """Give the display a turn, and end the trials that have been silent for too long."""
@@ -60,6 +67,10 @@ class Witness(Ephemeral, tune.Callback):
         self._heard.pop(trial, None)
         ours = self._ledger.history.trials[trial.config["trial"]]
         failure = Failure.hung(self._patience.epoch_minutes) if trial in self._hung else Failure.of(_error(trial))
+        if failure.cause is Cause.DISK:
+            # The trial is as it was after its last checkpoint, and goes on from there when there is room again.
+            self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {ours.id}")
+            return
         reason = give_up(ours, failure, self._patience)
         if failure.cause is Cause.MEMORY:
             self._run_fewer()
@@ -69,6 +80,7 @@ class Witness(Ephemeral, tune.Callback):
         else:
             self._ledger.end(ours, TrialState.FAILED, reason)
             self._source.observe(ours)
+            self._checkpoints.prune(ours.id)
 
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial but the newest, which holds its best model."""

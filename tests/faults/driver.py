@@ -17,10 +17,13 @@ from tests.faults import troubled_workload
 from tests.orchestrator import fake_workload
 from trainables.errors import UserError
 
+MOMENTS = ("before", "torn", "after")
+"""When a process dies that dies of writing a record: before it, with half of it written, or before it acts on it."""
+
 
 @dataclass(frozen=True)
 class Death:
-    """The process kills itself when it writes the first record of a kind: before it, with half of it, or after it."""
+    """The process kills itself when it writes the first record of a kind."""
 
     kind: str
     moment: str

@@ -1,5 +1,6 @@
 """Starts, watches and kills searches; how each of them ended is for ``invariants.py`` to judge."""
 
+import json
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -63,6 +64,16 @@ class Searches:
         journal = self.output / "tiny" / "journal.jsonl"
         return History.of(read_journal(journal)) if journal.exists() else History()
 
+    def records(self) -> int:
+        """Return how many records the journal holds."""
+        journal = self.output / "tiny" / "journal.jsonl"
+        return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+    def lock(self) -> dict[str, Any]:
+        """Return what the lock says."""
+        holder: dict[str, Any] = json.loads((self.output / "tiny" / "lock").read_text())
+        return holder
+
     def wait_for(self, condition: Callable[[History], bool], process: ForkServerProcess) -> None:
         deadline = time.monotonic() + 200
         while not condition(self.history()):
@@ -85,10 +96,14 @@ class Searches:
                         child.kill()
 
 
+OTHERS = ("IDLE", "Agent")
+"""What Ray calls its processes that run nobody's actor."""
+
+
 def live_actors() -> list[psutil.Process]:
     """Return the actors that this process and what it started have running."""
     family = psutil.Process().children(recursive=True)
-    return [child for child in family if _title(child).startswith("ray::TrialActor")]
+    return [child for child in family if "ray::" in _title(child) and not any(name in _title(child) for name in OTHERS)]
 
 
 def _title(process: psutil.Process) -> str:

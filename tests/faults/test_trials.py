@@ -52,3 +52,15 @@ def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches:
     assert hung["error"] == "hung: reported no epoch for 0.2 minutes (patience.epoch_minutes)"
     assert [record["trials"] for record in records if record["kind"] == "concurrency_lowered"] == [1]
     assert_invariants(searches.output, log=workload.log, kills=0)
+
+
+def test_a_full_disk_stops_the_search_and_fails_no_trial(searches: Searches, tmp_path: Path) -> None:
+    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("full disk", times=1)})
+    searches.finish(grid(VALUES), workload, code=1)
+    stopped = searches.history()
+    assert "No space left on device" in searches.errors()
+    assert "Traceback" not in searches.errors()
+    assert {str(trial.state) for trial in stopped.trials.values()} <= {"finished", "running"}
+    assert stopped.running()
+    searches.finish(grid(VALUES), workload)
+    assert_invariants(searches.output, before=[stopped], log=workload.log, kills=1)

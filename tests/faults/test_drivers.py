@@ -1,0 +1,117 @@
+"""Drivers that are killed, at random moments and at chosen ones, or told to stop: the same command goes on.
+
+Each search is killed several times before it may end. ``FAULT_SEEDS=5`` in the environment repeats that as often.
+"""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.history import History, TrialState
+from tests.faults.driver import MOMENTS, Death
+from tests.faults.invariants import assert_invariants
+from tests.faults.searches import Searches, grid, live_actors, tiny
+from tests.faults.troubled_workload import Trouble, TroubledWorkload
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))
+KILLS = 5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_at_random_moments(searches: Searches, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
+    snapshots: list[History] = []
+    for _ in range(KILLS):
+        process = searches.start(tiny(), workload)
+        seen = searches.records() + chance.randrange(9)
+        searches.wait_for(lambda history, seen=seen: searches.records() > seen, process)
+        time.sleep(chance.uniform(0, 0.4))
+        process.kill()
+        process.join()
+        snapshots.append(searches.history())
+    searches.finish(tiny(), workload)
+    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=KILLS)
+
+
+KINDS = (
+    "experiment_started",
+    "trial_created",
+    "trial_started",
+    "epoch",
+    "trial_retried",
+    "concurrency_lowered",
+    "trial_ended",
+    "test_opened",
+    "test_evaluated",
+    "experiment_ended",
+)
+
+
+@pytest.mark.parametrize("shift", SEEDS)
+def test_killed_at_each_kind_of_record(searches: Searches, tmp_path: Path, shift: int) -> None:
+    experiment = grid([0.02, 0.4, 0.3, 0.05, 0.2, 0.45])
+    troubles = {0.4: Trouble("death", times=4), 0.3: Trouble("memory", times=2)}
+    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles=troubles, diverges_above=0.44)
+    snapshots: list[History] = []
+    for number, kind in enumerate(KINDS):
+        process = searches.start(experiment, workload, Death(kind, MOMENTS[(number + shift) % len(MOMENTS)]))
+        process.join(240)
+        assert process.exitcode == -signal.SIGKILL, (kind, searches.errors())
+        snapshots.append(searches.history())
+    searches.finish(experiment, workload)
+    ended = {trial.params["temperature"]: trial.state for trial in searches.history().trials.values()}
+    assert ended.pop(0.45) is TrialState.DIVERGED
+    assert set(ended.values()) == {TrialState.FINISHED}
+    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=len(KINDS))
+
+
+def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None:
+    workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
+    snapshots: list[History] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = searches.start(tiny(), workload)
+        seen = searches.records()
+        searches.wait_for(lambda history, seen=seen: searches.records() > seen + 4, process)
+        assert live_actors()
+        searches.finish(tiny(), workload, code=3)
+        assert f"already running: process {process.pid}" in searches.errors()
+        assert process.pid is not None
+        os.kill(process.pid, number)
+        process.join(120)
+        assert process.exitcode == 130, searches.errors()
+        snapshots.append(searches.history())
+        assert snapshots[-1].outcome == "interrupted"
+    for budget, by in (({"gpu_hours": 1e-9, "hours": 1e-9}, "hours"), ({"target": 1.0}, "target")):
+        searches.finish(tiny(budget=budget), workload)
+        snapshots.append(searches.history())
+        assert snapshots[-1].ended_by == by
+        assert snapshots[-1].running() or len(snapshots[-1].trials) < 6
+    assert "Traceback" not in searches.errors()
+    searches.finish(tiny(), workload)
+    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=4)
+
+
+def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path) -> None:
+    workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
+    process = searches.start(tiny(), workload, own_ray=True)
+    searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    process.kill()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    # Ray's agents give up after about a minute; they hold nothing of ours.
+    assert [process.name() for process in alive if "Agent" not in process.name()] == []
+    killed = searches.history()
+    scratch = Path(searches.lock()["scratch"])
+    assert scratch.is_dir()
+    searches.finish(tiny(), workload)
+    assert not scratch.exists()
+    assert_invariants(searches.output, before=[killed], log=workload.log, kills=1)
