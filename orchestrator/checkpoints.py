@@ -11,8 +11,8 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,9 @@ from orchestrator.storage import ObjectStore, StorageError
 from trainables.checkpoint import find_damage, find_latest, list_epochs, save_epoch
 from trainables.errors import CheckpointError
 from trainables.reports import EpochReport
+
+CLAIM = ".driver"
+"""Of the file that says whose a folder of checkpoints is."""
 
 KEPT = 3
 """Checkpoints of a running trial, because the newest may be damaged by what ended its process."""
@@ -71,27 +74,33 @@ class FolderCheckpoints:
 
     Attributes:
         trials: Has, or gets, a folder for each trial; absolute.
-        token: What the driver wrote into the folder, by which another node knows the same folder; empty: not looked at.
+        token: What the driver wrote into the folder, by which another node knows the same folder, and an actor that
+            has outlived its driver that another has taken over; empty: not looked at.
     """
 
     trials: Path
     token: str = ""
 
     @classmethod
-    def shared(cls, trials: Path) -> "FolderCheckpoints":
-        """Mark a folder so that a node that does not reach it refuses instead of writing to a disk of its own."""
+    def claimed(cls, trials: Path) -> "FolderCheckpoints":
+        """Mark a folder as that of this driver: nobody whom another one sent writes there from now on."""
         token = secrets.token_hex(16)
-        (trials / ".shared").write_text(token, encoding="ascii")
+        with (trials / CLAIM).open("a+", encoding="ascii") as file:
+            # Waits for an actor that is giving a checkpoint its name.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.truncate(0)
+            file.write(token)
         return cls(trials, token)
 
     def latest(self, trial: str) -> Path | None:
         """See ``Checkpoints``."""
-        self._check_shared()
+        with self._undisputed():
+            pass
         return _newest_whole(self.trials / trial)
 
     def save(self, trial: str, report: EpochReport) -> None:
         """See ``Checkpoints``."""
-        save_epoch(self.trials / trial, report, KEPT)
+        save_epoch(self.trials / trial, report, KEPT, self._undisputed())
 
     def prune(self, trial: str) -> None:
         """See ``Checkpoints``."""
@@ -110,16 +119,28 @@ class FolderCheckpoints:
         """See ``Checkpoints``."""
         return _brought(self.latest(trial), target)
 
-    def _check_shared(self) -> None:
+    @contextmanager
+    def _undisputed(self) -> Iterator[None]:
+        """Keep other drivers from claiming the folder, after a look whether one has.
+
+        Raises:
+            StorageError: If the folder is not, or no longer, that of the driver that sent us.
+        """
         if not self.token:
+            yield
             return
-        with suppress(OSError):
-            if (self.trials / ".shared").read_text(encoding="ascii") == self.token:
-                return
-        raise StorageError(
-            f"{os.uname().nodename}: {self.trials} is not the folder that the driver writes to; give --storage "
-            f"s3://bucket/prefix, or a --storage (or --output) that all nodes share"
-        )
+        try:
+            file = (self.trials / CLAIM).open(encoding="ascii")
+        except FileNotFoundError:
+            raise StorageError(
+                f"{os.uname().nodename}: {self.trials} is not the folder that the driver writes to; give --storage "
+                f"s3://bucket/prefix, or a --storage (or --output) that all nodes share"
+            ) from None
+        with file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if file.read() != self.token:
+                raise StorageError(f"{self.trials}: another driver, or one of another machine, has claimed this folder")
+            yield
 
 
 @dataclass(frozen=True)

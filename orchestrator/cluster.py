@@ -69,7 +69,7 @@ class Cluster:
             trials.parent.chmod(0o700)
         except OSError as error:
             raise StorageError(f"--storage {trials}: cannot be written: {error.strerror}; choose another") from None
-        return FolderCheckpoints(trials) if self.address is None else FolderCheckpoints.shared(trials)
+        return FolderCheckpoints.claimed(trials)
 
 
 def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> str:

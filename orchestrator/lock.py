@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from orchestrator.leftovers import SCRATCH_PREFIX, clear
 from trainables.errors import UserError
-
-SCRATCH_PREFIX = "icr-"
 
 FIELDS = {"pid", "host", "boot_id", "started", "scratch"}
 """What a lock says of its holder."""
@@ -38,7 +37,8 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
 
     Args:
         directory: The experiment's directory, which exists.
-        scratch: A temporary directory of this process. The next holder removes it should this one be killed.
+        scratch: A temporary directory of this process. Should this one be killed, the next holder removes it, and ends
+            what runs from it.
 
     Raises:
         AlreadyRunningError: If another process holds it; the message names that process.
@@ -110,8 +110,8 @@ def _clear_stale(directory: Path, holder: dict[str, Any] | None) -> None:
         return
     if not is_here(holder):
         raise AlreadyRunningError(_refusal(directory, holder))
-    if holder["scratch"] is not None and Path(holder["scratch"]).name.startswith(SCRATCH_PREFIX):
-        shutil.rmtree(holder["scratch"], ignore_errors=True)
+    if holder["scratch"] is not None:
+        clear(Path(holder["scratch"]))
 
 
 def _refusal(directory: Path, holder: dict[str, Any] | None) -> str:

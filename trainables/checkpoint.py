@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,23 +76,37 @@ def find_damage(directory: Path) -> str | None:
     return None
 
 
-def save_epoch(root: Path, report: EpochReport, keep: int = 3) -> Path:
+def save_epoch(
+    root: Path, report: EpochReport, keep: int = 3, guard: AbstractContextManager[object] = nullcontext()
+) -> Path:
     """Write the checkpoint of a report as ``root/epoch_NNNN`` and remove all but the newest ``keep``.
 
-    Several are kept because the newest may be damaged by what ended the process.
+    Args:
+        root: Directory of a training; made where it is missing.
+        report: What to save.
+        keep: Several, because the newest may be damaged by what ended the process; >= 1.
+        guard: Entered when all is written, around the moment at which it appears; what it raises prevents that.
+
+    Returns:
+        The checkpoint's directory.
     """
     root.mkdir(parents=True, exist_ok=True)
     final = root / f"epoch_{report.epoch:04d}"
     partial = root / f".{final.name}.{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    report.save(partial)
-    _write_manifest(partial)
-    shutil.rmtree(final, ignore_errors=True)
-    partial.rename(final)
-    force_directory(root)
-    for old in list_epochs(root)[:-keep]:
-        shutil.rmtree(old)
+    try:
+        report.save(partial)
+        _write_manifest(partial)
+        with guard:
+            shutil.rmtree(final, ignore_errors=True)
+            partial.rename(final)
+            force_directory(root)
+            for old in list_epochs(root)[:-keep]:
+                shutil.rmtree(old)
+    finally:
+        # Where the disk is full, what was written of it would take the room that others need.
+        shutil.rmtree(partial, ignore_errors=True)
     return final
 
 

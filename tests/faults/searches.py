@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
@@ -16,6 +17,9 @@ from orchestrator.journal import read_journal
 from orchestrator.workload import Workload
 from tests.faults.driver import Death, drive
 from tests.orchestrator.experiments import make_experiment
+
+# On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
+os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")
 
 # A server that has imported what a driver needs, and forks one whenever it is asked: imports are half of a start.
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -103,7 +107,12 @@ OTHERS = ("IDLE", "Agent")
 def live_actors() -> list[psutil.Process]:
     """Return the actors that this process and what it started have running."""
     family = psutil.Process().children(recursive=True)
-    return [child for child in family if "ray::" in _title(child) and not any(name in _title(child) for name in OTHERS)]
+    return [child for child in family if is_actor(child)]
+
+
+def is_actor(process: psutil.Process) -> bool:
+    """Say whether a process is alive and runs a trial."""
+    return "ray::" in _title(process) and not any(name in _title(process) for name in OTHERS)
 
 
 def _title(process: psutil.Process) -> str:

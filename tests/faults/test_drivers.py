@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from orchestrator.history import History, TrialState
+from orchestrator.leftovers import find_processes
 from tests.faults.driver import MOMENTS, Death
 from tests.faults.invariants import assert_invariants
-from tests.faults.searches import Searches, grid, live_actors, tiny
+from tests.faults.searches import Searches, grid, is_actor, live_actors, tiny
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
 
 pytestmark = pytest.mark.slow
@@ -106,12 +107,14 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path:
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.kill()
-    _, alive = psutil.wait_procs(children, timeout=10)
-    # Ray's agents give up after about a minute; they hold nothing of ours.
-    assert [process.name() for process in alive if "Agent" not in process.name()] == []
+    deadline = time.monotonic() + 60
+    while any(is_actor(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert [child for child in children if is_actor(child)] == []
     killed = searches.history()
     scratch = Path(searches.lock()["scratch"])
     assert scratch.is_dir()
     searches.finish(tiny(), workload)
     assert not scratch.exists()
+    assert find_processes(scratch) == []
     assert_invariants(searches.output, before=[killed], log=workload.log, kills=1)

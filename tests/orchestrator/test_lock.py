@@ -43,12 +43,15 @@ def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder:
     assert (found["pid"], found["boot_id"]) == (holder.pid, boot_id())
 
 
-def test_the_lock_of_a_killed_process_is_stale_and_its_scratch_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
+def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
+    # As Ray's workers do, it names the scratch directory in its command line.
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path / "icr-scratch" / "x")])
     holder.kill()
     holder.wait()
     assert find_holder(tmp_path) is None
     with hold(tmp_path):
         assert not (tmp_path / "icr-scratch").exists()
+        assert left.wait(30) == -9
         assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
     assert (tmp_path / "lock").read_text() == ""
 

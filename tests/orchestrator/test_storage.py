@@ -132,7 +132,7 @@ def checkpoints(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Pa
     if request.param == "bucket":
         return StoredCheckpoints(store)
     (tmp_path / "trials").mkdir()
-    return FolderCheckpoints.shared(tmp_path / "trials")
+    return FolderCheckpoints.claimed(tmp_path / "trials")
 
 
 def epoch_of(checkpoint: Path | None) -> int | None:
@@ -189,12 +189,17 @@ def test_a_folder_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
     mine, others = tmp_path / "mine", tmp_path / "others"
     mine.mkdir()
     others.mkdir()
-    shared = FolderCheckpoints.shared(mine)
+    shared = FolderCheckpoints.claimed(mine)
     assert shared.latest("a") is None
-    FolderCheckpoints.shared(mine)
-    for trials in (mine, others, tmp_path / "none"):
+    FolderCheckpoints.claimed(mine)
+    for trials in (others, tmp_path / "none"):
         with pytest.raises(StorageError, match="is not the folder that the driver writes to; give --storage"):
             FolderCheckpoints(trials, shared.token).latest("a")
+    with pytest.raises(StorageError, match="another driver"):
+        shared.latest("a")
+    with pytest.raises(StorageError, match="another driver"):
+        shared.save("a", report(0.1, 1))
+    assert not list((mine / "a").iterdir())
 
 
 def test_what_killed_actors_left_is_removed_and_what_living_ones_hold_is_not() -> None:
