@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from orchestrator.history import History, Trial, TrialState
+from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Record
 from orchestrator.sections import Budget
 
@@ -87,7 +87,9 @@ class Meter:
         self._spending.apply(record)
         self._heard = time.monotonic()
         if record.get("state", TrialState.RUNNING) != TrialState.RUNNING:
-            self._note_end(self._history.trials[record["trial"]], TrialState(record["state"]))
+            trial = self._history.trials[record["trial"]]
+            if trial.stage is Stage.SEARCH:
+                self._note_end(trial, TrialState(record["state"]))
 
     def limit(self) -> str | None:
         """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if the search may go on."""

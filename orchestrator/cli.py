@@ -12,6 +12,7 @@ import typer
 
 from orchestrator.commands import (
     cocos,
+    confirm,
     data,
     doctor,
     evaluate,
@@ -41,6 +42,7 @@ app.add_typer(regress.app, name="regress")
 app.command()(search.search)
 app.command()(resume.resume)
 app.command()(extend.extend)
+app.command()(confirm.confirm)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(ui.ui)

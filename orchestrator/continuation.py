@@ -1,10 +1,12 @@
 """An experiment as its journal describes it, to go on with it without its YAML file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from orchestrator.budget import Spending
 from orchestrator.config_files import override, validate
+from orchestrator.confirmation import choose_candidates
 from orchestrator.experiment import Experiment
 from orchestrator.history import History
 from orchestrator.journal import NAME, read_journal
@@ -59,3 +61,23 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
     if trials is not None and not any(after.trials_in(cell) > before.trials_in(cell) for cell in before.cells()):
         raise ConfigError(f"--trials {trials}: {directory} is a grid that has had all its points; search another space")
     return after
+
+
+def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experiment:
+    """Return an experiment whose best trials are to be confirmed.
+
+    Args:
+        directory: Of the experiment.
+        changes: Keys of ``confirm``; those that are ``None`` stay as they are.
+
+    Raises:
+        ConfigError: If no trial of the search has finished, or a value is refused.
+        JournalError: If the journal is missing or damaged.
+    """
+    before = read_experiment(directory).to_dict()
+    given = {key: value for key, value in changes.items() if value is not None}
+    values = {**before, "confirm": {**(before["confirm"] or {}), **given}}
+    experiment = validate(Experiment, values, str(directory / NAME))
+    if not choose_candidates(History.of(read_journal(directory / NAME)), 1):
+        raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
+    return experiment

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.history import History, Trial, TrialState
+from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Record
 from orchestrator.summary import Summary
 from trainables.config import TrialConfig
@@ -39,23 +39,25 @@ STYLES = {
 
 
 class Progress:
-    """How far a search is, and how long the rest may take at the pace of this session.
+    """How far a stage is, and how long the rest may take at the pace of this session.
 
     Args:
         history: Kept up to date by others.
-        total: Trials in all.
+        total: Trials of the stage in all.
         epochs: Epochs of a whole trial.
+        stage: Whose trials are counted.
     """
 
-    def __init__(self, history: History, total: int, epochs: int) -> None:
-        self.history, self._total, self._epochs = history, total, epochs
+    def __init__(self, history: History, total: int, epochs: int, stage: Stage = Stage.SEARCH) -> None:
+        self.history, self._total, self._epochs, self._stage = history, total, epochs, stage
         self._started, self._before = time.monotonic(), self._trained()
 
     def counts(self) -> str:
         """Return one line: trials by state, best so far, and the time left."""
-        states = Counter(trial.state for trial in self.history.trials.values())
+        trials = self.history.stage(self._stage)
+        states = Counter(trial.state for trial in trials)
         parts = [f"{states[state]} {word}" for state, word in WORDS.items() if states[state]]
-        waiting = self._total - len(self.history.trials)
+        waiting = self._total - len(trials)
         parts += [f"{waiting} to come"] if waiting > 0 else []
         best = self.best()
         parts += [] if best is None else [f"best {best.metric} {best.best_value:.2f} ({best.id})"]
@@ -66,7 +68,7 @@ class Progress:
     def best(self) -> Trial | None:
         """Return the trial with the highest value so far among those that could win or still run."""
         able = (TrialState.RUNNING, TrialState.FINISHED)
-        rated = [trial for trial in self.history.trials.values() if trial.epochs and trial.state in able]
+        rated = [trial for trial in self.history.stage(self._stage) if trial.epochs and trial.state in able]
         return max(rated, key=lambda trial: trial.best_value or 0.0, default=None)
 
     def seconds_left(self) -> float | None:
@@ -74,15 +76,15 @@ class Progress:
         trained = self._trained() - self._before
         if trained <= 0:
             return None
-        trials = self.history.trials.values()
+        trials = self.history.stage(self._stage)
         ended = [trial.last_epoch for trial in trials if trial.state is not TrialState.RUNNING]
         usual = sum(ended) / len(ended) if ended else self._epochs
         left = sum(max(0.0, usual - trial.last_epoch) for trial in trials if trial.state is TrialState.RUNNING)
-        left += usual * max(0, self._total - len(self.history.trials))
+        left += usual * max(0, self._total - len(trials))
         return left * (time.monotonic() - self._started) / trained
 
     def _trained(self) -> int:
-        return sum(trial.last_epoch for trial in self.history.trials.values())
+        return sum(trial.last_epoch for trial in self.history.stage(self._stage))
 
 
 class Display:
@@ -190,28 +192,49 @@ def _short(value: Any) -> str:
 
 
 def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> None:
-    """Print the winner of each dataset as a table, and how the trials ended."""
+    """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
     show = show or Console(width=None if sys.stdout.isatty() else 160).print
+    show(_winners_table(summary))
+    verdicts = {verdict["dataset"]: verdict for verdict in summary["verdicts"]}
+    for dataset in summary["test_openings"] | summary["winners"] | verdicts:
+        for sentence in _sentences(dataset, summary, verdicts.get(dataset)):
+            show(Text(f"{dataset}: {sentence}"))
+    for stage in Stage:
+        states = Counter(TrialState(row["state"]) for row in summary["trials"] if row["stage"] == stage)
+        words = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
+        by = f"; ended by budget.{summary['ended_by']}" if stage is Stage.SEARCH and _is_limited(summary) else ""
+        if states:
+            show(Text(f"{stage}: {states.total()} trials: {words}{by}"))
+
+
+def _is_limited(summary: Summary) -> bool:
+    return summary["ended_by"] not in (None, "trials")
+
+
+def _winners_table(summary: Summary) -> Table:
     metric = summary["metric"].removeprefix("val/")
     table = Table(title=f"{summary['experiment']}: winners", title_justify="left")
     for heading in ("dataset", "model", "loss", "parameters", "trial"):
         table.add_column(heading, overflow="fold")
-    for heading in ("epoch", f"val {metric}", f"test {metric}"):
+    for heading in ("seeds", f"val {metric}", f"test {metric}"):
         table.add_column(heading, justify="right")
     for dataset, winner in summary["winners"].items():
         test = "" if winner["test"] is None else f"{winner['test'][metric]:.2f}"
         table.add_row(
             *(Text(text) for text in (dataset, winner["model"], winner["loss"], format_parameters(winner["params"]))),
             Text(winner["trial"]),
-            str(winner["best_epoch"]),
+            str(winner["seeds"]) if winner["confirmed"] else "unconfirmed",
             f"{winner['val'][metric]:.2f}",
             test,
         )
-    show(table)
-    states = Counter(TrialState(row["state"]) for row in summary["trials"])
-    by = summary["ended_by"]
-    show(
-        f"{len(summary['trials'])} trials: "
-        + ", ".join(f"{states[s]} {word}" for s, word in WORDS.items() if states[s])
-        + ("" if by in (None, "trials") else f"; ended by budget.{by}")
-    )
+    return table
+
+
+def _sentences(dataset: str, summary: Summary, verdict: Mapping[str, Any] | None) -> list[str]:
+    """Return what is to be known of a dataset's winner, the verdict first."""
+    sentences = ["unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"]
+    if verdict is not None:
+        sentences = [f"{verdict['verdict']}: {verdict['reason']}", *verdict["warnings"]]
+    opened = summary["test_openings"].get(dataset, 0)
+    sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
+    return [*sentences, *summary["caveats"].get(dataset, [])]

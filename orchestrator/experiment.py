@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, load_trial_config, override, read_yaml, validate
-from orchestrator.sections import METRICS, Budget, Override, Patience, Resources, Scheduler, Search
+from orchestrator.sections import METRICS, Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.study_spaces import check_beside, check_names, check_training, make_space
 from search_spaces import SPACES, StudySpace, Suggestion
 from search_spaces.space import suggestion
@@ -67,6 +67,7 @@ class Experiment(BaseModel):
         overrides: Settings of some studies, applied in their order.
         model_parameters: Constructor arguments of the models beyond their sizes.
         vocabulary: See ``TrialConfig``.
+        confirm: What is trained again after the search; ``null`` is nothing, and then no winner is confirmed.
     """
 
     model_config = STRICT
@@ -84,12 +85,15 @@ class Experiment(BaseModel):
     budget: Budget = Budget()
     resources: Resources = Resources()
     patience: Patience = Patience()
+    confirm: Confirm | None = None
 
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
         check_names("models", self.models, FEATURES)
         check_names("losses", self.losses, SPACES)
         check_names("search.metric", [self.search.metric], METRICS)
+        if self.confirm is not None and self.confirm.baseline is not None:
+            check_names("confirm.baseline", [self.confirm.baseline], self.losses)
         for number, change in enumerate(self.overrides):
             _check_override(f"overrides.{number}", change, self)
         for key, named in (("search.space", self.search.space), ("search.fixed", self.search.fixed)):

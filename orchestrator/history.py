@@ -128,6 +128,7 @@ class History:
         footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``.
         trials: By id, in the order in which they were created.
         tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
+        test_openings: Dataset -> how often it was opened.
         tests: Trial -> its metrics on the test split.
         outcome: How the newest start ended: ``finished``, ``budget_spent``, ``interrupted``, or ``None`` while it runs
             or if it was killed.
@@ -143,6 +144,7 @@ class History:
     footprints: dict[str, Mapping[str, int]] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
+    test_openings: dict[str, int] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     outcome: str | None = None
     ended_by: str | None = None
@@ -231,7 +233,9 @@ def _run_fewer(history: History, record: Record) -> None:
 
 
 def _open_test(history: History, record: Record) -> None:
-    history.tests_opened.setdefault(record["dataset"], []).append(record["trial"])
+    dataset = record["dataset"]
+    history.tests_opened.setdefault(dataset, []).extend(record["trials"])
+    history.test_openings[dataset] = history.test_openings.get(dataset, 0) + 1
 
 
 def _test(history: History, record: Record) -> None:

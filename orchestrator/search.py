@@ -2,30 +2,36 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from orchestrator.budget import SPENT, Meter
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.cluster import Cluster, prepare_joining
+from orchestrator.confirmation import plan_confirmation
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
 from orchestrator.experiment import Experiment, changed_keys
-from orchestrator.history import History, Trial
+from orchestrator.history import History, Stage
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold, make_scratch
+from orchestrator.opening import evaluate_on_test, selected
+from orchestrator.plan import PlannedTrials
 from orchestrator.sections import Resources
-from orchestrator.summary import Summary, checkpoint_root, find_winners, summarise
+from orchestrator.summary import Summary, summarise
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import default_uri
 from orchestrator.workload import Workload
-from trainables.config import TrialConfig
 from trainables.errors import ConfigError, UserError
 from trainables.files import make_writable, write_whole
+
+if TYPE_CHECKING:
+    from orchestrator.tuner import Session
 
 TRACKING_SECONDS = 30.0
 """How long the end of a search waits for a tracking store that does not keep up."""
@@ -65,7 +71,7 @@ def run_search(
     quiet: bool = False,
     cluster: Cluster = Cluster(),
 ) -> SearchResult:
-    """Run an experiment, or go on with one that was interrupted or has got more trials.
+    """Search and confirm an experiment, or go on with one that was interrupted or has got more trials.
 
     Args:
         experiment: What to search.
@@ -79,48 +85,70 @@ def run_search(
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
-    cluster = cluster.resolved()
+    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster), (Stage.SEARCH, Stage.CONFIRM))
+
+
+def run_confirmation(
+    experiment: Experiment,
+    workload: Workload,
+    output: Path,
+    *,
+    tracking_uri: str | None = None,
+    quiet: bool = False,
+    cluster: Cluster = Cluster(),
+) -> SearchResult:
+    """Confirm what a search has found so far, as ``run_search`` does after its last trial; the same arguments."""
+    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster), (Stage.CONFIRM,))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The arguments of ``run_search``."""
+
+    experiment: Experiment
+    workload: Workload
+    output: Path
+    tracking_uri: str | None
+    quiet: bool
+    cluster: Cluster
+
+
+def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
+    experiment, workload = given.experiment, given.workload
+    cluster = given.cluster.resolved()
     if cluster.address is None:
         check_cpus(experiment.resources)
     digests = workload.check(experiment)
-    directory = open_directory(output, experiment.name)
-    uri = tracking_uri or default_uri(output)
+    directory = open_directory(given.output, experiment.name)
+    uri = given.tracking_uri or default_uri(given.output)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
         if cluster.address is not None:
             prepare_joining()
         # Only now, because Ray and Optuna take longer to import than refusing everything above.
-        from orchestrator.scheduler import StudyScheduler
-        from orchestrator.searcher import Studies
-        from orchestrator.tuner import Session, run_trials
+        from orchestrator.tuner import Session
 
         meter = Meter(experiment.budget, ledger.history, ledger.past)
         ledger.listeners.append(meter.listen)
-        with tracked(ledger, Tracker(uri, output, experiment.name, ledger.past)) as tracker:
+        with tracked(ledger, Tracker(uri, given.output, experiment.name, ledger.past)) as tracker:
+            signal, ended_by = None, ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster)
-            with make_display(_progress(experiment, ledger.history), experiment.name, quiet=quiet) as display:
-                ledger.listeners.append(display.listen)
-                session = Session(
-                    experiment,
-                    ledger,
-                    workload.expecting(digests),
-                    checkpoints,
-                    scratch,
-                    display.refresh,
-                    meter.limit,
-                    cluster.address,
-                )
-                studies = Studies(experiment, ledger, meter.is_closed)
-                signal = run_trials(session, studies, StudyScheduler(experiment, ledger))
+            ready = workload.expecting(digests)
+            session = Session(
+                experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, address=cluster.address
+            )
+            if Stage.SEARCH in stages:
+                signal = search_stage(session, meter, given.quiet)
+                ended_by = find_ending(experiment, ledger.history, meter)
+            if signal is None:
+                signal = confirm_stage(session, given.quiet)
             if signal is not None:
                 ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
                 raise SearchInterruptedError(f"{directory}: the same command goes on from here")
-            ended_by = find_ending(experiment, ledger.history, meter)
-            evaluate_winners(ledger, workload, checkpoints, directory)
-            ledger.append(
-                "experiment_ended", outcome="budget_spent" if ended_by in SPENT else "finished", ended_by=ended_by
-            )
+            evaluate_on_test(ledger, workload, checkpoints, directory, selected(ledger.history))
+            outcome = "budget_spent" if ended_by in SPENT else "finished"
+            ledger.append("experiment_ended", outcome=outcome, ended_by=ended_by)
             write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
     return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by)
 
@@ -128,11 +156,55 @@ def run_search(
 def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
     """Return what ended a search that no signal ended: its last trial, or a limit of its budget."""
     incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
-    if history.running() or not all(meter.is_closed(cell.name) for cell in incomplete):
+    running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
+    if running or not all(meter.is_closed(cell.name) for cell in incomplete):
         limit = meter.limit()
         if limit is not None:
             return limit
     return "plateau" if incomplete else "trials"
+
+
+def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
+    """Run what is left of the search; return the signal that ended it, or ``None`` where it is done."""
+    from orchestrator.scheduler import StudyScheduler
+    from orchestrator.searcher import Studies
+    from orchestrator.tuner import run_trials
+
+    experiment, ledger = session.experiment, session.ledger
+    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
+    with displayed(session, Stage.SEARCH, total, quiet) as shown:
+        studies = Studies(experiment, ledger, meter.is_closed)
+        return run_trials(shown, studies, StudyScheduler(experiment, ledger))
+
+
+def confirm_stage(session: "Session", quiet: bool) -> int | None:
+    """Train the best trials again with fresh seeds; return the signal that ended it, or ``None``.
+
+    It has no limit but its number of trials: a budget is the search's.
+    """
+    from orchestrator.scheduler import Judge
+    from orchestrator.tuner import run_trials
+
+    ledger = session.ledger
+    planned = plan_confirmation(session.experiment, ledger.history)
+    known = {trial.id for trial in ledger.history.stage(Stage.CONFIRM)}
+    with displayed(session, Stage.CONFIRM, len(known | {one.id for one in planned}), quiet) as shown:
+        unlimited = replace(shown, limit=lambda: None)
+        return run_trials(unlimited, PlannedTrials(planned, Stage.CONFIRM, ledger), Judge(ledger))
+
+
+@contextmanager
+def displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> Iterator["Session"]:
+    """Show a stage of so many trials for the length of a ``with`` block, which gets the session that draws it."""
+    experiment, ledger = session.experiment, session.ledger
+    epochs = max(cell.training.total_epochs for cell in experiment.cells())
+    progress = Progress(ledger.history, total, epochs, stage)
+    with make_display(progress, f"{experiment.name}: {stage}", quiet=quiet) as display:
+        ledger.listeners.append(display.listen)
+        try:
+            yield replace(session, on_step=display.refresh)
+        finally:
+            ledger.listeners.remove(display.listen)
 
 
 @contextmanager
@@ -222,37 +294,3 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
     checkpoints = cluster.checkpoints(directory)
     checkpoints.rewind({trial.id: trial.last_epoch for trial in history.trials.values()})
     return checkpoints
-
-
-def evaluate_winners(ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path) -> None:
-    """Open the test split for the winner of each dataset, once, and write down that it was opened.
-
-    Raises:
-        CheckpointError: If a winner has no good checkpoint left.
-    """
-    evaluate_on_test(ledger, workload, checkpoints, directory, find_winners(ledger.history).values())
-
-
-def evaluate_on_test(
-    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, trials: Iterable[Trial]
-) -> None:
-    """Evaluate trials on the test split, each once, and write down beforehand that it was opened for them.
-
-    Raises:
-        CheckpointError: If one has no good checkpoint left.
-    """
-    for trial in trials:
-        if trial.id in ledger.history.tests:
-            continue
-        dataset = trial.config["dataset"]
-        checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
-        if trial.id not in ledger.history.tests_opened.get(dataset, []):
-            ledger.append("test_opened", dataset=dataset, trial=trial.id)
-        config = TrialConfig.from_dict(trial.config)
-        ledger.append("test_evaluated", trial=trial.id, metrics=dict(workload.test(config, checkpoint)))
-
-
-def _progress(experiment: Experiment, history: History) -> Progress:
-    cells = experiment.cells()
-    total = sum(experiment.trials_in(cell) for cell in cells)
-    return Progress(history, total, max(cell.training.total_epochs for cell in cells))

@@ -140,8 +140,11 @@ class Confirm(BaseModel):
     Attributes:
         top: The best so many of each study, >= 1.
         seeds: Each with so many seeds that the search has not used, >= 2.
+        baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
+            dataset in the search, which are confirmed as well.
     """
 
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
     seeds: Annotated[int, Field(ge=2)] = 5
+    baseline: str | None = None

@@ -1,24 +1,32 @@
 """Who won: a pure function of what the journal says.
 
-Only a trial that finished can win: a diverged or failed one never does, and one that was stopped early was worse than
-others of its study when it was. Ties go to the earlier trial.
+Where a dataset's best trials were confirmed with fresh seeds, the verdict on these names the winner. Before that, the
+best trial of the search stands in for it and is called unconfirmed: a diverged or failed trial never does, and one that
+was stopped early was worse than others of its study when it was. Ties go to the earlier trial.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.history import History, Trial, TrialState
+from orchestrator.caveats import caveats
+from orchestrator.confirmed import champion_of, verdicts_of
+from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.standings import Standing
 
 Summary = dict[str, Any]
-"""``experiment``, ``metric``, ``ended_by`` (see ``History``), ``winners`` (dataset -> its winner) and ``trials``; what
-``summary.json`` holds."""
+"""What ``summary.json`` holds.
+
+``experiment``, ``metric``, ``ended_by`` (see ``History``), ``winners`` (dataset -> its winner), ``verdicts``
+(``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``test_openings`` (dataset -> how often its
+test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win) and ``trials``.
+"""
 
 
 def find_winners(history: History) -> dict[str, Trial]:
-    """Return the winner of each dataset; a dataset none of whose trials finished has none."""
+    """Return the best trial of each dataset's search; a dataset none of whose trials finished has none."""
     winners: dict[str, Trial] = {}
-    for trial in history.trials.values():
+    for trial in history.stage(Stage.SEARCH):
         if trial.state is not TrialState.FINISHED:
             continue
         dataset = trial.config["dataset"]
@@ -28,15 +36,31 @@ def find_winners(history: History) -> dict[str, Trial]:
     return winners
 
 
+def find_champions(history: History) -> dict[str, Trial]:
+    """Return the trial whose trained model stands for the winner of each dataset, confirmed or not."""
+    confirmed = {dataset: champion_of(history, verdict) for dataset, verdict in verdicts_of(history).items()}
+    return find_winners(history) | {dataset: trial for dataset, trial in confirmed.items() if trial is not None}
+
+
 def summarise(history: History) -> Summary:
-    """Return the winners per dataset and the list of all trials."""
-    winners = find_winners(history)
+    """Return the winners and verdicts per dataset and the list of all trials."""
+    verdicts = verdicts_of(history)
+    winners = {dataset: _unconfirmed(trial, history) for dataset, trial in find_winners(history).items()}
+    for dataset, verdict in verdicts.items():
+        champion = champion_of(history, verdict)
+        if verdict.winner is not None and champion is not None:
+            winners[dataset] = _confirmed(verdict.winner, champion, history)
+    trials = list(history.trials.values())
+    datasets = dict.fromkeys(trial.config["dataset"] for trial in trials)
     return {
         "experiment": history.experiment["name"],
         "metric": history.experiment["search"]["metric"],
         "ended_by": history.ended_by,
-        "winners": {dataset: _winner(trial, history) for dataset, trial in winners.items()},
-        "trials": [_row(trial) for trial in history.trials.values()],
+        "winners": winners,
+        "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
+        "test_openings": dict(history.test_openings),
+        "caveats": {name: caveats([one for one in trials if one.config["dataset"] == name]) for name in datasets},
+        "trials": [_row(trial) for trial in trials],
     }
 
 
@@ -52,10 +76,13 @@ def _value(trial: Trial, history: History) -> float:
     return trial.epochs[trial.best_epoch][history.experiment["search"]["metric"]]
 
 
-def _winner(trial: Trial, history: History) -> dict[str, Any]:
+def _unconfirmed(trial: Trial, history: History) -> dict[str, Any]:
     test = history.tests.get(trial.id)
     return {
         "trial": trial.id,
+        "confirmed": False,
+        "seeds": 1,
+        "model_of": trial.id,
         **_identity(trial),
         "best_epoch": trial.best_epoch,
         "val": _best_metrics(trial, "val/"),
@@ -64,9 +91,27 @@ def _winner(trial: Trial, history: History) -> dict[str, Any]:
     }
 
 
+def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str, Any]:
+    """Return a confirmed winner; its metrics are means over the seeds."""
+    means = {name: value.mean for name, value in winner.measures.items()}
+    return {
+        "trial": winner.candidate.label,
+        "confirmed": True,
+        "seeds": winner.result.seeds,
+        "model_of": champion.id,
+        **_identity(history.trials[winner.candidate.label]),
+        "best_epoch": champion.best_epoch,
+        "val": {name.removeprefix("val/"): value for name, value in means.items() if name.startswith("val/")},
+        "test": {name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
+        "test_opened_for": history.tests_opened.get(winner.candidate.dataset, []),
+    }
+
+
 def _row(trial: Trial) -> dict[str, Any]:
     return {
         "trial": trial.id,
+        "stage": str(trial.stage),
+        "candidate": trial.candidate,
         **_identity(trial),
         "state": str(trial.state),
         "epochs": trial.last_epoch,

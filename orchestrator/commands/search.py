@@ -42,10 +42,11 @@ def run(
     *,
     as_json: bool,
     cluster: "Cluster",
+    search: bool = True,
 ) -> None:
-    """Search, print what came of it, and exit with what it means."""
+    """Search and confirm, or confirm alone, print what came of it, and exit with what it means."""
     from orchestrator.cluster import ignored_address
-    from orchestrator.search import run_search
+    from orchestrator.search import run_confirmation, run_search
     from orchestrator.storage import is_bucket
     from orchestrator.workload import Training
 
@@ -53,7 +54,8 @@ def run(
         typer.echo(warning, err=True)
     root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
     workload = Training(root, max(1, math.ceil(experiment.resources.cpus)))
-    result = run_search(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
+    begin = run_search if search else run_confirmation
+    result = begin(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
     if as_json:
         print(json.dumps({**result.summary, "tracking_problem": result.tracking_problem}, indent=2))
     else:

@@ -16,6 +16,7 @@ from orchestrator.history import Stage, Trial, TrialState
 from orchestrator.journal import NAME, read_journal
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold, make_scratch
+from orchestrator.opening import evaluate_on_test
 from orchestrator.plan import PlannedTrial, PlannedTrials
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
 from orchestrator.regression.comparison import Finding
@@ -24,7 +25,7 @@ from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
-from orchestrator.search import check_cpus, evaluate_on_test, open_checkpoints, open_directory, start, tracked
+from orchestrator.search import check_cpus, open_checkpoints, open_directory, start, tracked
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import default_uri
 from orchestrator.workload import Workload
@@ -186,7 +187,7 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
     ledger = work.ledger
     source = PlannedTrials(work.plan(seeds), Stage.REGRESS, ledger)
     epochs = max(work.suite.config(cell, 1).training.total_epochs for cell in work.suite.cells)
-    progress = Progress(ledger.history, sum(seeds.values()), epochs)
+    progress = Progress(ledger.history, sum(seeds.values()), epochs, Stage.REGRESS)
     with make_display(progress, work.suite.name, quiet=quiet) as display:
         ledger.listeners.append(display.listen)
         signal = run_trials(replace(work.session, on_step=display.refresh), source, Judge(ledger))

@@ -4,8 +4,10 @@ from typing import Any
 
 from orchestrator.config_files import validate
 from orchestrator.experiment import Experiment
-from orchestrator.history import Trial, TrialState
+from orchestrator.history import Stage, Trial, TrialState
 from orchestrator.ledger import Ledger
+from orchestrator.plan import PlannedTrial
+from trainables.config import TrialConfig
 
 
 def make_experiment(**changes: Any) -> Experiment:
@@ -53,3 +55,23 @@ def add_trial(
     if state in (TrialState.DIVERGED, TrialState.FAILED):
         ledger.end(trial, state, error)
     return trial
+
+
+def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: float | None) -> Trial:
+    """Write down a trial's repetition with a fresh seed, evaluated on test; without a value, it diverged."""
+    config = TrialConfig.from_dict({**candidate.config, "seed": seed})
+    name = f"{candidate.id}-seed{index}"
+    planned = PlannedTrial(name, candidate.study, candidate.number, config, candidate.params, candidate.id)
+    trial = ledger.plan(planned, Stage.CONFIRM)
+    if value is None:
+        ledger.end(trial, TrialState.DIVERGED, "train/loss is nan")
+    else:
+        ledger.report(trial, 1, {"val/rsum": value, "val/rsum_best": value}, TrialState.FINISHED)
+    return trial
+
+
+def open_test(ledger: Ledger, trials: list[Trial], dataset: str = "pets") -> None:
+    """Write down that the test split was opened for some trials, with the value they have on val."""
+    ledger.append("test_opened", dataset=dataset, trials=[trial.id for trial in trials])
+    for trial in trials:
+        ledger.append("test_evaluated", trial=trial.id, metrics={"rsum": trial.best_value})

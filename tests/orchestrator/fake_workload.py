@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
@@ -26,13 +27,14 @@ class FakeWorkload:
     """Trainings that take ``seconds`` an epoch.
 
     Trials whose parameter lies above ``diverges_above`` diverge in epoch 2; those below ``fails_below`` raise there
-    every time, those below ``stumbles_below`` once.
+    every time, those below ``stumbles_below`` once. Seeds differ by a normal ``noise``.
     """
 
     seconds: float = 0.0
     diverges_above: float = math.inf
     fails_below: float = -math.inf
     stumbles_below: float = -math.inf
+    noise: float = 0.0
     digest: str = "d1"
     footprint: tuple[int, int] = (4 * 2**30, 20 * 2**30)
 
@@ -51,25 +53,29 @@ class FakeWorkload:
         epoch = 0
         if resume is not None:
             epoch = json.loads((resume / "state.pt").read_text())["epoch"]
-            yield report(parameter, epoch)
+            yield report(parameter, epoch, self.luck(config))
         for current in range(epoch + 1, config.training.total_epochs + 1):
             time.sleep(self.seconds)
             if current == 2 and parameter > self.diverges_above:
                 raise DivergedError("train/loss", math.nan, current, 17)
             if current == 2 and (parameter < self.fails_below or (parameter < self.stumbles_below and resume is None)):
                 raise RuntimeError(f"no luck with {parameter}")
-            yield report(parameter, current)
+            yield report(parameter, current, self.luck(config))
 
     def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
         saved = json.loads((checkpoint / "best.pt").read_text())
-        return {"rsum": curve(saved["parameter"], saved["epoch"]) - 1}
+        return {"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config) - 1}
+
+    def luck(self, config: TrialConfig) -> float:
+        drawn = random.Random(f"{config.loss} {config.loss_parameters} {config.seed}")
+        return drawn.gauss(0, self.noise) if self.noise else 0.0
 
 
-def report(parameter: float, epoch: int) -> EpochReport:
+def report(parameter: float, epoch: int, luck: float = 0.0) -> EpochReport:
     def save(directory: Path) -> None:
         for name in ("state.pt", "best.pt"):
             (directory / name).write_text(json.dumps({"epoch": epoch, "parameter": parameter}))
 
-    value = curve(parameter, epoch)
+    value = curve(parameter, epoch) + luck
     metrics = {"train/loss": 1 / epoch, "val/rsum": value, "val/rsum_best": value, "time/epoch_seconds": 0.1}
     return EpochReport(epoch, metrics, True, save)

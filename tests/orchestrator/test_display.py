@@ -81,7 +81,12 @@ def test_the_winners_are_printed(ledger: Ledger) -> None:
     print_summary(summarise(ledger.history), lambda what: lines.append(rendered(what)))
     assert "30.00" in lines[0]
     assert "28.00" in lines[0]
-    assert lines[1].strip() == "2 trials: 1 finished, 1 failed"
+    assert "unconfirmed" in lines[0]
+    assert [line.strip() for line in lines[1:]] == [
+        "pets: unconfirmed: the best of one training each; confirm it with fresh seeds before believing it",
+        "pets: 1 trial failed; none of them can win.",
+        "search: 2 trials: 1 finished, 1 failed",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     winner = add_trial(ledger, [1.0, 3.0, 2.0])
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
     add_trial(ledger, [1.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
-    ledger.append("test_opened", dataset="pets", trial=winner.id)
+    ledger.append("test_opened", dataset="pets", trials=[winner.id])
     ledger.append("test_evaluated", trial=winner.id, metrics={"rsum": 2.5})
     ledger.append("experiment_ended", outcome="finished")
     tracker.close(30)

@@ -1,0 +1,39 @@
+"""What a reader must know about the trials that could not win: a sentence each, so that none drops out silently."""
+
+from collections.abc import Sequence
+
+from orchestrator.confirmation import best_first
+from orchestrator.history import Stage, Trial, TrialState
+
+
+def caveats(trials: Sequence[Trial]) -> list[str]:
+    """Return the sentences about the trials of one dataset; none where every trial finished."""
+    searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
+    sentences = [*_running(trials), *_better_than_the_best(searched)]
+    for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
+        count = sum(trial.state is state for trial in searched)
+        if count:
+            sentences.append(f"{_count(count)} {str(state).replace('_', ' ')}; none of them can win.")
+    return sentences
+
+
+def _running(trials: Sequence[Trial]) -> list[str]:
+    count = sum(not trial.has_ended for trial in trials)
+    return [f"{_count(count)} not ended yet."] if count else []
+
+
+def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
+    """Name the trial that was stopped early, or broke, and had reached more than every one that finished."""
+    finished = [trial for trial in searched if trial.state is TrialState.FINISHED]
+    others = best_first(trial for trial in searched if trial.has_ended and trial not in finished)
+    if not others or not finished:
+        return []
+    first, best = others[0], best_first(finished)[0]
+    if (first.best_value or 0.0) <= (best.best_value or 0.0):
+        return []
+    how = str(first.state).replace("_", " ")
+    return [f"{first.id} had reached more, {first.metric} {first.best_value:.1f}, and {how}: it cannot win."]
+
+
+def _count(count: int) -> str:
+    return f"{count:,} trial" if count == 1 else f"{count:,} trials"

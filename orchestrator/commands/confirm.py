@@ -1,0 +1,35 @@
+"""``orchestrator confirm``: the best trials of a search, trained again with fresh seeds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
+
+
+def confirm(
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    top: Annotated[int | None, typer.Option(help="The best so many of each study; as searched with, or 3.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Fresh seeds for each; as searched with, or 5.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
+    ] = None,
+    data_root: SharedDataRoot = "data",
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Confirm what a search has found so far; the same command goes on with a confirmation that was interrupted."""
+    from orchestrator.cluster import Cluster
+    from orchestrator.commands.search import run
+    from orchestrator.continuation import confirm_experiment, read_storage
+    from orchestrator.journal import find_directory
+
+    directory = find_directory(experiment, output)
+    chosen = confirm_experiment(directory, {"top": top, "seeds": seeds, "baseline": baseline})
+    cluster = Cluster(address, storage or read_storage(directory))
+    place = directory.resolve().parent
+    run(chosen, data_root, place, tracking_uri, as_json=as_json, cluster=cluster, search=False)

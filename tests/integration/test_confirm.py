@@ -1,0 +1,91 @@
+"""Confirmations on two Ray workers: after the search, on their own, and killed in the middle."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.confirmation import fresh_seeds
+from orchestrator.continuation import confirm_experiment
+from orchestrator.experiment import Experiment
+from orchestrator.history import History, Stage, TrialState
+from orchestrator.journal import read_journal
+from orchestrator.search import SearchResult, run_confirmation, run_search
+from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
+from tests.orchestrator import fake_workload
+from tests.orchestrator.fake_workload import FakeWorkload
+
+pytestmark = pytest.mark.slow
+
+STUDY = "pets-vsepp-nt_xent"
+NOISY = FakeWorkload(noise=1.0)
+
+
+def confirming(**confirm: int) -> Experiment:
+    """A search of three temperatures, the published one among them, far apart."""
+    return grid([0.1, 0.05, 0.4], scheduler={"name": "none"}, confirm=confirm or None)
+
+
+def run(experiment: Experiment, output: Path, begin: Callable[..., SearchResult] = run_search) -> SearchResult:
+    import ray
+
+    ray.cloudpickle.register_pickle_by_value(fake_workload)
+    return begin(experiment, NOISY, output, quiet=True)
+
+
+def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], seeds: int) -> None:
+    """Every candidate with every seed, all finished; test opened once, before it was looked at, for them alone."""
+    repeats = history.stage(Stage.CONFIRM)
+    expected = {f"{STUDY}-{number:04d}-seed{index}" for number in numbers for index in range(seeds)}
+    assert {trial.id for trial in repeats} == expected == set(history.tests) == set(history.tests_opened["pets"])
+    for number in numbers:
+        own = [trial.config["seed"] for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
+        assert own == fresh_seeds(0, seeds)
+    assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 6)}
+    kinds = [record["kind"] for record in read_journal(output / "tiny" / "journal.jsonl")]
+    assert kinds.count("test_opened") == 1
+    assert kinds.index("test_opened") < kinds.index("test_evaluated")
+    assert_invariants(output)
+
+
+def test_a_search_ends_with_its_best_confirmed(ray_session: None, output: Path) -> None:
+    result = run(confirming(top=1, seeds=3), output)
+    # The published temperature is the baseline, and so is confirmed although it is not the best.
+    assert_confirmed(output, read(output), (1, 0), 3)
+    (verdict,) = result.summary["verdicts"]
+    assert (verdict["winner"], verdict["verdict"]) == (f"{STUDY}-0001", "better")
+    assert [one["roles"] for one in verdict["comparisons"]] == [("runner_up", "baseline")]
+    winner = result.summary["winners"]["pets"]
+    assert (winner["trial"], winner["confirmed"], winner["seeds"]) == (f"{STUDY}-0001", True, 3)
+    before = (output / "tiny" / "journal.jsonl").read_text().splitlines()
+    assert run(confirming(top=1, seeds=3), output).summary == result.summary
+    assert len((output / "tiny" / "journal.jsonl").read_text().splitlines()) == len(before) + 2
+
+
+def test_a_search_without_a_confirmation_gets_one(ray_session: None, output: Path) -> None:
+    first = run(confirming(), output)
+    assert (first.summary["winners"]["pets"]["confirmed"], first.summary["verdicts"]) == (False, [])
+    chosen = confirm_experiment(output / "tiny", {"top": 2, "seeds": 2, "baseline": None})
+    result = run(chosen, output, run_confirmation)
+    assert result.summary["winners"]["pets"]["confirmed"]
+    assert result.summary["test_openings"] == {"pets": 2}, "for the search's winner, and for the confirmed"
+    assert len(read(output).stage(Stage.SEARCH)) == 3
+    more = confirm_experiment(output / "tiny", {"top": None, "seeds": 3, "baseline": None})
+    assert (more.confirm.top, more.confirm.seeds) == (2, 3)
+    run(more, output, run_confirmation)
+    assert len(read(output).stage(Stage.CONFIRM)) == 6, "four were there, and two are new"
+    assert_invariants(output)
+
+
+def test_killed_while_it_confirms_it_goes_on(ray_session: None, output: Path) -> None:
+    experiment = confirming(top=1, seeds=3)
+    with process(output, experiment, 0.1) as started:
+        wait_for(lambda: any(trial.has_ended for trial in progress(output).stage(Stage.CONFIRM)), started)
+        started.children()  # type: ignore[attr-defined]
+        started.kill()
+    killed = read(output)
+    run(experiment, output)
+    final = read(output)
+    assert_confirmed(output, final, (1, 0), 3)
+    for trial in killed.trials.values():
+        assert {epoch: final.trials[trial.id].times[epoch] for epoch in trial.times} == trial.times
