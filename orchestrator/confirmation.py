@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from orchestrator.config_files import validate
 from orchestrator.experiment import Experiment
 from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.plan import PlannedTrial
-from search_spaces import SPACES
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
@@ -50,13 +50,15 @@ def published_default(history: History, dataset: str) -> Trial | None:
     Returns:
         ``None`` where the search holds no such trial, because its bounds leave the published settings out.
     """
-    firsts: dict[tuple[str, str, int], Trial] = {}
-    for trial in history.stage(Stage.SEARCH):
-        if trial.config["dataset"] == dataset:
-            for point in _published_points(trial):
-                firsts.setdefault((trial.study, trial.config["loss"], point), trial)
-    finished = [trial for trial in firsts.values() if trial.state is TrialState.FINISHED]
-    stopped = [trial for trial in firsts.values() if trial.state is TrialState.STOPPED_EARLY]
+    experiment = validate(Experiment, history.experiment, "journal")
+    defaults: list[Trial] = []
+    for cell in experiment.cells():
+        trials = history.study(cell.name) if cell.dataset == dataset else []
+        for point in cell.space.first_points():
+            same = (trial for trial in trials if point.items() <= trial.params.items())
+            defaults += [first] if (first := next(same, None)) else []
+    finished = [trial for trial in defaults if trial.state is TrialState.FINISHED]
+    stopped = [trial for trial in defaults if trial.state is TrialState.STOPPED_EARLY]
     return next(iter([*best_first(finished), *best_first(stopped)]), None)
 
 
@@ -86,13 +88,6 @@ def _repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
         params=trial.params,
         candidate=trial.id,
     )
-
-
-def _published_points(trial: Trial) -> list[int]:
-    """Return which of the settings that its loss was published with a trial has."""
-    values = {**trial.config["loss_parameters"], **trial.params}
-    points = SPACES[trial.config["loss"]].published
-    return [index for index, point in enumerate(points) if point.items() <= values.items()]
 
 
 def _distinct(trials: Iterable[Trial]) -> list[Trial]:
