@@ -50,6 +50,10 @@ class Checkpoints(Protocol):
         """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
         ...
 
+    def is_empty(self) -> bool:
+        """Say whether no trial has a checkpoint."""
+        ...
+
     def rewind(self, epochs: Mapping[str, int]) -> None:
         """Remove what goes beyond the journal, which may have lost its end with a machine.
 
@@ -106,6 +110,10 @@ class FolderCheckpoints:
         """See ``Checkpoints``."""
         for old in list_epochs(self.trials / trial)[:-1]:
             shutil.rmtree(old, ignore_errors=True)
+
+    def is_empty(self) -> bool:
+        """See ``Checkpoints``."""
+        return next(self.trials.glob("*/epoch_[0-9]*"), None) is None
 
     def rewind(self, epochs: Mapping[str, int]) -> None:
         """See ``Checkpoints``; what a process that was killed while writing left behind goes as well."""
@@ -182,6 +190,10 @@ class StoredCheckpoints:
     def prune(self, trial: str) -> None:
         """See ``Checkpoints``."""
         self._thin(trial, 1)
+
+    def is_empty(self) -> bool:
+        """See ``Checkpoints``."""
+        return not self.store.names("", depth=2)
 
     def rewind(self, epochs: Mapping[str, int]) -> None:
         """See ``Checkpoints``."""

@@ -12,6 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.cluster import Cluster
+from trainables.errors import UserError
+
 TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
 """The torchvision that goes with each torch; others fail at import or at the first operator."""
 
@@ -41,7 +44,7 @@ class Finding:
         return asdict(self)
 
 
-def examine(data_root: Path, output: Path, tracking_uri: str | None) -> list[Finding]:
+def examine(data_root: Path, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Finding]:
     """Run every check; none of them writes anything that stays."""
     checks: list[Callable[[], Finding]] = [
         check_python,
@@ -55,7 +58,21 @@ def examine(data_root: Path, output: Path, tracking_uri: str | None) -> list[Fin
         lambda: check_output(output),
         lambda: check_store(output, tracking_uri),
     ]
+    if cluster.address is not None:
+        checks.append(lambda: check_answers("cluster", Cluster(address=cluster.address)))
+    if cluster.storage is not None:
+        checks.append(lambda: check_answers("storage", Cluster(storage=cluster.storage)))
     return [check() for check in checks]
+
+
+def check_answers(check: str, cluster: Cluster) -> Finding:
+    """The head of a cluster listens, or a storage can be written; the first part of a refusal is what was found."""
+    try:
+        found = cluster.resolved()
+    except UserError as error:
+        reason, _, way_out = str(error).partition("; ")
+        return Finding(check, "fail", reason, way_out or "look at --address and --storage")
+    return Finding(check, "ok", f"{found.address or found.storage} answers")
 
 
 def check_python() -> Finding:

@@ -285,12 +285,17 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
     """Return where the checkpoints lie, without those that the journal does not know.
 
     Raises:
-        ConfigError: If the trials of the journal have theirs elsewhere.
+        ConfigError: If the trials of the journal have theirs elsewhere, or those there are of another journal.
         StorageError: If they cannot be written there.
     """
     if history.trials and history.storage != cluster.storage:
         place = f"with --storage {history.storage}" if history.storage else "without --storage"
         raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
     checkpoints = cluster.checkpoints(directory)
+    if cluster.storage is not None and not history.trials and not checkpoints.is_empty():
+        raise ConfigError(
+            f"--storage {cluster.storage}: holds checkpoints of {directory.name}, but {directory} has no journal "
+            f"of it: copy the journal.jsonl of its last driver there, or give the experiment another name (--set name=...)"
+        )
     checkpoints.rewind({trial.id: trial.last_epoch for trial in history.trials.values()})
     return checkpoints

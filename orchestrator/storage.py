@@ -107,14 +107,22 @@ class ObjectStore:
         Raises:
             StorageError: If it cannot; the message says why, and the way out.
         """
-        self._check_endpoint()
-        self._check_credentials()
+        self.reach()
         key = f".writable-{secrets.token_hex(8)}"
         try:
             self._write(key, b"")
             self._delete_file(key)
         except OSError as error:
             raise StorageError(f"{self.address}: {explain(error)}") from None
+
+    def reach(self) -> None:
+        """Make sure that there is a server and that there are credentials, without waiting for either.
+
+        Raises:
+            StorageError: If not.
+        """
+        self._check_endpoint()
+        self._check_credentials()
 
     def put(self, source: Path, key: str) -> None:
         """Upload a directory that has a manifest, the manifest last."""
@@ -222,7 +230,10 @@ def is_bucket(place: str) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+    """Say whether trying again may help: the store did not answer, or had too much to do."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return not any(reason in str(error) for reason in ("NO_SUCH_BUCKET", "ACCESS_DENIED"))
 
 
 def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None:
@@ -238,10 +249,10 @@ def explain(error: OSError) -> str:
     """Return in one line what a store said, with the way out where the reason is a known one."""
     said = str(error).split(" (Request ID")[0].replace("\n", " ")
     if "NO_SUCH_BUCKET" in said:
-        return "there is no such bucket; make it, or name another with --storage"
+        return "there is no such bucket; make it, or name another"
     if "ACCESS_DENIED" in said or "INVALID_ACCESS_KEY" in said or "SIGNATURE" in said.upper():
-        return f"may not be written with these credentials: {said}"
-    return f"cannot be written: {said}"
+        return f"these credentials do not allow it: {said}"
+    return said
 
 
 @lru_cache(maxsize=8)

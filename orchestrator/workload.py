@@ -77,6 +77,8 @@ class Training:
             ConfigError: If the weights of a backbone are missing.
             DataError: If a dataset is missing or damaged.
         """
+        if is_bucket(self.data_root):
+            ObjectStore.parse(self.data_root).reach()
         digests = {}
         for cell in experiment.cells():
             config = experiment.trial_config(cell, {})

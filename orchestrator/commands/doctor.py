@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json, Output, TrackingUri
+from orchestrator.commands.options import Address, DataRoot, Json, Output, Storage, TrackingUri
 
 if TYPE_CHECKING:
     from orchestrator.doctor import Finding
@@ -16,12 +16,15 @@ def doctor(
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
+    address: Address = None,
+    storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Check Python, packages, GPU, disk, ports, data and store; exit code 1 if something does not work."""
+    """Check Python, packages, GPU, disk, ports, data, store and cluster; exit code 1 if something does not work."""
+    from orchestrator.cluster import Cluster
     from orchestrator.doctor import examine
 
-    findings = examine(data_root, output, tracking_uri)
+    findings = examine(data_root, output, tracking_uri, Cluster(address, storage))
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:

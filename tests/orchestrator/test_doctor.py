@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator import doctor
 from orchestrator.cli import main
+from orchestrator.cluster import Cluster
 from orchestrator.doctor import Finding
 
 
@@ -24,6 +25,18 @@ def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFi
     assert exit_.value.code == (1 if "fail" in {row["state"] for row in findings.values()} else 0)
     assert findings["data root"]["found"].endswith("pets")
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_a_cluster_needs_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        there = f"127.0.0.1:{head.getsockname()[1]}"
+        findings = doctor.examine(tmp_path, tmp_path, None, Cluster(there, "s3://bucket?endpoint_override=127.0.0.1:1"))
+    cluster, storage = findings[-2:]
+    assert cluster == Finding("cluster", "ok", f"{there} answers")
+    assert (storage.check, storage.state, storage.way_out) == ("storage", "fail", "is the server running?")
+    gone = doctor.check_answers("cluster", Cluster(there))
+    assert gone.state == "fail"
+    assert gone.way_out.startswith("start its head with `ray start --head`")
 
 
 def of(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> Finding:

@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.cluster import Cluster
 from orchestrator.commands.ui import choose_port
-from orchestrator.history import TrialState
+from orchestrator.history import History, TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold
+from orchestrator.search import open_checkpoints
+from tests.bucket import CREDENTIALS
 from tests.orchestrator.experiments import add_trial, make_experiment, start
+from tests.orchestrator.fake_workload import report
 from tests.precomputed_folder import write_precomputed
+from trainables.errors import ConfigError
 
 ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
 
@@ -56,6 +61,61 @@ def test_a_folder_that_cannot_be_written_is_refused(root: Path, capsys: pytest.C
     (root / "taken").write_text("a file")
     message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--output", "taken"], capsys)
     assert "--output taken: cannot be written" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers: Connection refused; start its"),
+        (["--address", "ray://127.0.0.1:10001"], "a search keeps its journal in this process"),
+        (["--storage", "gs://bucket"], "gs://bucket: must be s3://bucket/prefix"),
+        (["--storage", "s3://b?endpoint_override=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
+        (["--storage", "data/pets/train_caps.txt"], "cannot be written: Not a directory; choose another"),
+        (
+            ["--data-root", "s3://b?endpoint_override=http://127.0.0.1:1"],
+            "error: s3://b?endpoint_override=http://127.0.0.1:1: ",
+        ),
+    ],
+)
+def test_a_cluster_or_storage_that_does_not_answer_is_refused(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, *options], capsys)
+    assert not (root / "runs" / "scenes-smoke" / "summary.json").exists()
+
+
+def test_checkpoints_elsewhere_than_before_are_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "runs" / "tiny").mkdir(parents=True)
+    ledger = Ledger(root / "runs" / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [1.0])
+    ledger.close()
+    history = ledger.history
+    with pytest.raises(ConfigError, match="was started without --storage, where its checkpoints are"):
+        open_checkpoints(Cluster(storage=str(root / "elsewhere")), history, root / "runs" / "tiny")
+
+
+def test_checkpoints_whose_journal_is_lost_are_not_touched(root: Path) -> None:
+    cluster, directory = Cluster(storage=str(root / "shared")), root / "runs" / "tiny"
+    directory.mkdir(parents=True)
+    open_checkpoints(cluster, History(), directory).save("a", report(0.1, 1))
+    with pytest.raises(ConfigError, match=r"has no journal of it: copy the journal\.jsonl of its last driver there"):
+        open_checkpoints(cluster, History(), directory)
+    assert cluster.checkpoints(directory).latest("a") is not None
+
+
+def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(SystemExit) as exit_:
+        main(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"])
+    said, refusal = capsys.readouterr().err.splitlines()
+    assert exit_.value.code == 2
+    assert said.startswith("RAY_ADDRESS=127.0.0.1:1 is not used: a Ray of our own starts on this machine")
+    assert refusal.startswith("error: resources.cpus")
 
 
 def test_a_second_start_is_refused_with_exit_code_3(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
