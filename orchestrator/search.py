@@ -295,7 +295,7 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
     if cluster.storage is not None and not history.trials and not checkpoints.is_empty():
         raise ConfigError(
             f"--storage {cluster.storage}: holds checkpoints of {directory.name}, but {directory} has no journal "
-            f"of it: copy the journal.jsonl of its last driver there, or give the experiment another name (--set name=...)"
+            f"of it: copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
         )
     checkpoints.rewind({trial.id: trial.last_epoch for trial in history.trials.values()})
     return checkpoints
