@@ -9,8 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, load_trial_config, override, read_yaml, validate
-from orchestrator.sections import METRICS, Budget, Confirm, Override, Patience, Resources, Scheduler, Search
-from orchestrator.study_spaces import check_beside, check_names, check_training, make_space
+from orchestrator.sections import COUNTS, METRICS, Budget, Confirm, Override, Patience, Resources, Scheduler, Search
+from orchestrator.study_spaces import (
+    check_beside,
+    check_names,
+    check_sampler,
+    check_training,
+    enqueued_points,
+    make_space,
+)
 from search_spaces import SPACES, StudySpace, Suggestion
 from search_spaces.space import suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
@@ -40,6 +47,7 @@ class Cell:
         training: What its trials share, but for what is searched.
         model_parameters: The same.
         metric: What selects the best epoch of a trial.
+        enqueued: Points that are tried right after the published ones.
         seed: From which the seeds of its suggestions are made.
     """
 
@@ -51,6 +59,7 @@ class Cell:
     training: TrainingConfig = field(repr=False)
     model_parameters: Mapping[str, ParameterValue] = field(repr=False)
     metric: str
+    enqueued: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     seed: int = 0
 
 
@@ -96,8 +105,9 @@ class Experiment(BaseModel):
             check_names("confirm.baseline", [self.confirm.baseline], self.losses)
         for number, change in enumerate(self.overrides):
             _check_override(f"overrides.{number}", change, self)
-        for key, named in (("search.space", self.search.space), ("search.fixed", self.search.fixed)):
-            check_names(key, named, self.losses)
+        check_names("search.objectives", [goal.metric for goal in self.search.goals], (*METRICS, *COUNTS))
+        for key in ("space", "fixed", "enqueue"):
+            check_names(f"search.{key}", getattr(self.search, key), self.losses)
         known = {name for model in self.models for name in MODEL_PARAMETERS[model]}
         check_names("search.model_parameters", self.search.model_parameters, sorted(known))
         cells = self.cells()
@@ -105,6 +115,7 @@ class Experiment(BaseModel):
             # Refuses now what would otherwise end each trial of the study.
             self.trial_config(cell, {})
             check_beside(cell.space, cell.model, cell.training)
+            check_sampler(self.search, cell.space)
         names = [cell.name for cell in cells]
         for name in names:
             if names.count(name) > 1:
@@ -141,15 +152,17 @@ class Experiment(BaseModel):
         parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
         metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
         whole = replace(self.training, **training)
+        space = make_space(self.search, model, losses, whole, {**self.model_parameters, **parameters})
         return Cell(
             name=name,
             dataset=dataset,
             model=model,
             loss=loss,
-            space=make_space(self.search, model, losses, whole, {**self.model_parameters, **parameters}),
+            space=space,
             training=whole,
             model_parameters={**self.model_parameters, **parameters},
             metric=metric,
+            enqueued=enqueued_points(self.search, space),
             seed=derive_seed(self.search.seed, name, bits=32),
         )
 

@@ -116,6 +116,21 @@ class Trial:
         return {epoch: (best := max(best, self.epochs[epoch][self.metric])) for epoch in sorted(self.epochs)}
 
 
+@dataclass(frozen=True)
+class WarmTrial:
+    """A trial of another experiment that a sampler starts from.
+
+    Attributes:
+        params: By the names of the study's space.
+        state: How it ended.
+        values: Of the objectives, in their order; empty where it did not finish.
+    """
+
+    params: Mapping[str, Any]
+    state: TrialState
+    values: tuple[float, ...]
+
+
 @dataclass
 class History:
     """All that the journal says.
@@ -127,6 +142,8 @@ class History:
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
         footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``.
         trials: By id, in the order in which they were created.
+        warm: Study -> trials of other experiments that it starts from.
+        warmed_by: Experiment -> how many of its trials those are.
         tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
         test_openings: Dataset -> how often it was opened.
         tests: Trial -> its metrics on the test split.
@@ -143,6 +160,8 @@ class History:
     storage: str | None = None
     footprints: dict[str, Mapping[str, int]] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
+    warm: dict[str, list[WarmTrial]] = field(default_factory=dict)
+    warmed_by: dict[str, int] = field(default_factory=dict)
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
     test_openings: dict[str, int] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -232,6 +251,13 @@ def _run_fewer(history: History, record: Record) -> None:
     history.concurrency = record["trials"]
 
 
+def _warm(history: History, record: Record) -> None:
+    for study, trials in record["studies"].items():
+        found = [WarmTrial(one["params"], TrialState(one["state"]), tuple(one["values"])) for one in trials]
+        history.warm.setdefault(study, []).extend(found)
+    history.warmed_by[record["source"]] = sum(map(len, record["studies"].values()))
+
+
 def _open_test(history: History, record: Record) -> None:
     dataset = record["dataset"]
     history.tests_opened.setdefault(dataset, []).extend(record["trials"])
@@ -255,6 +281,7 @@ _HANDLERS = {
     "trial_ended": _end,
     "trial_retried": _retry,
     "concurrency_lowered": _run_fewer,
+    "warm_started": _warm,
     "test_opened": _open_test,
     "test_evaluated": _test,
 }

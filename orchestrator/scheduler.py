@@ -1,12 +1,16 @@
-"""Which trials go on: asynchronous successive halving, a ladder a study, so that only like is compared with like.
+"""Which trials go on: halving by rungs, or the median, a study at a time, so that only like is compared with like.
 
 Every result of a trial comes through here before anybody acts on it: it is judged, and the epoch goes into the journal
 together with the verdict. What is compared is the best value so far.
 
 References:
+    [Golovin2017] Golovin et al., Google Vizier: A Service for Black-Box Optimization, section 3.1. KDD 2017
+    [Li2018] Li et al., Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization. JMLR 18
     [Li2020] Li et al., A System for Massively Parallel Hyperparameter Tuning (ASHA). arXiv:1810.05934
 """
 
+from collections.abc import Callable
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,18 +28,19 @@ from orchestrator.trial_actor import Step
 class Ladder:
     """The rungs of one study [Li2020], as Ray climbs them."""
 
-    def __init__(self, epochs: int, rules: Scheduler) -> None:
+    def __init__(self, epochs: int, rules: Scheduler, bracket: int = 0) -> None:
+        grace = rules.grace_epochs * rules.reduction_factor**bracket
         self._asha = AsyncHyperBandScheduler(
             time_attr="epoch",
             metric="best",
             mode="max",
             max_t=epochs,
-            grace_period=min(rules.grace_epochs, epochs),
+            grace_period=min(grace, epochs),
             reduction_factor=rules.reduction_factor,
         )
         self._known: set[str] = set()
 
-    def climbs(self, trial_id: str, epoch: int, best: float) -> bool:
+    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
         """Note the best value so far at an epoch; say whether the trial may go on."""
         # Of a Ray trial, all that is looked at is its id; ours is the one that outlives a restart.
         proxy: Any = SimpleNamespace(trial_id=trial_id)
@@ -44,6 +49,48 @@ class Ladder:
             self._known.add(trial_id)
             self._asha.on_trial_add(nobody, proxy)
         return bool(self._asha.on_trial_result(nobody, proxy, {"epoch": epoch, "best": best}) != TrialScheduler.STOP)
+
+
+class Brackets:
+    """Ladders that begin to judge one after the other [Li2018]: a trial that is slow at first has one to its liking."""
+
+    def __init__(self, epochs: int, rules: Scheduler) -> None:
+        self._ladders = [Ladder(epochs, rules, bracket) for bracket in range(rules.brackets)]
+
+    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+        """Note the best value so far; say whether the trial may go on in the bracket of its number."""
+        return self._ladders[number % len(self._ladders)].climbs(trial_id, number, epoch, best)
+
+
+class Median:
+    """A trial goes on while its best value is no lower than the median of the others' at the same epoch [Golovin2017].
+
+    The original compares running averages, to which an early lead clings; here the one value that counts everywhere.
+    """
+
+    def __init__(self, rules: Scheduler) -> None:
+        self._rules = rules
+        self._best: dict[int, dict[str, float]] = {}
+
+    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+        """Note the best value so far at an epoch; say whether the trial may go on."""
+        at_epoch = self._best.setdefault(epoch, {})
+        others = [value for other, value in at_epoch.items() if other != trial_id]
+        at_epoch[trial_id] = best
+        if epoch < self._rules.grace_epochs or len(others) < self._rules.min_trials:
+            return True
+        return best >= median(others)
+
+
+def make_rule(rules: Scheduler, epochs: int) -> Ladder | Brackets | Median | None:
+    """Return what ends the trials of one study; ``None`` where nothing does."""
+    makers: dict[str, Callable[[], Ladder | Brackets | Median | None]] = {
+        "none": lambda: None,
+        "asha": lambda: Ladder(epochs, rules),
+        "hyperband": lambda: Brackets(epochs, rules),
+        "median": lambda: Median(rules),
+    }
+    return makers[rules.name]()
 
 
 class Judge(Ephemeral, FIFOScheduler):
@@ -90,20 +137,18 @@ class StudyScheduler(Judge):
 
     def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
         super().__init__(ledger)
-        self._ladders: dict[str, Ladder] = {}
-        if experiment.scheduler.name == "asha":
-            self._ladders = {
-                cell.name: Ladder(cell.training.total_epochs, experiment.scheduler) for cell in experiment.cells()
-            }
+        self._rules = {
+            cell.name: make_rule(experiment.scheduler, cell.training.total_epochs) for cell in experiment.cells()
+        }
         self._replay()
 
     def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
-        """Say whether the trial climbs the ladder of its study."""
-        ladder = self._ladders.get(trial.study)
-        return ladder is None or ladder.climbs(trial.id, epoch, best)
+        """Say whether the rule of its study lets the trial go on."""
+        rule = self._rules.get(trial.study)
+        return rule is None or rule.climbs(trial.id, trial.number, epoch, best)
 
     def _replay(self) -> None:
-        """Climb the ladders again in the order of the journal, so that the rungs hold what they held."""
+        """Judge again in the order of the journal, so that the rules know what they knew."""
         best: dict[str, float] = {}
         trials = self._ledger.history.trials
         for record in self._ledger.past:

@@ -1,4 +1,4 @@
-"""Which trial comes next: Optuna's ask and tell. The only importer of Optuna; Ray gets the trials from ``issuer.py``.
+"""Which trial comes next: Optuna's ask and tell. Ray gets the trials from ``issuer.py``.
 
 Ray's own ``OptunaSearch`` never prunes, calls a stopped trial complete and leaves one without a value running for ever;
 hence ours. A study lives in memory and is rebuilt from the journal, which is the one record of what was suggested. Each
@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import RandomSampler
+from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment import Cell, Experiment
-from orchestrator.history import Stage, Trial, TrialState
+from orchestrator.history import Stage, Trial, TrialState, WarmTrial
 from orchestrator.ledger import Ledger
+from orchestrator.samplers import distribution, make_sampler
+from orchestrator.sections import Search
 from search_spaces import Suggestion
-from trainables.seeding import derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 # The options of TPE that we rely on are called experimental; the message would be shown for every trial.
@@ -41,14 +43,17 @@ class Study:
         size: How many trials it has in the end.
     """
 
-    def __init__(self, cell: Cell, sampler: str, trials: int) -> None:
+    def __init__(self, cell: Cell, search: Search, trials: int, warm: Sequence[WarmTrial] = ()) -> None:
         self.cell = cell
-        self._sampler = sampler
+        self._search = search
         self.size = trials
         self._points: Sequence[Mapping[str, Any]] = (
-            cell.space.grid() if sampler == "grid" else cell.space.first_points()
+            cell.space.grid() if search.sampler == "grid" else [*cell.space.first_points(), *cell.enqueued]
         )
-        self._study = optuna.create_study(direction="maximize", study_name=cell.name)
+        self._study = optuna.create_study(
+            directions=[objective.direction for objective in search.goals], study_name=cell.name
+        )
+        self._study.add_trials([_warm(cell, trial) for trial in warm])
         self._trials: list[optuna.Trial] = []
         self._reported: dict[int, int] = {}
         self._told: set[int] = set()
@@ -63,9 +68,7 @@ class Study:
         number = self.asked
         if number < len(self._points):
             return self._ask_for(self._points[number])
-        self._study.sampler = make_sampler(
-            self._sampler, derive_seed(self.cell.seed, number, bits=32), self.size, group=self.cell.space.is_conditional
-        )
+        self._study.sampler = make_sampler(self._search.sampler, self.cell.space, self.cell.seed, number, self.size)
         return self._suggest()
 
     def replay(self, trial: Trial) -> None:
@@ -75,22 +78,33 @@ class Study:
 
     def observe(self, trial: Trial) -> None:
         """Report the epochs that Optuna has not seen, and the end if there is one."""
-        own = self._trials[trial.number]
         if trial.number in self._told:
             return
+        if not self._has_several_goals:
+            self._report(trial)
+        if trial.has_ended:
+            self._tell(trial)
+
+    @property
+    def _has_several_goals(self) -> bool:
+        return len(self._search.goals) > 1
+
+    def _report(self, trial: Trial) -> None:
+        own = self._trials[trial.number]
         for epoch, value in trial.running_best().items():
             if epoch > self._reported.get(trial.number, 0):
                 own.report(value, epoch)
                 self._reported[trial.number] = epoch
-        if trial.state is not TrialState.RUNNING:
-            self.tell(trial.number, trial.state, trial.best_value)
 
-    def tell(self, number: int, state: TrialState, value: float | None = None) -> None:
-        """Tell Optuna how a trial ended: complete with its best value, pruned, or failed."""
-        finished = state is TrialState.FINISHED
-        self._study.tell(number, value if finished else None, state=STATES[state])
-        self._reported.pop(number, None)
-        self._told.add(number)
+    def _tell(self, trial: Trial) -> None:
+        """Tell Optuna how a trial ended: complete with its values at its best epoch, pruned, or failed."""
+        values = None
+        if trial.state is TrialState.FINISHED and trial.best_epoch is not None:
+            metrics = trial.epochs[trial.best_epoch]
+            values = [trial.best_value or 0.0, *(metrics[goal.metric] for goal in self._search.goals[1:])]
+        self._study.tell(self._trials[trial.number], values, state=STATES[trial.state])
+        self._reported.pop(trial.number, None)
+        self._told.add(trial.number)
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
         """Make a trial with given parameters; the sampler is not asked."""
@@ -105,13 +119,16 @@ class Study:
         return trial.params, suggestion
 
 
-def make_sampler(name: str, seed: int, trials: int, *, group: bool = False) -> BaseSampler:
-    """Return a sampler for one suggestion of a study of so many trials; ``group`` where parameters depend on others."""
-    if name == "random":
-        return RandomSampler(seed=seed)
-    # With few trials in all, TPE's usual ten random ones at the start would leave it nothing to do.
-    startup = max(3, min(10, trials // 4))
-    return TPESampler(seed=seed, multivariate=True, constant_liar=True, group=group, n_startup_trials=startup)
+def _warm(cell: Cell, trial: WarmTrial) -> FrozenTrial:
+    """Return a trial of another experiment as Optuna keeps its own."""
+    bounds = cell.space.bounds()
+    state = STATES[trial.state]
+    return create_trial(
+        state=state,
+        params=dict(trial.params),
+        distributions={name: distribution(bounds[name]) for name in trial.params},
+        values=list(trial.values) if state is OptunaState.COMPLETE else None,
+    )
 
 
 class Studies:
@@ -133,7 +150,8 @@ class Studies:
         search = experiment.search
         self._experiment, self._ledger, self._is_closed = experiment, ledger, is_closed
         self._studies = {
-            cell.name: Study(cell, search.sampler, experiment.trials_in(cell)) for cell in experiment.cells()
+            cell.name: Study(cell, search, experiment.trials_in(cell), ledger.history.warm.get(cell.name, ()))
+            for cell in experiment.cells()
         }
         searched = ledger.history.stage(Stage.SEARCH)
         for trial in searched:

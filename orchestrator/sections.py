@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT
 from trainables.config import ParameterValue
@@ -13,6 +13,37 @@ METRICS = (
     *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "average_recall")),
 )
 """What can be maximised: the metrics of which more is better."""
+
+
+COUNTS = (
+    *(
+        f"cocos/{way}_{name}"
+        for way in ("i2t", "t2i")
+        for name in (
+            "negatives_per_query",
+            "negatives_per_batch",
+            "queries_without_gradient",
+            "negative_weight",
+            "positive_weight",
+        )
+    ),
+    "cocos/gradient_negatives",
+    "cocos/gradient_positives",
+)
+"""What every loss is counted by at a trial's best epoch, and a further objective can be."""
+
+
+class Objective(BaseModel):
+    """What a search is after.
+
+    Attributes:
+        metric: One of ``METRICS`` or ``COUNTS``, at the trial's best epoch.
+        direction: ``maximize`` or ``minimize``.
+    """
+
+    model_config = STRICT
+    metric: str
+    direction: Literal["maximize", "minimize"] = "maximize"
 
 
 class ListedValues(BaseModel):
@@ -26,42 +57,78 @@ class Search(BaseModel):
     """How the coefficients are searched.
 
     Attributes:
-        sampler: ``tpe``, ``random``, or ``grid``, which takes the listed values one after the other.
+        sampler: ``tpe``; ``cmaes``, which adapts a normal distribution to ranges; ``gp``, a Gaussian process, for few
+            and costly trials; ``random``; ``qmc``, a Sobol sequence that leaves no gaps; ``grid``, which takes the
+            listed values one after the other.
         trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
         seed: Of the suggestions and of every training, >= 0.
         metric: What is maximised; a trial counts with its best epoch.
+        objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
         loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
         space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where it differs from the default.
         training: Setting of ``training`` -> the same, or ``default``; searched beside every loss.
         model_parameters: The same for ``model_parameters``, in the models that have them.
         fixed: Loss -> parameter -> the one value it has.
+        enqueue: Loss -> points that are tried right after the published ones.
+        warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
     model_config = STRICT
-    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    sampler: Literal["tpe", "cmaes", "gp", "random", "qmc", "grid"] = "tpe"
     trials: Annotated[int, Field(ge=1)] = 16
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     metric: str = "val/rsum"
+    objectives: tuple[str | Objective, ...] = ()
     loss: Literal["each", "choose"] = "each"
     space: dict[str, dict[str, tuple[float, float] | ListedValues]] = {}
     training: dict[str, tuple[float, float] | ListedValues | Literal["default"]] = {}
     model_parameters: dict[str, tuple[float, float] | ListedValues | Literal["default"]] = {}
     fixed: dict[str, dict[str, ParameterValue]] = {}
+    enqueue: dict[str, tuple[dict[str, ParameterValue], ...]] = {}
+    warm_start_from: tuple[str, ...] = ()
+
+    @property
+    def goals(self) -> tuple[Objective, ...]:
+        """All objectives, ``metric`` first, each once."""
+        further = [Objective(metric=one) if isinstance(one, str) else one for one in self.objectives]
+        return (Objective(metric=self.metric), *(one for one in further if one.metric != self.metric))
 
 
 class Scheduler(BaseModel):
     """When a trial is stopped for being worse than the others of its study.
 
     Attributes:
-        name: ``asha`` or ``none``.
+        name: ``none``; ``asha``: of the trials that reach a rung, the best go on; ``hyperband``: the same in several
+            brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial goes on
+            while it is no worse than the median of the others at the same epoch.
         grace_epochs: No trial ends before this epoch, >= 1.
-        reduction_factor: One trial in so many goes on at each rung, > 1; a rung is so many times the one before.
+        reduction_factor: One trial in so many goes on at each rung, > 1; a rung is so many times the one before. For
+            ``asha`` and ``hyperband``.
+        brackets: Of ``hyperband``, >= 1; trials take turns.
+        min_trials: Of ``median``: with fewer others at an epoch nobody is stopped there, >= 1.
     """
 
     model_config = STRICT
-    name: Literal["asha", "none"] = "asha"
+    name: Literal["none", "asha", "hyperband", "median"] = "asha"
     grace_epochs: Annotated[int, Field(ge=1)] = 3
     reduction_factor: Annotated[float, Field(gt=1)] = 3
+    brackets: Annotated[int, Field(ge=1)] = 3
+    min_trials: Annotated[int, Field(ge=1)] = 3
+
+    @model_validator(mode="after")
+    def _check(self) -> "Scheduler":
+        used = {
+            "none": (),
+            "asha": ("grace_epochs", "reduction_factor"),
+            "hyperband": ("grace_epochs", "reduction_factor", "brackets"),
+            "median": ("grace_epochs", "min_trials"),
+        }
+        for name in ("grace_epochs", "reduction_factor", "brackets", "min_trials"):
+            if getattr(self, name) != type(self).model_fields[name].default and name not in used[self.name]:
+                raise ValueError(
+                    f"{name}: {self.name} has no such setting; it has {', '.join(used[self.name]) or 'none'}"
+                )
+        return self
 
 
 class Resources(BaseModel):

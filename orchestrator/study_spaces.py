@@ -55,6 +55,40 @@ def make_space(
     return space
 
 
+def enqueued_points(search: Search, space: StudySpace) -> tuple[Mapping[str, Any], ...]:
+    """Return the points that are tried right after the published ones, by the names of the space.
+
+    Raises:
+        ValueError: If one has an unknown name, or lies out of bounds; the message names the key.
+    """
+    points: list[Mapping[str, Any]] = []
+    for loss, part in space.losses.items():
+        for number, point in enumerate(search.enqueue.get(loss, ())):
+            key = f"search.enqueue.{loss}.{number}"
+            check_names(key, point, part.bounds)
+            for name, value in point.items():
+                if not part.bounds[name].contains(value):
+                    raise ValueError(f"{key}.{name}: {value!r} lies outside {part.bounds[name]}; widen search.space")
+            points.append(space.point(loss, point))
+    return tuple(points)
+
+
+def check_sampler(search: Search, space: StudySpace) -> None:
+    """Refuse a sampler that cannot search a space.
+
+    Raises:
+        ValueError: If there is a reason; the message names a sampler that can.
+    """
+    name = search.sampler
+    ranges = [bound for bound in space.bounds().values() if isinstance(bound, Range)]
+    if name in ("cmaes", "gp", "qmc") and space.is_conditional:
+        raise ValueError(f"search.sampler: {name} needs a space without conditions; take tpe, or one loss and degree")
+    if name == "cmaes" and not ranges:
+        raise ValueError("search.sampler: cmaes needs a range to search; take grid or random for listed values")
+    if name == "cmaes" and len(search.goals) > 1:
+        raise ValueError("search.sampler: cmaes has one objective; take tpe, gp, qmc or random for several")
+
+
 def check_beside(space: StudySpace, model: str, training: TrainingConfig) -> None:
     """Refuse bounds that a training, or a model, would refuse when they are suggested.
 

@@ -125,7 +125,7 @@ class StudySpace:
                 stands_for = part.suggest(FixedPoint(point))
                 if stands_for not in seen:
                     seen.append(stands_for)
-                    points.append({**self._point(loss, point), **beside})
+                    points.append({**self.point(loss, point), **beside})
         return points
 
     def grid(self) -> list[Mapping[str, Any]]:
@@ -138,7 +138,7 @@ class StudySpace:
             for combination in itertools.product(*values):
                 point = dict(zip(names, combination, strict=True))
                 own = {name: value for name, value in point.items() if name in part.bounds}
-                points.append({**self._point(loss, own), **{name: point[name] for name in beside}})
+                points.append({**self.point(loss, own), **{name: point[name] for name in beside}})
         return points
 
     def _of(self, loss: str, trial: Trial) -> Trial:
@@ -147,7 +147,8 @@ class StudySpace:
     def _name(self, loss: str, name: str) -> str:
         return f"{loss}.{name}" if self.chooses else name
 
-    def _point(self, loss: str, point: Mapping[str, Any]) -> dict[str, Any]:
+    def point(self, loss: str, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a loss's parameters by the names under which a sampler knows them."""
         chosen = {"loss": loss} if self.chooses else {}
         return {**chosen, **{self._name(loss, name): value for name, value in point.items()}}
 

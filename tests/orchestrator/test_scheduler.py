@@ -68,10 +68,10 @@ def test_what_is_no_epoch_ends_the_trial_and_reaches_no_rung(
 ) -> None:
     scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
     report(scheduler, trial, 1, 100.0)
-    before = scheduler._ladders[trial.study]._asha.debug_string()
+    before = scheduler._rules[trial.study]._asha.debug_string()
     assert scheduler.judge(trial, step) is state
     assert (trial.error, trial.last_epoch) == (error, 1)
-    assert scheduler._ladders[trial.study]._asha.debug_string() == before
+    assert scheduler._rules[trial.study]._asha.debug_string() == before
 
 
 def test_a_repeated_report_is_dropped(ledger: Ledger) -> None:

@@ -1,0 +1,78 @@
+"""Trials of past experiments that a search starts from: read from their journals once, and kept in its own.
+
+After that the search does not depend on the other directories any more.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.experiment import Cell, Experiment
+from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.journal import NAME, find_directory, read_journal
+from orchestrator.ledger import Ledger
+from orchestrator.workload import data_key
+from trainables.errors import ConfigError
+
+
+def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
+    """Return what the experiments named by ``search.warm_start_from`` came to.
+
+    Raises:
+        UserError: If one is not there, is damaged, or had another metric.
+    """
+    found = {}
+    for name in experiment.search.warm_start_from:
+        history = History.of(read_journal(find_directory(name, output) / NAME))
+        metric = history.experiment["search"]["metric"]
+        if metric != experiment.search.metric:
+            raise ConfigError(
+                f"search.warm_start_from: {name} has search.metric {metric}, not {experiment.search.metric}; "
+                f"its values cannot be compared"
+            )
+        found[name] = history
+    return found
+
+
+def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: Ledger) -> None:
+    """Write down, for each study, the trials of other experiments that fit it; once, before its first trial."""
+    for name, history in sources.items():
+        if name in ledger.history.warmed_by:
+            continue
+        studies: dict[str, list[dict[str, Any]]] = {}
+        passed_over = 0
+        for cell in experiment.cells():
+            config = experiment.trial_config(cell, {})
+            same_data = history.data.get(data_key(config)) == ledger.history.data.get(data_key(config))
+            trials = list(_ended(history, cell))
+            fitting = [trial for trial in trials if same_data and _fits(trial, cell, experiment)]
+            studies[cell.name] = [_as_record(trial, experiment) for trial in fitting]
+            passed_over += len(trials) - len(fitting)
+        ledger.append("warm_started", source=name, studies=studies, passed_over=passed_over)
+
+
+def _ended(history: History, cell: Cell) -> Iterator[Trial]:
+    """Yield the ended trials of a search on the same dataset with the same model and, unless it is chosen, loss."""
+    for trial in history.stage(Stage.SEARCH):
+        same = (trial.config["dataset"], trial.config["model"]) == (cell.dataset, cell.model)
+        if same and trial.has_ended and trial.config["loss"] in cell.space.losses:
+            yield trial
+
+
+def _fits(trial: Trial, cell: Cell, experiment: Experiment) -> bool:
+    """Whether a trial's point is one of the space, whole and within bounds, and has all objectives."""
+    bounds = cell.space.bounds()
+    inside = all(name in bounds and bounds[name].contains(value) for name, value in trial.params.items())
+    whole = cell.space.is_conditional or set(trial.params) == set(bounds)
+    return inside and whole and (trial.state is not TrialState.FINISHED or _values(trial, experiment) is not None)
+
+
+def _as_record(trial: Trial, experiment: Experiment) -> dict[str, Any]:
+    values = _values(trial, experiment) if trial.state is TrialState.FINISHED else None
+    return {"params": dict(trial.params), "state": trial.state, "values": list(values or ())}
+
+
+def _values(trial: Trial, experiment: Experiment) -> tuple[float, ...] | None:
+    metrics = trial.epochs[trial.best_epoch] if trial.best_epoch is not None else {}
+    names = [goal.metric for goal in experiment.search.goals]
+    return tuple(metrics[name] for name in names) if all(name in metrics for name in names) else None
