@@ -29,7 +29,7 @@ class Ladder:
     """The rungs of one study [Li2020], as Ray climbs them."""
 
     def __init__(self, epochs: int, rules: Scheduler, bracket: int = 0) -> None:
-        grace = rules.grace_epochs * rules.reduction_factor**bracket
+        grace = round(rules.grace_epochs * rules.reduction_factor**bracket)
         self._asha = AsyncHyperBandScheduler(
             time_attr="epoch",
             metric="best",

@@ -26,6 +26,7 @@ from orchestrator.sections import Resources
 from orchestrator.summary import Summary, summarise
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import default_uri
+from orchestrator.warm_start import read_sources, start_warm
 from orchestrator.workload import Workload
 from trainables.errors import ConfigError, UserError
 from trainables.files import make_writable, write_whole
@@ -119,6 +120,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     if cluster.address is None:
         check_cpus(experiment.resources)
     digests = workload.check(experiment)
+    sources = read_sources(experiment, given.output)
     directory = open_directory(given.output, experiment.name)
     uri = given.tracking_uri or default_uri(given.output)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
@@ -134,6 +136,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         with tracked(ledger, Tracker(uri, given.output, experiment.name, ledger.past)) as tracker:
             signal, ended_by = None, ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster)
+            start_warm(experiment, sources, ledger)
             ready = workload.expecting(digests)
             session = Session(
                 experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, address=cluster.address

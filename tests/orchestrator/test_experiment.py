@@ -20,7 +20,7 @@ from trainables.errors import ConfigError
 REFUSED = [
     ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),
     ("serach={}", "serach: unknown key; did you mean 'search'?"),
-    ("scheduler.grace=3", "scheduler.grace: unknown key; did you mean 'grace_epochs'?"),
+    ("scheduler.grace_epoch=3", "scheduler.grace_epoch: unknown key; did you mean 'grace_epochs'?"),
     ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),
     ("training.epochs='3'", 'training.epochs: should be a valid integer, got "3"'),
     ("training.epochs=true", "training.epochs: should be a valid integer, got true"),
@@ -36,7 +36,7 @@ REFUSED = [
     ("losses=[nt_xent, nt_xent]", "list each dataset, model and loss once"),
     ("datasets=[a/flickr8k, b/flickr8k]", "two studies would be called 'flickr8k-vsepp-nt_xent'"),
     ("search.metric=val/rsumm", "search.metric: unknown name 'val/rsumm'; did you mean 'val/rsum'?"),
-    ("search.sampler=tpf", "search.sampler: should be 'tpe', 'random' or 'grid', got \"tpf\""),
+    ("search.sampler=tpf", "search.sampler: should be 'tpe', 'cmaes', 'gp', 'random', 'qmc' or 'grid', got \"tpf\""),
     ("search.trials=0", "search.trials: should be greater than or equal to 1, got 0"),
     ("search.seed=-1", "search.seed: should be greater than or equal to 0, got -1"),
     ("search.sampler=grid", "search.space.nt_xent.temperature: a grid needs values"),
