@@ -22,6 +22,7 @@ from orchestrator.commands import (
     resume,
     search,
     status,
+    summarise,
     train,
     ui,
 )
@@ -44,6 +45,7 @@ app.command()(resume.resume)
 app.command()(extend.extend)
 app.command()(confirm.confirm)
 app.command()(status.status)
+app.command()(summarise.summarise)
 app.command()(report.report)
 app.command()(ui.ui)
 app.command()(doctor.doctor)

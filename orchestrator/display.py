@@ -14,6 +14,7 @@ from rich.text import Text
 
 from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Record
+from orchestrator.statements import statements
 from orchestrator.summary import Summary
 from trainables.config import TrialConfig
 
@@ -195,10 +196,9 @@ def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> 
     """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
     show = show or Console(width=None if sys.stdout.isatty() else 160).print
     show(_winners_table(summary))
-    verdicts = {verdict["dataset"]: verdict for verdict in summary["verdicts"]}
-    for dataset in summary["test_openings"] | summary["winners"] | verdicts:
-        for sentence in _sentences(dataset, summary, verdicts.get(dataset)):
-            show(Text(f"{dataset}: {sentence}"))
+    for dataset in summary["caveats"]:
+        for sentence in statements(dataset, summary):
+            show(Text(f"{dataset}: {sentence}", no_wrap=True, overflow="ignore"))
     for stage in Stage:
         states = Counter(TrialState(row["state"]) for row in summary["trials"] if row["stage"] == stage)
         words = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
@@ -228,13 +228,3 @@ def _winners_table(summary: Summary) -> Table:
             test,
         )
     return table
-
-
-def _sentences(dataset: str, summary: Summary, verdict: Mapping[str, Any] | None) -> list[str]:
-    """Return what is to be known of a dataset's winner, the verdict first."""
-    sentences = ["unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"]
-    if verdict is not None:
-        sentences = [f"{verdict['verdict']}: {verdict['reason']}", *verdict["warnings"]]
-    opened = summary["test_openings"].get(dataset, 0)
-    sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
-    return [*sentences, *summary["caveats"].get(dataset, [])]

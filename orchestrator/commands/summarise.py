@@ -1,0 +1,39 @@
+"""``orchestrator summarise``: what experiments came to, as tables for people, papers and programs."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import Json, Output
+
+
+def summarise(
+    experiments: Annotated[list[str], typer.Argument(help="Names of experiments under OUTPUT, or their folders.")],
+    form: Annotated[str, typer.Option("--format", help="table, json, csv, markdown, latex or html.")] = "table",
+    with_published: Annotated[bool, typer.Option(help="Put the study's rows beside ours.")] = False,
+    cocos: Annotated[bool, typer.Option(help="The tables of COCOS as well.")] = False,
+    output: Output = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Show what experiments came to: winners, verdicts and their statistics, in the layout of the study's tables."""
+    from rich.console import Console
+
+    from orchestrator.journal import find_directory
+    from orchestrator.results import read_result, tables_of, to_dict
+    from orchestrator.tables import render
+    from orchestrator.tables.records import to_dict as table_to_dict
+    from orchestrator.tables.terminal import draw
+
+    results = [read_result(find_directory(name, output)) for name in experiments]
+    # A caption that holds all statistics is no caption any more.
+    tables = tables_of(results, with_published=with_published, cocos=cocos, brief=form == "latex")
+    if as_json or form == "json":
+        print(json.dumps(to_dict(results, [table_to_dict(table) for table in tables]), indent=2, allow_nan=False))
+    elif form == "table" and sys.stdout.isatty():
+        for table in tables:
+            Console().print(draw(table))
+    else:
+        print(render(tables, form), end="")

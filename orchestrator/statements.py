@@ -1,0 +1,51 @@
+"""A verdict in sentences, for people: what the winner reached, how it compares, and what is to be known beside that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.summary import Summary
+
+UNCONFIRMED = "unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"
+
+
+def statements(dataset: str, summary: Summary) -> list[str]:
+    """Return what is to be known of a dataset's winner, the verdict first."""
+    verdict = next((one for one in summary["verdicts"] if one["dataset"] == dataset), None)
+    sentences = [UNCONFIRMED] if verdict is None else _confirmed(verdict)
+    opened = summary["test_openings"].get(dataset, 0)
+    sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
+    return [*sentences, *(sentence.rstrip(".") for sentence in summary["caveats"].get(dataset, []))]
+
+
+def _confirmed(verdict: Mapping[str, Any]) -> list[str]:
+    sentences = [f"{verdict['verdict']}: {verdict['reason']}"]
+    if verdict["standings"]:
+        sentences.append(_winner(verdict["standings"][0], verdict["metric"]))
+    sentences += [_comparison(comparison) for comparison in verdict["comparisons"]]
+    return [*sentences, *verdict["warnings"]]
+
+
+def _winner(standing: Mapping[str, Any], metric: str) -> str:
+    result, interval = standing["result"], standing["bootstrap"]
+    spread = "" if result["std"] is None else f" ± {result['std']:.2f}"
+    bounds = f", 95 % bootstrap interval {_between(interval)}" if interval else ""
+    return f"{standing['label']}: {metric} {result['mean']:.2f}{spread} over {result['seeds']} seeds{bounds}"
+
+
+def _comparison(comparison: Mapping[str, Any]) -> str:
+    """Return the statistics against one other candidate; what could not be computed is left out."""
+    roles = " and ".join(role.replace("_", "-") for role in comparison["roles"])
+    interval = f" {_between(comparison['interval'])}" if comparison["interval"] else ""
+    numbers = {
+        "Welch p": comparison["welch_p"],
+        "after Holm": comparison["holm_p"],
+        f"paired p over {comparison['pairs']} seeds": comparison["paired_p"],
+        "Hedges' g": comparison["effect"],
+    }
+    shown = "".join(f", {name} {value:.2g}" for name, value in numbers.items() if value is not None)
+    words = f"{comparison['difference']:+.2f}{interval}{shown}"
+    return f"against the {roles} {comparison['label']}: {comparison['verdict']}, {words}"
+
+
+def _between(interval: Mapping[str, float]) -> str:
+    return f"[{interval['low']:.2f}, {interval['high']:.2f}]"

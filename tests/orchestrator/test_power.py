@@ -1,0 +1,71 @@
+"""From the journal to the verdict, the statistics keep what they promise; a tie after few seeds says so."""
+
+from collections import Counter
+from itertools import count
+
+import numpy as np
+import pytest
+
+from orchestrator import confirmed
+from orchestrator.history import History
+from orchestrator.ledger import Ledger
+from orchestrator.power import FOUND, weakness_of_tie
+from orchestrator.verdicts import Verdict, judge
+from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test
+
+STUDIES = 500
+
+
+class Unwritten(Ledger):
+    """A ledger without a file."""
+
+    def __init__(self) -> None:
+        experiment = make_experiment(confirm={"top": 1, "seeds": 5})
+        self.history, self.listeners, self._times = History(experiment=experiment.to_dict()), [], count()
+
+    def append(self, kind: str, **fields: object) -> None:
+        self.history.apply({"kind": kind, "time": float(next(self._times)), **fields})
+
+
+def study(generator: np.random.Generator, seeds: int, lead: float) -> Verdict:
+    """Search two losses, each with its published settings, and confirm them; the first leads, in standard deviations."""
+    ledger = Unwritten()
+    trials = [add_trial(ledger, [350.0 + generator.normal()], loss=loss) for loss in ("nt_xent", "triplet_sh")]
+    repeats = [
+        add_repeat(ledger, trial, seed, seed, 350 + 1.6 * (generator.standard_normal() + lead * (trial is trials[0])))
+        for trial in trials
+        for seed in range(1, seeds + 1)
+    ]
+    open_test(ledger, repeats)
+    (verdict,) = confirmed.verdicts_of(ledger.history).values()
+    return verdict.verdict
+
+
+def rates(monkeypatch: pytest.MonkeyPatch, seeds: int, lead: float) -> Counter[Verdict]:
+    # The intervals decide nothing, and take most of the time.
+    monkeypatch.setattr(confirmed, "judge", lambda *given, **rules: judge(*given, **rules, resamples=10))
+    generator = np.random.default_rng(20220405)
+    return Counter(study(generator, seeds, lead) for _ in range(STUDIES))
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_from_the_journal_on_no_difference_is_a_tie(monkeypatch: pytest.MonkeyPatch, seeds: int) -> None:
+    assert rates(monkeypatch, seeds, 0.0)[Verdict.TIE] >= 0.94 * STUDIES
+
+
+@pytest.mark.parametrize("seeds", [3, 4, 5])
+def test_from_the_journal_on_three_standard_deviations_are_found_as_often_as_is_said(
+    monkeypatch: pytest.MonkeyPatch, seeds: int
+) -> None:
+    share = rates(monkeypatch, seeds, 3.0)[Verdict.BETTER] / STUDIES
+    assert share == pytest.approx(FOUND[1][seeds], abs=0.05)
+    assert share >= 0.9 or seeds < 5
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "seeds", "said"),
+    [(1, 3, "in 60% of such studies, with 5 seeds in 97%"), (2, 3, "in 39%"), (3, 2, "in 6%"), (1, 5, None)],
+)
+def test_a_tie_after_few_seeds_says_what_it_is_worth(comparisons: int, seeds: int, said: str | None) -> None:
+    sentence = weakness_of_tie(comparisons, seeds)
+    assert sentence is None if said is None else said in str(sentence)
