@@ -12,6 +12,7 @@ import typer
 
 from orchestrator.commands import (
     cocos,
+    compare,
     confirm,
     data,
     doctor,
@@ -23,6 +24,7 @@ from orchestrator.commands import (
     search,
     status,
     summarise,
+    sync,
     train,
     ui,
 )
@@ -47,6 +49,8 @@ app.command()(confirm.confirm)
 app.command()(status.status)
 app.command()(summarise.summarise)
 app.command()(report.report)
+app.command()(compare.compare)
+app.command()(sync.sync)
 app.command()(ui.ui)
 app.command()(doctor.doctor)
 app.command()(train.train)

@@ -25,7 +25,7 @@ from orchestrator.plan import PlannedTrials
 from orchestrator.sections import Resources
 from orchestrator.summary import Summary, summarise
 from orchestrator.tracker import Tracker
-from orchestrator.tracking import default_uri
+from orchestrator.tracking import default_uri, refuse_default_password
 from orchestrator.warm_start import read_sources, start_warm
 from orchestrator.workload import Workload
 from trainables.errors import ConfigError, UserError
@@ -123,6 +123,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     sources = read_sources(experiment, given.output)
     directory = open_directory(given.output, experiment.name)
     uri = given.tracking_uri or default_uri(given.output)
+    refuse_default_password(uri)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)

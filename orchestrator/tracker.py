@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from orchestrator.breaker import Breaker
 from orchestrator.history import History, TrialState
 from orchestrator.journal import Record
 from orchestrator.tracking import STATUS, Store, first_line, store_failures
@@ -17,7 +20,10 @@ PAUSE = 0.5
 """Seconds between passes; what comes in between goes into one request a trial."""
 
 LONGEST_PAUSE = 30.0
-"""Seconds between attempts at most, while the store does not answer."""
+"""Seconds that a store which does not answer is left alone at most."""
+
+ATTEMPTS = 3
+"""At one delivery, a moment apart, before the store counts as not answering."""
 
 
 class Tracker:
@@ -51,25 +57,43 @@ class Tracker:
         self._thread.join(seconds + 5)
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:
             reason = self.problem or "it did not answer in time"
-            self.problem = f"{len(self._due)} runs are not up to date in MLflow: {reason}"
+            self.problem = (
+                f"{len(self._due)} runs are not up to date in MLflow: {reason}; "
+                f"`orchestrator sync` delivers them when it answers again"
+            )
 
     def _run(self) -> None:
         failures = store_failures()
-        pause = PAUSE
+        breaker = Breaker(2 * PAUSE, LONGEST_PAUSE)
         while True:
             # Asked before the queue is emptied, so that nothing put before the close is left behind.
             deadline = self._deadline
             self._take_records()
             try:
-                self._deliver(closing=deadline is not None)
-                self.problem, pause = None, PAUSE
+                self._deliver_in_attempts(failures, closing=deadline is not None)
+                breaker.succeed()
+                self.problem = None
             except failures as error:
-                self.problem, pause = first_line(error), min(2 * pause, LONGEST_PAUSE)
-                # What the store did before its answer was lost is found by looking again.
-                self._store = None
+                breaker.fail()
+                self.problem = first_line(error)
             if deadline is not None and (self.problem is None or time.monotonic() > deadline):
                 return
-            self._sleep(pause)
+            self._sleep(breaker.remaining if breaker.failures else PAUSE)
+
+    def _deliver_in_attempts(self, failures: tuple[type[Exception], ...], *, closing: bool) -> None:
+        for attempt in Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_exponential(multiplier=PAUSE / 4),
+            retry=retry_if_exception_type(failures),
+            # What the store did before its answer was lost is found by looking again.
+            after=lambda state: self._forget_store(),
+            reraise=True,
+        ):
+            with attempt:
+                self._deliver(closing=closing)
+
+    def _forget_store(self) -> None:
+        self._store = None
 
     def _take_records(self) -> None:
         while not self._records.empty():

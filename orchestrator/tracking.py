@@ -8,24 +8,30 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import yaml
 
+from orchestrator.artifacts import protocol_of, trial_artifacts
 from orchestrator.history import History, Trial, TrialState
 from orchestrator.workload import data_key
 from trainables.config import TrialConfig
+from trainables.errors import ConfigError
 
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+# Retries are the tracker's; a request that is lost is found out by looking. A slow answer is waited for a while.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
+    from mlflow.entities import DatasetInput, Metric
 
 STATUS = {
     TrialState.RUNNING: "RUNNING",
@@ -35,6 +41,9 @@ STATUS = {
     TrialState.FAILED: "FAILED",
 }
 """The status of a trial's run; the exact state is in its tag ``state``."""
+
+DEFAULT_CREDENTIALS = ("admin", "password1234")
+"""What MLflow's basic auth comes with."""
 
 BATCH = 1000
 """Metrics in one request, MLflow's limit."""
@@ -75,7 +84,13 @@ class Store:
         """
         self._client = _connect(uri, output)
         self._experiment = _find_or_make(self._client, experiment, uri, output)
-        self._runs = dict(_existing(self._client, self._experiment))
+        self._runs: dict[str, Run] = {}
+        for name, run in _existing(self._client, self._experiment):
+            if name in self._runs:
+                # Made twice: the answer to the first request was lost before it was carried out.
+                self._client.delete_run(run.id)
+            else:
+                self._runs[name] = run
 
     def deliver(self, history: History, trials: Iterable[str], status: Mapping[TrialState, str] = STATUS) -> None:
         """Make the runs of some trials, and of their studies, agree with the history."""
@@ -85,6 +100,8 @@ class Store:
             run = self._find_trial(trial, history, parent.id)
             self._send_epochs(trial, run)
             self._send_test(trial, run, history)
+            if trial.has_ended and run.status == "RUNNING":
+                self._send_artifacts(trial, run)
             self._set_status(run, status[trial.state], state=str(trial.state))
 
     def end_studies(self, history: History, status: str) -> None:
@@ -121,8 +138,14 @@ class Store:
         run = self._runs.get(trial.id)
         run = run or self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
         if not run.described:
+            self._client.log_inputs(run.id, datasets=[_dataset(trial, history)])
             self._describe(run, _params(trial), "config.yaml", trial.config)
         return run
+
+    def _send_artifacts(self, trial: Trial, run: Run) -> None:
+        """Send what is looked at after the end; a file that is there already is written over."""
+        for name, content in trial_artifacts(trial).items():
+            self._client.log_text(run.id, content, name)
 
     def _create(self, name: str, tags: dict[str, Any], created: float) -> Run:
         made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
@@ -191,6 +214,57 @@ def count_experiments(uri: str) -> int:
         raise ConnectionError(f"{uri}: {first_line(error)}") from None
 
 
+def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
+    """Return the path of MLflow's page that compares some trials' runs.
+
+    Args:
+        uri: Of the store.
+        trials: Experiment and trial of each.
+
+    Returns:
+        The part after the server's address; ``None`` where the store does not answer, or lacks one of them.
+    """
+    _hush()
+    failures = store_failures()
+    from mlflow import MlflowClient
+
+    runs, experiments = [], []
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        for experiment, trial in trials:
+            found = client.get_experiment_by_name(experiment)
+            if found is None:
+                return None
+            page = client.search_runs([found.experiment_id], f"tags.trial = '{trial}'")
+            if not page:
+                return None
+            runs.append(page[0].info.run_id)
+            experiments.append(str(found.experiment_id))
+    except failures:
+        return None
+    query = f"runs={json.dumps(runs)}&experiments={json.dumps(list(dict.fromkeys(experiments)))}"
+    return f"/#/compare-runs?{quote(query, safe='=&')}"
+
+
+def refuse_default_password(uri: str) -> None:
+    """Refuse to use a server with the password that MLflow's basic auth comes with: everybody knows it.
+
+    Raises:
+        ConfigError: If the address or the environment has it.
+    """
+    parts = urlsplit(uri)
+    given = (parts.username, parts.password) if parts.password else _credentials()
+    if parts.scheme in ("http", "https") and given == DEFAULT_CREDENTIALS:
+        raise ConfigError(
+            f"{parts.scheme}://{parts.hostname}: MLflow's default password is in use; change it on the server "
+            f"(basic_auth.ini, or its users page), then set MLFLOW_TRACKING_PASSWORD to the new one"
+        )
+
+
+def _credentials() -> tuple[str | None, str | None]:
+    return os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
+
+
 def store_failures() -> tuple[type[Exception], ...]:
     """Return what a store may raise; a database that cannot be opened is not wrapped by MLflow."""
     from mlflow.exceptions import MlflowException
@@ -240,7 +314,9 @@ def _existing(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Ru
     """Yield the runs of studies and trials that the store holds, by the tag that names them."""
     token = None
     while True:
-        page = client.search_runs([experiment], max_results=1000, page_token=token)
+        page = client.search_runs(
+            [experiment], max_results=1000, page_token=token, order_by=["attribute.start_time ASC"]
+        )
         for run in page:
             name = run.data.tags.get("trial") or run.data.tags.get("study")
             if name is not None:
@@ -264,6 +340,8 @@ def _tags(trial: Trial, history: History) -> dict[str, str]:
     config, environment = trial.config, history.environment
     return {
         **{name: str(config[name]) for name in ("dataset", "model", "loss", "seed")},
+        "protocol": protocol_of(config["dataset"]),
+        "stage": str(trial.stage),
         "experiment": history.experiment["name"],
         "data_digest": history.data.get(data_key(TrialConfig.from_dict(config)), ""),
         "git_revision": str(environment.get("git_revision")),
@@ -276,9 +354,30 @@ def _params(trial: Trial) -> dict[str, Any]:
     config = trial.config
     rest = {f"training.{name}": value for name, value in config["training"].items()}
     names = {name: config[name] for name in ("dataset", "model", "loss", "seed", "vocabulary")}
-    coefficients = {name: json.dumps(value) for name, value in config["loss_parameters"].items()}
+    coefficients = dict(_coefficients(config["loss_parameters"]))
     model = {f"model.{name}": value for name, value in config["model_parameters"].items()}
     return {**coefficients, **names, **model, **rest}
+
+
+def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield hyper-parameters as numbers where they are, which charts can put on an axis: e_1 beside coefficients."""
+    for name, value in parameters.items():
+        yield name, json.dumps(value) if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple):
+            yield from ((f"{name}.{power}", number) for power, number in enumerate(value))
+
+
+def _dataset(trial: Trial, history: History) -> "DatasetInput":
+    """Return what MLflow shows as the dataset of a run."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    config = TrialConfig.from_dict(trial.config)
+    key = data_key(config)
+    digest = history.data.get(key, "")
+    source = json.dumps({"dataset": config.dataset, "features": config.features, "digest": digest})
+    # MLflow keeps 36 characters of a digest.
+    dataset = Dataset(name=config.dataset[-500:], digest=digest[:36], source_type="local", source=source)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
 def _metrics(values: Mapping[str, float], seconds: float, step: int | None) -> list["Metric"]:

@@ -99,7 +99,7 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     parent = stored(output)[winner.study][0]
     assert (parent.info.status, parent.data.metrics["val/rsum_best"]) == ("FINISHED", 3.0)
     files = {path.name for path in (output / "artifacts" / "tiny").rglob("*") if path.is_file()}
-    assert files == {"experiment.yaml", "config.yaml"}
+    assert files == {"experiment.yaml", "config.yaml", "history.csv", "weight_curve.svg"}
 
 
 def test_killed_and_started_again_it_goes_on_in_the_same_runs(output: Path) -> None:

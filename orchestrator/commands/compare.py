@@ -1,0 +1,62 @@
+"""``orchestrator compare``: two trials side by side."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.commands.options import Json, Output, TrackingUri
+
+if TYPE_CHECKING:
+    from orchestrator.comparison import TrialComparison
+
+NAME = "A trial's id, experiment/trial, or an experiment, which stands for its best trial."
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help=NAME)],
+    second: Annotated[str, typer.Argument(help=NAME)],
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    as_json: Json = False,
+) -> None:
+    """Print where two trials differ and what came of it, with a link to MLflow's page of both."""
+    from orchestrator.comparison import compare_trials
+    from orchestrator.tracking import comparison_page, default_uri
+
+    found = compare_trials(first, second, output)
+    uri = tracking_uri or default_uri(output)
+    sides = [(side.experiment, side.trial.id) for side in (found.first, found.second)]
+    page = comparison_page(uri, sides)
+    if as_json:
+        print(json.dumps({**found.to_dict(), "page": page}, indent=2))
+        return
+    _print(found)
+    if page is None:
+        print(f"{uri}: does not hold both; `orchestrator sync` delivers them")
+    else:
+        print(f"in the browser, with `orchestrator ui --output {output}` running: {page}")
+
+
+def _print(found: "TrialComparison") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    names = [f"{side.experiment}\n{side.trial.id}" for side in (found.first, found.second)]
+    table = Table(title="settings that differ", title_justify="left")
+    for heading in ("setting", *names):
+        table.add_column(Text(heading), overflow="fold")
+    for name, pair in found.settings.items():
+        table.add_row(Text(name), *(Text("–" if value is None else str(value)) for value in pair))
+    console.print(table)
+    table = Table(title="metrics at the best epochs", title_justify="left")
+    for heading in ("metric", *names, "difference"):
+        table.add_column(Text(heading), overflow="fold", justify="left" if heading == "metric" else "right")
+    for name, (first, second) in found.metrics.items():
+        difference = "" if first is None or second is None else f"{second - first:+.4g}"
+        table.add_row(Text(name), *("–" if value is None else f"{value:.5g}" for value in (first, second)), difference)
+    console.print(table)

@@ -1,0 +1,34 @@
+"""``orchestrator sync``: MLflow gets what it missed."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.commands.options import Json, Output, TrackingUri
+
+
+def sync(
+    experiments: Annotated[list[str] | None, typer.Argument(help="Names or directories; by default all.")] = None,
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    as_json: Json = False,
+) -> None:
+    """Deliver what MLflow missed, or all of it to another store: [bold]orchestrator sync[/bold]. Safe to repeat."""
+    from orchestrator.delivery import deliver
+    from orchestrator.journal import NAME, JournalError, find_directory
+    from orchestrator.tracking import default_uri
+
+    directories = [find_directory(name, output) for name in experiments or []]
+    directories = directories or sorted(path.parent for path in output.glob(f"*/{NAME}"))
+    if not directories:
+        raise JournalError(f"{output}: holds no experiment; name another with --output")
+    uri = tracking_uri or default_uri(output)
+    done = [deliver(directory, output, uri) for directory in directories]
+    if as_json:
+        print(json.dumps({"tracking_uri": uri, "experiments": [asdict(one) for one in done]}, indent=2))
+        return
+    for one in done:
+        print(f"{one.experiment}: {one.runs} runs agree with the journal{', search goes on' if one.running else ''}")

@@ -1,0 +1,57 @@
+"""What a tracking store is still owed by experiments that have ended: their journals, delivered afterwards."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.history import History, TrialState
+from orchestrator.journal import NAME, read_journal
+from orchestrator.lock import find_holder
+from orchestrator.tracking import STATUS, Store, first_line, refuse_default_password, store_failures
+from trainables.errors import UserError
+
+
+class DeliveryError(UserError):
+    """A store that does not take what it is sent."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of one experiment.
+
+    Attributes:
+        experiment: Its name.
+        runs: Trials whose runs now agree with the journal.
+        running: Whether a search of it is under way, which goes on delivering.
+    """
+
+    experiment: str
+    runs: int
+    running: bool
+
+
+def deliver(directory: Path, output: Path, uri: str) -> Delivery:
+    """Make a store agree with an experiment's journal; what it has already is not sent again.
+
+    Args:
+        directory: Of the experiment.
+        output: Root of all output, where the default store lies.
+        uri: Of the store.
+
+    Raises:
+        UserError: If the journal is damaged, or the server has the default password.
+        DeliveryError: If the store does not answer, or refuses.
+    """
+    refuse_default_password(uri)
+    history = History.of(read_journal(directory / NAME))
+    name = history.experiment["name"]
+    is_running = find_holder(directory) is not None
+    # Nobody trains what a search that has ended left unfinished: it is resumable, not running.
+    status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
+    try:
+        store = Store(uri, output, name)
+        store.deliver(history, history.trials, status)
+        if not is_running:
+            store.end_studies(history, "FINISHED" if history.finished else "KILLED")
+    except store_failures() as error:
+        raise DeliveryError(f"{uri}: {first_line(error)}; the journal keeps everything, try again later") from None
+    return Delivery(name, len(history.trials), is_running)
