@@ -99,6 +99,16 @@ def read_journal(path: Path) -> list[Record]:
     return _parse(path.read_bytes(), path)[0]
 
 
+def torn_bytes(path: Path) -> int:
+    """Return how many bytes of an incomplete last record a journal ends with.
+
+    Raises:
+        JournalError: If any record but the last is damaged.
+    """
+    content = path.read_bytes()
+    return len(content) - _parse(content, path)[1]
+
+
 def find_directory(experiment: str, output: Path) -> Path:
     """Return an experiment's directory: a path to one, or a name under ``output``.
 

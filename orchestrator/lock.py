@@ -83,6 +83,15 @@ def find_holder(directory: Path) -> dict[str, Any] | None:
         return None
 
 
+def read_lock(directory: Path) -> dict[str, Any] | None:
+    """Return what the lock of a directory says, whether its process lives or not."""
+    path = directory / "lock"
+    if not path.is_file():
+        return None
+    with path.open("r", encoding="utf-8") as file:
+        return _read(file)
+
+
 def _describe(scratch: Path | None) -> dict[str, Any]:
     return {
         "pid": os.getpid(),

@@ -196,6 +196,31 @@ class Store:
         run.status = status
 
 
+def find_differences(uri: str, output: Path, experiment: str, history: History) -> list[str]:
+    """Return in which trials a store differs from a history that nobody adds to, one line each.
+
+    Raises:
+        MlflowException: If the store does not answer; see ``store_failures``.
+    """
+    if uri == default_uri(output) and not (output / "mlflow.db").is_file():
+        return [f"there is no {output / 'mlflow.db'}"] if history.trials else []
+    client = _connect(uri, output)
+    found = client.get_experiment_by_name(experiment)
+    runs: dict[str, list[Run]] = {}
+    for name, run in () if found is None else _existing(client, str(found.experiment_id)):
+        runs.setdefault(name, []).append(run)
+    lines = [_difference(trial, runs.get(trial.id, []), trial.id in history.tests) for trial in history.trials.values()]
+    return [line for line in lines if line]
+
+
+def _difference(trial: Trial, runs: list[Run], tested: bool) -> str:
+    if len(runs) != 1:
+        return f"{trial.id} has {len(runs)} runs"
+    status = {**STATUS, TrialState.RUNNING: "KILLED"}[trial.state]
+    found, expected = (runs[0].status, runs[0].epoch, runs[0].tested), (status, trial.last_epoch, tested)
+    return "" if found == expected else f"{trial.id} is {found[0]} at epoch {found[1]}, not {status} at {expected[1]}"
+
+
 def count_experiments(uri: str) -> int:
     """Return how many experiments a store holds, after one attempt of a few seconds.
 

@@ -2,17 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.commands.options import Address, DataRoot, Json, Output, Storage, TrackingUri
+from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.doctor import Finding
 
 
 def doctor(
+    experiment: Annotated[
+        str | None, typer.Argument(help="Check this experiment (a name under OUTPUT, or a folder), not the machine.")
+    ] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended of EXPERIMENT.")] = False,
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
@@ -20,17 +25,31 @@ def doctor(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Check Python, packages, GPU, disk, ports, data, store and cluster; exit code 1 if something does not work."""
+    """Check this machine and what it is to reach, or an experiment; exit code 1 if something is wrong."""
     from orchestrator.cluster import Cluster
     from orchestrator.doctor import examine
 
-    findings = examine(data_root, output, tracking_uri, Cluster(address, storage))
+    if experiment is not None:
+        findings = _check(experiment, output, tracking_uri, repair=repair)
+    elif repair:
+        raise ConfigError("--repair: name the experiment that is to be mended, e.g. orchestrator doctor NAME --repair")
+    else:
+        findings = examine(data_root, output, tracking_uri, Cluster(address, storage))
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         _print(findings)
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(1)
+
+
+def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Finding]":
+    from orchestrator.checkup import check_experiment
+    from orchestrator.journal import find_directory
+    from orchestrator.tracking import default_uri
+
+    directory = find_directory(experiment, output).resolve()
+    return check_experiment(directory, tracking_uri or default_uri(directory.parent), repair=repair)
 
 
 def _print(findings: "list[Finding]") -> None:
