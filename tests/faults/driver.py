@@ -12,8 +12,8 @@ from orchestrator.config_files import validate
 from orchestrator.experiment import Experiment
 from orchestrator.journal import Journal, Record
 from orchestrator.search import run_search
-from orchestrator.workload import Workload
 from tests.faults import troubled_workload
+from tests.faults.troubled_workload import TroubledWorkload
 from tests.orchestrator import fake_workload
 from trainables.errors import UserError
 
@@ -46,10 +46,18 @@ class DeadlyJournal(Journal):
         raise AssertionError("unreachable")
 
 
-def drive(output: Path, values: dict[str, Any], workload: Workload, address: str | None, death: Death | None) -> None:
-    """Run a search; what it prints goes into files beside the output."""
+def drive(
+    output: Path,
+    values: dict[str, Any],
+    workload: TroubledWorkload,
+    address: str | None,
+    death: Death | None,
+    tracking_uri: str | None,
+) -> None:
+    """Run a search; what it prints goes into files beside the log of its workload."""
+    folder = workload.log.parent
     for stream, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(output.parent / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     if death is not None:
         DeadlyJournal.death = death
         ledger.Journal = DeadlyJournal  # type: ignore[misc]
@@ -63,7 +71,7 @@ def drive(output: Path, values: dict[str, Any], workload: Workload, address: str
     if address is not None:
         ray.init(address=address, configure_logging=False, log_to_driver=False)
     try:
-        run_search(validate(Experiment, values, "tiny.yaml"), workload, output, quiet=True)
+        run_search(validate(Experiment, values, "tiny.yaml"), workload, output, tracking_uri=tracking_uri, quiet=True)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

@@ -20,7 +20,14 @@ from tests.faults.troubled_workload import trained_epochs
 from tests.orchestrator.fake_workload import curve
 
 
-def assert_invariants(output: Path, *, before: Iterable[History] = (), log: Path | None = None, kills: int = 0) -> None:
+def assert_invariants(
+    output: Path,
+    *,
+    before: Iterable[History] = (),
+    log: Path | None = None,
+    kills: int = 0,
+    tracking_uri: str | None = None,
+) -> None:
     """Judge a search that has come to its end.
 
     Args:
@@ -28,11 +35,12 @@ def assert_invariants(output: Path, *, before: Iterable[History] = (), log: Path
         before: What the journal said after each of the kills.
         log: What was trained, as ``TroubledWorkload`` wrote it down.
         kills: How often something was killed while a trial may have been training.
+        tracking_uri: The store, where it is not in the output directory.
     """
     records = read_journal(output / "tiny" / "journal.jsonl")
     history = History.of(records)
     assert_ended_once(records, history)
-    assert_tracked_once(output, history)
+    assert_tracked_once(tracking_uri or default_uri(output), history)
     for earlier in before:
         assert_kept(earlier, history)
     if log is not None:
@@ -52,9 +60,9 @@ def assert_ended_once(records: list[Record], history: History) -> None:
         assert all(record["time"] <= (trial.ended or 0) for record in own)
 
 
-def assert_tracked_once(output: Path, history: History) -> None:
+def assert_tracked_once(uri: str, history: History) -> None:
     """1 and 2: one run a trial, in the same state, each step once, none left running."""
-    client = MlflowClient(tracking_uri=default_uri(output))
+    client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])

@@ -14,8 +14,8 @@ import psutil
 from orchestrator.experiment import Experiment
 from orchestrator.history import History
 from orchestrator.journal import read_journal
-from orchestrator.workload import Workload
 from tests.faults.driver import Death, drive
+from tests.faults.troubled_workload import TroubledWorkload
 from tests.orchestrator.experiments import make_experiment
 
 # On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
@@ -46,19 +46,21 @@ class Searches:
 
     def __init__(self, output: Path, address: str | None) -> None:
         self.output, self.address = output, address
+        self.tracking_uri: str | None = None
         self.started: list[ForkServerProcess] = []
 
     def start(
-        self, experiment: Experiment, workload: Workload, death: Death | None = None, *, own_ray: bool = False
+        self, experiment: Experiment, workload: TroubledWorkload, death: Death | None = None, *, own_ray: bool = False
     ) -> ForkServerProcess:
         address = None if own_ray else self.address
-        arguments = (self.output, experiment.to_dict(), workload, address, death)
+        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking_uri)
+        self.prints = workload.log.parent
         process = CONTEXT.Process(target=drive, args=arguments)
         process.start()
         self.started.append(process)
         return process
 
-    def finish(self, experiment: Experiment, workload: Workload, *, code: int = 0) -> None:
+    def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
         """Run a search to its end, which has to be that exit code."""
         process = self.start(experiment, workload)
         process.join(240)
@@ -86,7 +88,7 @@ class Searches:
             time.sleep(0.02)
 
     def errors(self) -> str:
-        file = self.output.parent / "stderr"
+        file = self.prints / "stderr"
         return file.read_text() if file.exists() else ""
 
     def end(self) -> None:
