@@ -224,7 +224,10 @@ def _cut(path: Path) -> Callable[[], None]:
 
 
 def _set_aside(path: Path) -> Callable[[], None]:
-    return lambda: path.rename(path.with_name(f"damaged_{path.name}")) and None
+    def set_aside() -> None:
+        path.rename(path.with_name(f"damaged_{path.name}"))
+
+    return set_aside
 
 
 def _write(path: Path, text: str) -> Callable[[], None]:
