@@ -12,8 +12,8 @@ RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
 """What each of the study's tables holds."""
 
 DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
-COCO_NAMES = ("coco", "mscoco", "coco2014")
-"""What people call MS-COCO's folder, in lower-case letters and digits."""
+SYNONYMS = {"mscoco": "coco", "coco2014": "coco", "f30k": "flickr30k", "f8k": "flickr8k"}
+"""What people call the folders of the datasets, in lower-case letters and digits."""
 MODELS = {"VSE++": "vsepp", "VSRN": "vsrn"}
 LOSSES = {"Triplet loss": "triplet", "Triplet loss SH": "triplet_sh", "NT-Xent": "nt_xent", "SmoothAP": "smooth_ap"}
 PARAMETERS = {"alpha": "margin", "tau": "temperature"}
@@ -62,7 +62,7 @@ def published_rows(table: int) -> tuple[PublishedRow, ...]:
 def study_dataset(dataset: str) -> str:
     """Return what the published rows call a dataset, given its name or folder."""
     name = "".join(letter for letter in PurePath(dataset).name.lower() if letter.isalnum())
-    return "coco" if name in COCO_NAMES else name
+    return SYNONYMS.get(name, name)
 
 
 def published_row(

@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from orchestrator.experiment import load_experiment
+from orchestrator.reference.published import RETRIEVAL, published_row
 from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
 from orchestrator.regression.causes import what_changed
 from orchestrator.regression.comparison import Finding
@@ -80,7 +82,7 @@ def test_the_papers_decide_where_nothing_was_accepted() -> None:
     )
     values = {seed: {"val/rsum": 400.0, "test/rsum": 300.0 + seed} for seed in (1, 2, 3)}
     ours = CellRuns(CONDITIONS, values, {})
-    result = judge_suite(suite, {"f30k-vsepp-nt_xent": ours, "flickr30k-vsepp-nt_xent": ours}, None)
+    result = judge_suite(suite, {"scenes-vsepp-nt_xent": ours, "f30k-vsepp-nt_xent": ours}, None)
     unknown, known = result.cells
     assert (unknown.published, unknown.finding) == (None, Finding.UNKNOWN)
     assert known.published is not None
@@ -185,12 +187,25 @@ def test_the_page_shows_strangers_text_as_text() -> None:
 
 
 def test_suites_that_ship_are_sound() -> None:
-    assert {"scenes-quick"} <= set(shipped_suites())
+    assert set(shipped_suites()) == {"scenes-quick", "flickr8k-baselines", "f30k-published", "coco-published"}
     for name in shipped_suites():
         suite, path = load_suite(name)
         assert suite.name == name
         assert suite.experiment().name == name
         read_accepted(path.with_name(f"{name}.accepted.json"), name)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("f30k-published", "1."), ("coco-published", "2.")])
+def test_every_cell_of_the_published_suites_has_its_row_and_settings(name: str, rows: str) -> None:
+    suite, _ = load_suite(name)
+    dataset = suite.cells[0].dataset
+    found = [published_row(RETRIEVAL, dataset, cell.model, cell.loss, cell.loss_parameters) for cell in suite.cells]
+    assert [row and row.number for row in found] == [f"{rows}{number}" for number in range(1, 9)]
+    experiment = load_experiment(f"{dataset}-baselines")
+    for cell, study in zip(suite.cells, experiment.cells(), strict=True):
+        ours = suite.config(cell, 0)
+        theirs = experiment.trial_config(study, cell.loss_parameters)
+        assert replace(ours, training=replace(ours.training, cocos_every=0)) == theirs
 
 
 @pytest.mark.parametrize(
