@@ -16,7 +16,7 @@ worst case, in which the metric tested is the one selected by): 3.6 % with 2 can
 10, 4.6 % where one spread is four times the other), below 1 % with 4 or more. Baseline called beaten: 1.7 % with 2
 candidates, 4.9 % with 12. *Better* is found at 3 standard deviations in 97, 93 and 86 % with 2, 4 and 12 candidates and
 5 seeds, and in 61, 38 and 25 % with 3 seeds: three seeds are enough to rank, seldom to tell, and a tie after so few
-says so (``power.py``). A variance pooled over the candidates, or moderated by theirs, finds 72 to 78 % with 3 candidates
+says so (``power.py``). A variance pooled over the candidates, or moderated by theirs, finds 72 to 78 % with 3 of them
 and 3 seeds, but calls the baseline beaten without a reason in 11 to 15 % of studies with 12 candidates of unequal
 spread; hence Welch's.
 

@@ -28,7 +28,7 @@ class Unwritten(Ledger):
 
 
 def study(generator: np.random.Generator, seeds: int, lead: float) -> Verdict:
-    """Search two losses, each with its published settings, and confirm them; the first leads, in standard deviations."""
+    """Search two losses with their published settings, and confirm them; the first leads, in standard deviations."""
     ledger = Unwritten()
     trials = [add_trial(ledger, [350.0 + generator.normal()], loss=loss) for loss in ("nt_xent", "triplet_sh")]
     repeats = [

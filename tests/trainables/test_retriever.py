@@ -1,0 +1,130 @@
+"""A packed model answers as the model in its dataset does, holds no code, and says what it cannot do."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.data.resident import ResidentSplit
+from trainables.errors import CheckpointError, DataError
+from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.models.backbones import build_backbone, weights_digest
+from trainables.picture_features import features_of_picture
+from trainables.retriever import ABOUT, GALLERY, MODEL, Retriever, Served, _load_pyfunc, write_retriever
+from trainables.trial import run_trial
+
+DATA = tiny_dataset()
+
+
+@pytest.fixture(scope="module", params=["vsepp", "wsabie"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = tiny_config(epochs=2)
+    config = type(config)(**{**vars(config), "model": request.param})
+    root = tmp_path_factory.mktemp(request.param)
+    for report in run_trial(config, DATA, device="cpu"):
+        path = save_epoch(root, report)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint: Path) -> Path:
+    write_retriever(checkpoint.parent / "packed", checkpoint, DATA, "test")
+    return checkpoint.parent / "packed"
+
+
+def test_answers_are_those_of_the_model_in_its_dataset(checkpoint: Path, folder: Path) -> None:
+    model, _ = load_best(checkpoint, DATA)
+    split = DATA.splits["test"]
+    with evaluating(model):
+        resident = ResidentSplit(split, torch.device("cpu"))
+        images, captions = encode_images(model, resident), encode_captions(model, resident)
+    retriever = Retriever(folder)
+    for caption in (0, 17, 99):
+        words = " ".join(DATA.vocabulary.decode(split.tokens[slice(*split.offsets[caption : caption + 2])][1:-1]))
+        scores = images @ captions[caption]
+        answers = retriever.images_for(words, 5)
+        assert [one.score for one in answers] == pytest.approx(
+            scores.sort(descending=True).values[:5].tolist(), abs=2e-3
+        )
+        assert scores[int(answers[0].image.removeprefix("image")) - 80] == pytest.approx(answers[0].score, abs=2e-3)
+        assert {one.filename for one in answers} <= {f"image{row}.jpg" for row in range(80, 100)}
+    features = split.features[83].astype(float).tolist()
+    ways = [retriever.captions_for(image, 3) for image in ("image83", "image83.jpg", features)]
+    assert [[one.caption for one in answers] for answers in ways] == [[one.caption for one in ways[0]]] * 3
+    expected = (captions @ images[3]).sort(descending=True).values[:3].tolist()
+    assert [one.score for one in ways[0]] == pytest.approx(expected, abs=2e-3)
+    assert all(one.caption in list(split.captions) for one in ways[0])
+    assert len(retriever.images_for("word1", 1000)) == 20
+
+
+def test_mlflow_asks_it_with_a_table(folder: Path) -> None:
+    served = _load_pyfunc(str(folder))
+    assert isinstance(served, Served)
+    images, captions = served.predict([{"caption": "word1 word2"}, {"caption": None, "image": "image80"}], {"top": 2})
+    assert len(images) == len(captions) == 2
+    assert images[0]["caption"] == "" and images[0]["image"].startswith("image")
+    assert captions[0]["caption"] != ""
+    with pytest.raises(DataError, match="needs a caption or an image"):
+        served.predict([{"caption": float("nan")}])
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        pytest.param("image1", "neither an image of tiny test", id="of another split"),
+        pytest.param([1.0, 2.0], "of shape \\(24,\\), got shape \\(2,\\)", id="wrong size"),
+        pytest.param([float("nan")] * 24, "must be finite", id="nan"),
+    ],
+)
+def test_what_is_no_image_is_refused(folder: Path, image: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Retriever(folder).captions_for(image)  # type: ignore[arg-type]
+
+
+def test_a_picture_needs_to_be_read_as_the_dataset_was(folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "dog.png"
+    Image.fromarray(np.full((40, 60, 3), 80, dtype=np.uint8)).save(picture)
+    with pytest.raises(DataError, match="not known how"):
+        Retriever(folder).captions_for(picture)
+    digest = weights_digest(build_backbone("squeezenet1_1", "none", seed=3))
+    origin = {"backbone": "squeezenet1_1", "weights": "none", "seed": 3, "weights_digest": digest}
+    assert features_of_picture(picture, origin, "global").shape == (512,)
+    assert np.array_equal(
+        features_of_picture(picture, origin, "global"), features_of_picture(picture, origin, "global")
+    )
+    with pytest.raises(DataError, match="is not what it was"):
+        features_of_picture(picture, {**origin, "seed": 4}, "global")
+    with pytest.raises(DataError, match="not packed with the model"):
+        features_of_picture(picture, {**origin, "weights": "mine.pth"}, "global")
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(picture.read_bytes()[:50])
+    with pytest.raises(DataError, match="cannot be decoded"):
+        features_of_picture(broken, origin, "global")
+
+
+@pytest.mark.parametrize("name", [ABOUT, GALLERY, MODEL])
+def test_damage_is_named_and_a_pickle_is_none_of_it(folder: Path, tmp_path: Path, name: str) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / name).write_bytes(pickle.dumps({"format": 1}))
+    with pytest.raises(CheckpointError, match="register the model again"):
+        Retriever(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(CheckpointError, match="register the model again"):
+        Retriever(tmp_path)
+    assert not issubclass(SafetensorError, OSError), "it has to be caught by its own name"
+
+
+def test_captions_that_look_like_code_stay_text(folder: Path) -> None:
+    about = json.loads((folder / ABOUT).read_text())
+    retriever = Retriever(folder)
+    retriever.about["captions"][0] = "<script>alert(1)</script>\x00"
+    assert any(one.caption == "<script>alert(1)</script>\x00" for one in retriever.captions_for("image80", 1000))
+    assert about["digest"] == DATA.digest
