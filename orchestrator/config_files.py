@@ -56,6 +56,26 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
+def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
+    """Return the file that is meant: a path, or the bare name of one that ships.
+
+    Args:
+        source: As it was typed.
+        shipped: Files that ship, by name.
+        what: What they are called in a message, in the singular.
+
+    Raises:
+        ConfigError: If there is neither.
+    """
+    path = Path(source)
+    if path.suffix or len(path.parts) != 1 or path.is_file():
+        return path
+    if source not in shipped:
+        hint = suggestion(source, sorted(shipped), f"{what}s that ship")
+        raise ConfigError(f"{source}: no file, and no {what} of that name ships; {hint}")
+    return shipped[source]
+
+
 def override(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Return a copy with each ``a.b=value`` set, the value read as YAML.
 

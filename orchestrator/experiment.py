@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from orchestrator.config_files import STRICT, load_trial_config, override, read_yaml, validate
+from orchestrator.config_files import STRICT, find_file, load_trial_config, override, read_yaml, validate
 from orchestrator.sections import COUNTS, METRICS, Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.study_spaces import (
     check_beside,
@@ -19,9 +19,7 @@ from orchestrator.study_spaces import (
     make_space,
 )
 from search_spaces import SPACES, StudySpace, Suggestion
-from search_spaces.space import suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
-from trainables.errors import ConfigError
 from trainables.model_parameters import MODEL_PARAMETERS
 from trainables.seeding import derive_seed
 
@@ -196,24 +194,8 @@ def load_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         ConfigError: If anything in it is refused.
     """
-    path = find_experiment(source)
+    path = find_file(source, shipped_experiments(), "experiment")
     return validate(Experiment, override(read_yaml(path), overrides), str(path))
-
-
-def find_experiment(source: str) -> Path:
-    """Return the file of an experiment: a path, or the name of one that ships.
-
-    Raises:
-        ConfigError: If there is neither.
-    """
-    path = Path(source)
-    if path.suffix or len(path.parts) != 1 or path.is_file():
-        return path
-    shipped = shipped_experiments()
-    if source not in shipped:
-        hint = suggestion(source, sorted(shipped), "experiments that ship")
-        raise ConfigError(f"{source}: neither a file nor an experiment that ships; {hint}")
-    return shipped[source]
 
 
 def shipped_experiments() -> dict[str, Path]:

@@ -8,14 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from orchestrator.config_files import STRICT, override, read_yaml, validate
+from orchestrator.config_files import STRICT, find_file, override, read_yaml, validate
 from orchestrator.experiment import Experiment
 from orchestrator.sections import METRICS, Resources, Scheduler, Search
 from orchestrator.study_spaces import check_names, check_training
 from search_spaces import SPACES, SpaceError
-from search_spaces.space import suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
-from trainables.errors import ConfigError
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
@@ -131,24 +129,8 @@ def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
     Raises:
         ConfigError: If anything in it is refused.
     """
-    path = find_suite(source)
+    path = find_file(source, shipped_suites(), "suite")
     return validate(Suite, override(read_yaml(path), settings), str(path)), path
-
-
-def find_suite(source: str) -> Path:
-    """Return the file of a suite: a path, or the name of one that ships.
-
-    Raises:
-        ConfigError: If there is neither.
-    """
-    path = Path(source)
-    if path.suffix or len(path.parts) != 1 or path.is_file():
-        return path
-    shipped = shipped_suites()
-    if source not in shipped:
-        hint = suggestion(source, sorted(shipped), "suites that ship")
-        raise ConfigError(f"{source}: neither a file nor a suite that ships; {hint}")
-    return shipped[source]
 
 
 def shipped_suites() -> Mapping[str, Path]:
