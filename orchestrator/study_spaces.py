@@ -18,6 +18,9 @@ from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 Bound = tuple[float, float] | ListedValues | str
 """Where to look, as a YAML file says it; a word is ``default``."""
 
+NOT_SEARCHED = ("backbone", "weights")
+"""Parameters of models that are the same in all trials of a study: the data and their digests depend on them."""
+
 
 class _TrainingSection(BaseModel):
     model_config = STRICT
@@ -45,7 +48,7 @@ def make_space(
         losses={loss: _part(search, loss) for loss in losses},
         training=_bounds_beside("training", search.training, optimizer.BOUNDS),
         model_parameters=_bounds_beside("model_parameters", beside, wsabie.BOUNDS),
-        usual=usual | {f"model.{name}": value for name, value in parameters.items()},
+        usual=usual | {f"model.{name}": value for name, value in {**wsabie.USUAL, **parameters}.items()},
     )
     if search.sampler == "grid":
         for loss, part in space.losses.items():
@@ -129,8 +132,13 @@ def _part(search: Search, loss: str) -> LossPart:
         space.check_fixed(fixed)
     except SpaceError as error:
         raise ValueError(f"search.fixed.{loss}: {error}") from None
-    searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in bounds}
-    return LossPart(space, space.relevant({**bounds, **searched}, fixed), fixed)
+    known = {**bounds, **space.searched}
+    searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in known}
+    try:
+        relevant = space.relevant({**bounds, **searched}, fixed)
+    except SpaceError as error:
+        raise ValueError(f"search.space.{loss}: {error}") from None
+    return LossPart(space, relevant, fixed)
 
 
 def _bound(given: Bound, default: Range | Values | None) -> Range | Values:
@@ -152,6 +160,8 @@ def _bounds_beside(section: str, given: Mapping[str, Bound], defaults: Mapping[s
             if section == "training":
                 check_name(name, defaults, "searched settings")
             found[name] = _bound(bound, defaults.get(name))
+            if section == "model_parameters" and name in NOT_SEARCHED:
+                raise SpaceError(f"{name} cannot be searched: all trials of a study have one backbone")
         except SpaceError as error:
             raise ValueError(f"search.{section}.{name}: {error}") from None
     return found

@@ -10,28 +10,46 @@ points are near polynomials, which samplers like. w_0 and w_(d-1) are the slopes
 the curve towards them; equal w_k are a constant slope, the published default. Polynomials of degree 3 and 4 whose slope
 touches 0 inside the domain lie outside the box.
 
+The coefficients themselves can be searched too, in lists, as the published grid searches did: e0, e1 ... of the
+relative loss, a0 ... and b0 ... of the self loss [Wei2021]. Every combination must pull the right way, or be allowed
+not to with ``allow_infeasible``.
+
 References:
     [Farouki2012] Farouki, The Bernstein polynomial basis: a centennial retrospective. CAGD 29, 379-419
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
+    [PolyLoss] https://github.com/wayne980/PolyLoss/blob/05da003/model.py#L337-L401
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values, is_number, one_of
+from search_spaces.space import (
+    NOT_NEGATIVE,
+    Bounds,
+    Domain,
+    LossSpace,
+    Range,
+    SpaceError,
+    Trial,
+    Values,
+    is_number,
+    one_of,
+)
 from trainables.polynomials import DOMAINS, Kind, is_feasible, nearest_feasible
 
 DEGREES = (1, 2, 3, 4)
+POWERS = (0, *DEGREES)
 
 COEFFICIENTS = Domain(
     "one or more finite numbers, ascending powers",
     lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(is_number, value)),
 )
 GATE = Domain("a number of at least 0, or null", lambda value: value is None or (is_number(value) and value >= 0))
-OFFSET = Domain("a finite number", is_number)
-WEIGHT = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
+NUMBER = Domain("a finite number", is_number)
 DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in DEGREES and type(value) is int)
 
 
@@ -66,30 +84,57 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     return tuple(found)
 
 
-def polynomial_relative(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest offset, degree and slope of the polynomial of Delta."""
-    if "offset" not in bounds:
-        return {}
-    offset = bounds["offset"].suggest(trial, "offset")
-    degree = int(bounds["degree"].suggest(trial, "degree"))
-    return {"coefficients": coefficients(offset, _slopes(trial, bounds, "slope", degree), "relative")}
+@dataclass(frozen=True)
+class Side:
+    """One polynomial of a loss.
+
+    Attributes:
+        name: Of its coefficients in the loss's constructor.
+        slope: Start of the names of its slopes.
+        letter: Start of the names of its coefficients, as in [Wei2021].
+        kind: What it weighs.
+    """
+
+    name: str
+    slope: str
+    letter: str
+    kind: Kind
+
+    def listed(self, bounds: Bounds) -> list[str]:
+        """Return its coefficients that are searched one by one, lowest power first."""
+        return [f"{self.letter}{power}" for power in POWERS if f"{self.letter}{power}" in bounds]
+
+    def assemble(self, values: Mapping[str, float]) -> tuple[float, ...]:
+        """Return the polynomial of coefficients by name; those left out are 0."""
+        highest = max(power for power in POWERS if f"{self.letter}{power}" in values)
+        return tuple(float(values.get(f"{self.letter}{power}", 0.0)) for power in range(highest + 1))
 
 
-def polynomial_self(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest offset, degree and the slopes of both polynomials; only the sum of the two constants counts."""
-    if "offset" not in bounds:
-        return {}
-    offset = bounds["offset"].suggest(trial, "offset")
-    degree = int(bounds["degree"].suggest(trial, "degree"))
-    return {
-        "positive_coefficients": coefficients(offset, _slopes(trial, bounds, "positive", degree), "positive"),
-        "negative_coefficients": coefficients(0.0, _slopes(trial, bounds, "negative", degree), "negative"),
-    }
+RELATIVE = (Side("coefficients", "slope", "e", "relative"),)
+SELF = (
+    Side("positive_coefficients", "positive", "a", "positive"),
+    Side("negative_coefficients", "negative", "b", "negative"),
+)
 
 
-def _slopes(trial: Trial, bounds: Bounds, side: str, degree: int) -> list[float]:
-    names = [f"{side}_{index}" for index in range(degree)]
-    return [bounds[name].suggest(trial, name) for name in names]
+def polynomial(sides: Sequence[Side], trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
+
+    Only the sum of the constants of two polynomials counts, so the offset is the first one's.
+    """
+    offset = bounds["offset"].suggest(trial, "offset") if "offset" in bounds else 0.0
+    degree = int(bounds["degree"].suggest(trial, "degree")) if "degree" in bounds else 0
+    found: dict[str, Any] = {}
+    for side in sides:
+        constant = offset if side is sides[0] else 0.0
+        names = side.listed(bounds)
+        if names:
+            found[side.name] = side.assemble({name: bounds[name].suggest(trial, name) for name in names})
+        elif degree:
+            slopes = [f"{side.slope}_{index}" for index in range(degree)]
+            weights = [bounds[name].suggest(trial, name) for name in slopes]
+            found[side.name] = coefficients(constant, weights, side.kind)
+    return found
 
 
 def _power(factor: list[float], exponent: int) -> list[float]:
@@ -107,52 +152,96 @@ def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:
     return result
 
 
-def _relevant(sides: Sequence[str], names: Sequence[str], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
-    """Drop the slopes beyond the highest degree; all of them where coefficients are fixed."""
-    if any(name in fixed for name in names):
+def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
+    """Drop the slopes beyond the highest degree, or what listed or fixed coefficients stand in the place of."""
+    listed = {name: side for side in sides for name in side.listed(bounds)}
+    if any(side.name in fixed for side in sides):
+        if listed:
+            raise SpaceError(
+                f"coefficients are fixed, so {', '.join(listed)} cannot be searched; leave out one of both"
+            )
         return {}
+    _check_listed(sides, bounds, fixed)
     degree = bounds["degree"]
     highest = max(degree.values) if isinstance(degree, Values) else DEGREES[-1]
-    beyond = {f"{side}_{index}" for side in sides for index in range(highest, DEGREES[-1])}
-    return {name: bound for name, bound in bounds.items() if name not in beyond}
+    dropped = {f"{side.slope}_{index}" for side in sides for index in range(highest, DEGREES[-1])}
+    for side in set(listed.values()):
+        dropped |= {f"{side.slope}_{index}" for index in range(highest)} | ({"offset"} if side is sides[0] else set())
+    if set(listed.values()) == set(sides):
+        dropped.add("degree")
+    elif sides is RELATIVE and (fixed.get("gate") or 0.0) > -DOMAINS["relative"][0]:
+        raise SpaceError(
+            f"gate must be at most {-DOMAINS['relative'][0]:g} where coefficients are suggested, got {fixed['gate']}: "
+            f"slopes are right down to Delta = {DOMAINS['relative'][0]:g}; lower it, or list the coefficients"
+        )
+    return {name: bound for name, bound in bounds.items() if name not in dropped}
 
 
-def _check(kinds: Mapping[str, Kind], values: Mapping[str, Any]) -> None:
-    """Refuse coefficients that pull the wrong way somewhere, and tell the nearest that do not."""
-    if values.get("allow_infeasible"):
+def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
+    """Refuse listed coefficients some of whose combinations pull the wrong way."""
+    for side in sides:
+        lists: list[tuple[Any, ...]] = []
+        for name in side.listed(bounds):
+            bound = bounds[name]
+            if not isinstance(bound, Values):
+                raise SpaceError(
+                    f"{name} must list its values, e.g. {{values: [{bound.low}]}}, since not every combination of a "
+                    f"range pulls the right way; ranges are searched by {side.slope}_0, {side.slope}_1 ..."
+                )
+            lists.append(bound.values)
+        for values in itertools.product(*lists) if lists else ():
+            point = dict(zip(side.listed(bounds), values, strict=True))
+            _check(sides, {**fixed, side.name: side.assemble(point)})
+
+
+def _check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
+    """Refuse coefficients that the loss would refuse: they pull the wrong way somewhere. Tell the nearest that do not.
+
+    Two separate hinges take all: the published ones pull the wrong way.
+    """
+    if values.get("allow_infeasible") or values.get("hinge") == "separate":
         return
-    for name, kind in kinds.items():
-        if name in values and not is_feasible(values[name], kind):
-            nearest = ", ".join(f"{number:.6g}" for number in nearest_feasible(values[name], kind))
+    for side in sides:
+        low, high = DOMAINS[side.kind]
+        if side.kind == "relative" and values.get("gate") is not None:
+            low = -values["gate"]
+        if side.name in values and not is_feasible(values[side.name], side.kind, (low, high)):
+            nearest = ", ".join(f"{n:.6g}" for n in nearest_feasible(values[side.name], side.kind, (low, high)))
             raise SpaceError(
-                f"{name} {list(values[name])} pull the wrong way somewhere in {list(DOMAINS[kind])}; "
+                f"{side.name} {list(values[side.name])} pull the wrong way somewhere in {[low, high]}; "
                 f"the nearest that do not are [{nearest}], or set allow_infeasible: true"
             )
 
 
-def _bounds(sides: Sequence[str]) -> dict[str, Range | Values]:
-    slopes = {f"{side}_{index}": Range(0.0, 2.0) for side in sides for index in range(DEGREES[-1])}
+def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:
+    slopes = {f"{side.slope}_{index}": Range(0.0, 2.0) for side in sides for index in range(DEGREES[-1])}
     return {"offset": Range(0.0, 0.5), "degree": Values((2,)), **slopes}
 
 
-def _published(sides: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """Return the default, a constant slope of 1, in each degree; they are one and the same loss."""
-    return tuple(
-        {"offset": 0.2, "degree": degree, **{f"{side}_{index}": 1.0 for side in sides for index in range(degree)}}
+def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
+    """Return the default, a constant slope of 1, in each degree and as listed coefficients: one and the same loss."""
+    slopes = tuple(
+        {"offset": 0.2, "degree": degree, **{f"{side.slope}_{i}": 1.0 for side in sides for i in range(degree)}}
         for degree in DEGREES
     )
+    rest = {f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}
+    return (*slopes, {**rest, **listed})
 
 
-def _searched(sides: Sequence[str]) -> dict[str, Domain]:
-    slopes = {f"{side}_{index}": WEIGHT for side in sides for index in range(DEGREES[-1])}
-    return {"offset": OFFSET, "degree": DEGREE, **slopes}
+def _searched(sides: Sequence[Side]) -> dict[str, Domain]:
+    slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
+    listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}
+    return {"offset": NUMBER, "degree": DEGREE, **slopes, **listed}
 
+
+# The numbers of the published code [PolyLoss], which go with its two hinges and its gate of 0.2.
+PUBLISHED_CODE = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
 
 POLYNOMIAL_SELF = LossSpace(
-    suggest=polynomial_self,
-    bounds=_bounds(("positive", "negative")),
-    published=_published(("positive", "negative")),
-    searched=_searched(("positive", "negative")),
+    suggest=partial(polynomial, SELF),
+    bounds=_bounds(SELF),
+    published=(*_defaults(SELF, {"a0": 0.2, "a1": -1.0, "b1": 1.0}), PUBLISHED_CODE),
+    searched=_searched(SELF),
     parameters={
         "positive_coefficients": COEFFICIENTS,
         "negative_coefficients": COEFFICIENTS,
@@ -160,15 +249,15 @@ POLYNOMIAL_SELF = LossSpace(
         "gate": GATE,
         "allow_infeasible": one_of(True, False),
     },
-    relevant=partial(_relevant, ("positive", "negative"), ("positive_coefficients", "negative_coefficients")),
-    check=partial(_check, {"positive_coefficients": "positive", "negative_coefficients": "negative"}),
+    relevant=partial(_relevant, SELF),
+    check=partial(_check, SELF),
 )
 POLYNOMIAL_RELATIVE = LossSpace(
-    suggest=polynomial_relative,
-    bounds=_bounds(("slope",)),
-    published=_published(("slope",)),
-    searched=_searched(("slope",)),
+    suggest=partial(polynomial, RELATIVE),
+    bounds=_bounds(RELATIVE),
+    published=_defaults(RELATIVE, {"e0": 0.2, "e1": 1.0}),
+    searched=_searched(RELATIVE),
     parameters={"coefficients": COEFFICIENTS, "gate": GATE, "allow_infeasible": one_of(True, False)},
-    relevant=partial(_relevant, ("slope",), ("coefficients",)),
-    check=partial(_check, {"coefficients": "relative"}),
+    relevant=partial(_relevant, RELATIVE),
+    check=partial(_check, RELATIVE),
 )

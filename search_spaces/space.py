@@ -61,6 +61,11 @@ class Range:
         """Say whether a number lies in the range."""
         return self.low <= value <= self.high
 
+    def nearest(self, value: Any) -> float:
+        """Return the number of the range that is nearest to a number; to ``None``, no limit, it is the upper end."""
+        low, high = self.ends()
+        return high if value is None else min(max(value, low), high)
+
     def ends(self) -> tuple[float, ...]:
         """Return the values that must be acceptable for all others to be."""
         return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
@@ -87,6 +92,12 @@ class Values:
     def contains(self, value: Any) -> bool:
         """Say whether a value is listed."""
         return value in self.values
+
+    def nearest(self, value: Any) -> Any:
+        """Return a value itself where it is listed, else the nearest number, or of words the first."""
+        if value in self.values or not all(map(is_number, (value, *self.values))):
+            return value if value in self.values else self.values[0]
+        return min(self.values, key=lambda listed: abs(listed - value))
 
     def ends(self) -> tuple[Any, ...]:
         """Return the values that must be acceptable for all others to be."""
@@ -191,7 +202,7 @@ class LossSpace:
             SpaceError: If one is not searched, or reaches beyond what the loss accepts.
         """
         for name, bound in bounds.items():
-            check_name(name, self.bounds, "searched parameters")
+            check_name(name, {**self.bounds, **self.searched}, "searched parameters")
             domain = {**self.parameters, **self.searched}[name]
             for end in bound.ends():
                 domain.check(name, end)
@@ -220,8 +231,9 @@ class LossSpace:
         self.check_parameters(own)
 
     def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
-        """Return the published points that lie within bounds."""
+        """Return the published points that lie within bounds, without those that say nothing about what is searched."""
         points = [{name: value for name, value in point.items() if name in bounds} for point in self.published]
+        points = [point for point in points if point or not bounds]
         return [point for point in points if all(bounds[name].contains(value) for name, value in point.items())]
 
 

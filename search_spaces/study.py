@@ -113,11 +113,9 @@ class StudySpace:
     def first_points(self) -> list[Mapping[str, Any]]:
         """Return the published settings of each loss, with what is usual beside them; the first trials of a study.
 
-        Points that stand for the same loss come once; what is usual but out of bounds is left to the sampler.
+        Points that stand for the same loss come once; what is usual but out of bounds is replaced by the nearest.
         """
-        beside = {
-            name: self.usual[name] for name, bound in self._beside().items() if _holds(bound, self.usual.get(name))
-        }
+        beside = {name: bound.nearest(self.usual[name]) for name, bound in self._beside().items()}
         points: list[Mapping[str, Any]] = []
         for loss, part in self.losses.items():
             seen: list[Any] = []
@@ -160,7 +158,3 @@ class StudySpace:
 def _degrees(bounds: Bounds) -> Sequence[Any]:
     degree = bounds.get("degree")
     return degree.values if isinstance(degree, Values) else ()
-
-
-def _holds(bound: Any, value: Any) -> bool:
-    return value is not None and bool(bound.contains(value))

@@ -12,6 +12,9 @@ from search_spaces.space import Bounds, Range, Trial, Values
 BOUNDS: Mapping[str, Range | Values] = {"radius": Range(0.3, 10.0, log=True)}
 """What of ``model_parameters`` has a default place to look; other parameters need their values listed."""
 
+USUAL: Mapping[str, Any] = {"radius": 1.0, "region_norm": "features", "norm_before_reasoning": True}
+"""What the models' constructors take where an experiment says nothing; a study begins with it."""
+
 
 def model_parameters(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest the parameters that have bounds, under the names ``model.<name>``."""

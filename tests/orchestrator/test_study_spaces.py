@@ -9,7 +9,7 @@ from orchestrator.config_files import validate
 from orchestrator.experiment import Experiment
 from orchestrator.ledger import Ledger
 from orchestrator.searcher import Studies
-from search_spaces import Range, Values
+from search_spaces import Range, Values, wsabie
 from tests.orchestrator.experiments import start
 from trainables.errors import ConfigError
 
@@ -63,9 +63,15 @@ def test_settings_beside_the_loss_are_suggested_and_reach_the_training(ledger: L
     assert cell.space.bounds()["training.learning_rate"] == Range(2e-5, 2e-3, log=True)
     assert cell.space.bounds()["model.radius"] == Range(0.5, 5.0, log=True)
     assert cell.space.bounds()["training.batch_size"] == Values((64, 128))
-    # 15, the usual number of epochs before a drop, lies outside and is left to the sampler.
     assert cell.space.first_points() == [
-        {"margin": 1.0, "training.learning_rate": 2e-4, "training.batch_size": 128, "model.radius": 1.0}
+        {
+            "margin": 1.0,
+            "training.learning_rate": 2e-4,
+            "training.batch_size": 128,
+            # 15, the usual number of epochs before a drop, lies outside.
+            "training.learning_rate_drop_epochs": 9,
+            "model.radius": 1.0,
+        }
     ]
     for trial in suggested(found, ledger, 20):
         training, params = trial.config["training"], trial.params
@@ -73,6 +79,28 @@ def test_settings_beside_the_loss_are_suggested_and_reach_the_training(ledger: L
         for name in beside:
             assert training[name] == params[f"training.{name}"]
         assert isinstance(training["learning_rate_drop_epochs"], int)
+
+
+def test_a_study_begins_with_what_the_model_has_when_nobody_says_anything() -> None:
+    search = {"model_parameters": {"radius": "default"}, "training": {"weight_decay": "default"}}
+    (cell,) = experiment(models=["wsabie"], losses=["warp"], search=search).cells()
+    assert cell.space.first_points() == [{"margin": 1.0, "training.weight_decay": 1e-6, "model.radius": 1.0}]
+
+
+def test_no_clipping_is_nearest_to_the_weakest() -> None:
+    search = {"training": {"gradient_clip": "default"}}
+    (cell,) = experiment(training={"gradient_clip": None}, search=search).cells()
+    assert cell.space.first_points()[0]["training.gradient_clip"] == 20.0
+
+
+def test_usual_parameters_are_those_of_the_constructors() -> None:
+    from inspect import signature
+
+    from trainables.models.region_reasoning import RegionReasoning
+    from trainables.models.wsabie import WSABIE
+
+    defaults = {**signature(WSABIE).parameters, **signature(RegionReasoning).parameters}
+    assert {name: defaults[name].default for name in wsabie.USUAL} == dict(wsabie.USUAL)
 
 
 def test_a_grid_of_several_losses_and_settings() -> None:
@@ -100,6 +128,7 @@ def test_a_grid_of_several_losses_and_settings() -> None:
         ({"model_parameters": {"radius": [-1, 1]}}, "above 0"),
         ({"model_parameters": {"radios": [1, 2]}}, "did you mean 'radius'"),
         ({"model_parameters": {"backbone": "default"}}, "no default place to look"),
+        ({"model_parameters": {"backbone": {"values": ["vgg19"]}}}, "backbone cannot be searched"),
         ({"sampler": "grid", "training": {"learning_rate": "default"}}, "a grid needs values"),
         ({"training": {"learning_rate": "nowhere"}}, "search.training.learning_rate"),
     ],

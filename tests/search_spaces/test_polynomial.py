@@ -15,6 +15,8 @@ from orchestrator.report.weights import weight_curves
 from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
 from search_spaces.polynomial import DEGREES, coefficients
 from search_spaces.space import FixedPoint
+from trainables.errors import ConfigError
+from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
 from trainables.polynomials import DOMAINS, is_feasible
 
 WEIGHTS = st.lists(st.floats(0, 2), min_size=1, max_size=4)
@@ -99,6 +101,58 @@ def test_a_grid_of_slopes() -> None:
     assert points[1] == {"offset": 0.2, "degree": 2, "slope_0": 0.0, "slope_1": 0.5}
 
 
+COEFFICIENT_GRID = {"e0": {"values": [0.2]}, "e1": {"values": [0.5, 1.0, 1.5, 2.0]}, "e2": {"values": [-0.1, 0.0, 0.2]}}
+
+
+def test_a_grid_of_relative_coefficients_as_they_are() -> None:
+    space = {"polynomial_relative": COEFFICIENT_GRID}
+    study = experiment(sampler="grid", trials=100, space=space).cells()[0].space
+    found = [study.suggest(FixedTrial(dict(point))).loss_parameters["coefficients"] for point in study.grid()]
+    assert found == [(0.2, e1, e2) for e1 in (0.5, 1.0, 1.5, 2.0) for e2 in (-0.1, 0.0, 0.2)]
+    assert not study.is_conditional
+    assert study.first_points() == [{"e0": 0.2, "e1": 1.0, "e2": 0.0}]
+
+
+def test_listed_coefficients_may_stand_still_beside_others() -> None:
+    lists = {name: COEFFICIENT_GRID[name] for name in ("e1", "e2")}
+    search = {"fixed": {"polynomial_relative": {"e0": 0.3}}, "space": {"polynomial_relative": lists}}
+    study = experiment(**search).cells()[0].space
+    assert study.suggest(FixedPoint({"e0": 0.3, "e1": 0.5, "e2": 0.0})).loss_parameters == {
+        "coefficients": (0.3, 0.5, 0.0)
+    }
+
+
+def test_a_gate_forgives_slopes_below_it() -> None:
+    lists = {**COEFFICIENT_GRID, "e2": {"values": [1.0]}}
+    with pytest.raises(ConfigError, match="pull the wrong way"):
+        experiment(space={"polynomial_relative": lists})
+    gated = {"polynomial_relative": {"gate": 0.2}}
+    study = experiment(space={"polynomial_relative": lists}, fixed=gated).cells()[0].space
+    for e1 in (0.5, 1.0, 1.5, 2.0):
+        PolynomialRelative((0.2, e1, 1.0), gate=0.2)
+    assert study.suggest(FixedPoint({"e0": 0.2, "e1": 0.5, "e2": 1.0})).loss_parameters["gate"] == 0.2
+
+
+def test_the_published_code_runs_first_where_its_coefficients_are_listed() -> None:
+    published = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
+    search = {
+        "space": {"polynomial_self": {name: {"values": [0.0, value]} for name, value in published.items()}},
+        "fixed": {"polynomial_self": {"hinge": "separate", "gate": 0.2}},
+    }
+    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_self"], "search": search}
+    space = validate(Experiment, values, "p.yaml").cells()[0].space
+    (point,) = space.first_points()
+    parameters = space.suggest(FixedTrial(dict(point))).loss_parameters
+    assert parameters["positive_coefficients"] == (0.5, -0.7, 0.2)
+    assert parameters["negative_coefficients"] == (0.03, -0.4, 0.9)
+    PolynomialSelf(**parameters)
+
+
+@given(st.floats(0, 0.5), WEIGHTS, st.sampled_from([None, 0.0, 0.2, 1.0]))
+def test_the_loss_takes_every_suggestion(offset: float, weights: list[float], gate: float | None) -> None:
+    PolynomialRelative(coefficients(offset, weights, "relative"), gate=gate)
+
+
 def test_fixed_coefficients_are_not_searched_beside() -> None:
     (cell,) = experiment(fixed={"polynomial_relative": {"coefficients": [0.2, 1.0, 0.5]}}).cells()
     assert cell.space.bounds() == {}
@@ -114,14 +168,35 @@ def test_fixed_coefficients_are_not_searched_beside() -> None:
             r"pull the wrong way somewhere in \[-1.0, 2.0\]; the nearest that do not are \[0.2, 0\]",
             id="infeasible",
         ),
+        pytest.param(
+            {"space": {"polynomial_relative": {**COEFFICIENT_GRID, "e2": {"values": [0.0, 2.0]}}}},
+            r"search.space.polynomial_relative: coefficients \[0.2, 0.5, 2.0\] pull the wrong way.*allow_infeasible",
+            id="infeasible in a list",
+        ),
+        pytest.param(
+            {"space": {"polynomial_relative": {"e1": [0.5, 1.0]}}},
+            "e1 must list its values.*searched by slope_0",
+            id="range of a coefficient",
+        ),
+        pytest.param(
+            {
+                "space": {"polynomial_relative": {"e1": {"values": [1.0]}}},
+                "fixed": {"polynomial_relative": {"coefficients": [0.2, 1.0]}},
+            },
+            "coefficients are fixed, so e1 cannot be searched",
+            id="fixed and listed",
+        ),
+        pytest.param(
+            {"fixed": {"polynomial_relative": {"gate": 1.5}}},
+            "gate must be at most 1 where coefficients are suggested, got 1.5",
+            id="gate beyond the slopes",
+        ),
         pytest.param({"space": {"polynomial_relative": {"slope_0": [-1, 1]}}}, "at least 0", id="negative slope"),
         pytest.param({"space": {"polynomial_relative": {"degree": {"values": [5]}}}}, "one of 1, 2, 3, 4", id="degree"),
         pytest.param({"space": {"polynomial_relative": {"slope_7": [0, 1]}}}, "did you mean", id="unknown"),
     ],
 )
 def test_what_is_refused(search: dict[str, Any], message: str) -> None:
-    from trainables.errors import ConfigError
-
     with pytest.raises(ConfigError, match=message):
         experiment(**search)
 
@@ -134,5 +209,6 @@ def test_infeasible_coefficients_are_allowed_in_words() -> None:
 def test_checks_of_one_side_leave_the_other() -> None:
     check: Callable[..., None] = SPACES["polynomial_self"].check_parameters
     check({"positive_coefficients": (0.5, -1.0)})
+    check({"negative_coefficients": (0.03, -0.4, 0.9), "hinge": "separate"})
     with pytest.raises(SpaceError, match="positive_coefficients"):
         check({"positive_coefficients": (0.5, 1.0), "negative_coefficients": (0.0, 1.0)})
