@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 import yaml
 
 from orchestrator.artifacts import protocol_of, trial_artifacts
+from orchestrator.experiment import ANY
 from orchestrator.history import History, Trial, TrialState
 from orchestrator.workload import data_key
 from trainables.config import TrialConfig
@@ -126,6 +127,8 @@ class Store:
 
     def _find_study(self, trial: Trial, history: History) -> Run:
         tags = {**_tags(trial, history), "kind": "study", "study": trial.study}
+        if history.experiment["search"].get("loss") == "choose":
+            tags["loss"] = ANY
         run = self._runs.get(trial.study) or self._create(trial.study, tags, trial.created)
         if not run.described:
             search = history.experiment["search"]

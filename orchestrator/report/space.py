@@ -83,7 +83,7 @@ def _is_log(loss: str, name: str, values: Sequence[Any]) -> bool:
     """Say whether the search space is logarithmic; of one not known here, whether the values lie as if it were."""
     if is_word(values) or min(values) <= 0:
         return False
-    bound = SPACES[loss].bounds.get(name) if loss in SPACES else None
+    bound = (SPACES[loss].bounds if loss in SPACES else {}).get(name.removeprefix(f"{loss}."))
     if bound is not None:
         return bool(getattr(bound, "log", False))
     low, high, middle = min(values), max(values), float(np.median(values))

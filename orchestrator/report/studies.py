@@ -14,10 +14,10 @@ WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
 
 @dataclass(frozen=True)
 class Study:
-    """One (dataset, model, loss) cell with its trials.
+    """The trials of one dataset, model and loss.
 
     Attributes:
-        name: As in the journal.
+        name: As in the journal, with the loss behind it where the study chose that as well.
         label: Name without what all studies of the experiment share.
         place: Position in the experiment, from 0; decides colour and symbol.
         trials: In the order of their numbers.
@@ -52,10 +52,17 @@ class Study:
 
 
 def studies_of(history: History) -> list[Study]:
-    """Return the studies in the order in which their first trials were created."""
+    """Return the studies in the order in which their first trials were created.
+
+    A study that chose among losses counts as one for each: coefficients of different losses share no axis.
+    """
+    losses: dict[str, set[str]] = {}
+    for trial in history.trials.values():
+        losses.setdefault(trial.study, set()).add(trial.config.get("loss", ""))
     groups: dict[str, list[Trial]] = {}
     for trial in history.trials.values():
-        groups.setdefault(trial.study, []).append(trial)
+        part = f"-{trial.config['loss']}" if len(losses[trial.study]) > 1 else ""
+        groups.setdefault(trial.study + part, []).append(trial)
     cells = {name: _cell(trials[0].config) for name, trials in groups.items()}
     labels = _labels(cells)
     return [Study(name, labels[name], place, *cells[name], groups[name]) for place, name in enumerate(groups)]

@@ -13,6 +13,7 @@ from orchestrator.history import History
 from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import Extras, build_page
+from orchestrator.report.space import searched
 from orchestrator.report.studies import podium, studies_of
 from orchestrator.report.text import duration_text, metric_text, visible, visible_values
 from orchestrator.standings import Candidate
@@ -185,6 +186,35 @@ def test_best_trials_are_drawn_last_and_strongest_in_parallel_coordinates(trials
     assert panel.data[-1]["opacity"] == max(trace["opacity"] for trace in panel.data)
     drawn = {name for trace in panel.data for name in trace["text"]}
     assert drawn == {t.id for t in history.trials.values() if t.state.value in ("finished", "stopped_early")}
+
+
+def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
+    author = Author(experiment(losses=("nt_xent", "triplet_sh")))
+    for number, (loss, name, value) in enumerate(CHOSEN):
+        fields = {"dataset": "flickr8k", "model": "vsepp", "loss": loss, "loss_parameters": {name: value}}
+        config = {**fields, "training": {"epochs": 1}, "metric": "val/rsum", "seed": 0}
+        params = {"loss": loss, f"{loss}.{name}": value}
+        trial, study = f"any-{number}", {"study": "flickr8k-vsepp-any", "number": number, "params": params}
+        author.apply("trial_created", trial=trial, stage="search", candidate=None, config=config, **study)
+        author.epoch(trial, 1, {"val/rsum": 100.0 + number}, "finished")
+    studies = studies_of(author.history)
+    assert [(study.label, len(study.trials)) for study in studies] == [("nt_xent", 3), ("triplet_sh", 2)]
+    assert [space.logs for space in map(searched, studies)] == [{"nt_xent.temperature"}, frozenset()]
+    assert [list(space.parameters) for space in map(searched, studies)] == [
+        ["nt_xent.temperature"],
+        ["triplet_sh.margin"],
+    ]
+    page = build_page(author.history)
+    assert json.dumps(asdict(page))
+
+
+CHOSEN = [
+    ("nt_xent", "temperature", 0.1),
+    ("triplet_sh", "margin", 0.2),
+    ("nt_xent", "temperature", 0.05),
+    ("triplet_sh", "margin", 0.4),
+    ("nt_xent", "temperature", 0.02),
+]
 
 
 def test_studies_of_several_datasets_are_kept_apart() -> None:
