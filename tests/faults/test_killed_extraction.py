@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "shards"), [("scenes", 12), ("flickr8k", 20)])
+@pytest.mark.parametrize(("name", "shards"), [("scenes", 12), pytest.param("flickr8k", 20, marks=pytest.mark.soak)])
 def test_killed_halfway_and_resumed_is_byte_identical(
     name: str, shards: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
