@@ -22,7 +22,7 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     """
     history = History.of(read_journal(directory / NAME))
     if not history.experiment:
-        raise ConfigError(f"{directory}: was ended before it began; give the command `orchestrator search` again")
+        raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
     return validate(Experiment, override(dict(history.experiment), overrides), str(directory / NAME))
 
 

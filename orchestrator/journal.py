@@ -113,11 +113,14 @@ def find_directory(experiment: str, output: Path) -> Path:
     """Return an experiment's directory: a path to one, or a name under ``output``.
 
     Raises:
-        JournalError: If neither holds a journal; the message lists the experiments there are.
+        JournalError: If neither holds a journal (the message lists the experiments there are), or it holds nothing.
     """
     for directory in (output / experiment, Path(experiment)):
         if (directory / NAME).is_file():
-            return directory
+            with (directory / NAME).open("rb") as file:
+                if file.readline().endswith(b"\n"):
+                    return directory
+            raise JournalError(f"{directory / NAME}: holds no record; start it (again) with `orchestrator search`")
     there = sorted(path.parent.name for path in output.glob(f"*/{NAME}"))
     raise JournalError(
         f"{experiment}: no experiment of that name under {output}, nor a directory with a {NAME}; "

@@ -296,10 +296,11 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
         place = f"with --storage {history.storage}" if history.storage else "without --storage"
         raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
     checkpoints = cluster.checkpoints(directory)
-    if cluster.storage is not None and not history.trials and not checkpoints.is_empty():
+    if not history.trials and not checkpoints.is_empty():
+        place = f"--storage {cluster.storage}" if cluster.storage else str(directory / "trials")
         raise ConfigError(
-            f"--storage {cluster.storage}: holds checkpoints of {directory.name}, but {directory} has no journal "
-            f"of it: copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
+            f"{place}: holds checkpoints of {directory.name}, but {directory} has no journal of it: "
+            f"copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
         )
     checkpoints.rewind({trial.id: trial.last_epoch for trial in history.trials.values()})
     return checkpoints

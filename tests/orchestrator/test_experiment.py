@@ -51,6 +51,14 @@ REFUSED = [
     ("search.fixed.nt_xent.temperature=-1", "search.fixed.nt_xent: temperature must be a number above 0, got -1"),
     ("scheduler.reduction_factor=1", "scheduler.reduction_factor: should be greater than 1, got 1"),
     ("resources.gpus=many", "resources.gpus: should be"),
+    ("budget.hours=0", "budget.hours: should be greater than 0, got 0"),
+    ("budget.gpu_hours=-1", "budget.gpu_hours: should be greater than 0, got -1"),
+    ("budget.hours=.inf", "budget.hours: should be a finite number, got Infinity"),
+    ("budget.target=.nan", "budget.target: should be a finite number, got NaN"),
+    ("budget.plateau=0", "budget.plateau: should be greater than or equal to 1, got 0"),
+    ("budget.hour=1", "budget.hour: unknown key; did you mean 'hours'?"),
+    ("patience.epoch_minutes=0", "patience.epoch_minutes: should be greater than 0, got 0"),
+    ("patience.memory_retries=-1", "patience.memory_retries: should be greater than or equal to 0, got -1"),
     ("resources.cpus=0", "resources.cpus: should be greater than 0, got 0"),
 ]
 
@@ -143,6 +151,7 @@ CHANGES = [
     ({}, []),
     ({"description": "other"}, []),
     ({"resources": {"cpus": 2}}, []),
+    ({"budget": {"hours": 2, "plateau": 3}, "patience": {"epoch_minutes": 5}}, []),
     ({"search": {"sampler": "random", "trials": 9}}, []),
     ({"search": {"sampler": "random", "trials": 3}}, ["search.trials"]),
     ({"search": {"sampler": "random", "trials": 4, "seed": 1}}, ["search.seed"]),

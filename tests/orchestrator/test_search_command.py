@@ -19,6 +19,7 @@ from tests.bucket import CREDENTIALS
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
 from tests.precomputed_folder import write_precomputed
+from trainables.checkpoint import find_damage, save_epoch
 from trainables.errors import ConfigError
 
 ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
@@ -157,6 +158,37 @@ def test_help_and_refusals_load_nothing_heavy(arguments: list[str], root: Path) 
     assert "loaded: []" in done.stdout
     assert done.returncode == (0 if arguments == ["--help"] else 2)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b'{"n":0,"time":17'], ids=["empty", "torn"])
+@pytest.mark.parametrize("command", ["status", "report", "summarise", "resume", "extend", "confirm", "doctor"])
+def test_an_experiment_that_never_began_has_a_way_out(
+    root: Path, capsys: pytest.CaptureFixture[str], command: str, content: bytes
+) -> None:
+    (root / "runs" / "tiny").mkdir(parents=True)
+    (root / "runs" / "tiny" / "journal.jsonl").write_bytes(content)
+    assert "start it (again) with `orchestrator search`" in refuse([command, "tiny"], capsys)
+
+
+def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = save_epoch(root / "runs" / "scenes-smoke" / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
+    (root / "runs" / "scenes-smoke" / "journal.jsonl").write_bytes(b"")
+    assert "has no journal of it" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
+    assert find_damage(kept) is None
+
+
+def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spent = [*ONE_STUDY, "--set", "budget.hours=1e-9"]
+    for arguments in (["search", "scenes-smoke", *spent], ["resume", "scenes-smoke"]):
+        with pytest.raises(SystemExit) as exit_:
+            main(arguments)
+        assert exit_.value.code == 4
+        told = capsys.readouterr().err
+        assert "budget spent: budget.hours=1e-09 ended the search; go on with `orchestrator extend" in told
+    main_returns(["status", "scenes-smoke", "--json"])
+    assert json.loads(capsys.readouterr().out)["ended_by"] == "hours"
 
 
 @pytest.fixture
