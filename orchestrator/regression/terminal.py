@@ -30,7 +30,7 @@ def print_result(result: SuiteResult) -> None:
         table.add_column(heading, justify="right")
     for cell in result.cells:
         head = (Text(cell.name), Text(cell.finding, style=STYLES[cell.finding]))
-        table.add_row(*head, *_numbers(cell.score or cell.published), str(cell.seeds), str(cell.identical))
+        table.add_row(*head, *_numbers(cell.score or cell.published, cell.mean), str(cell.seeds), str(cell.identical))
     console.print(table)
     for cell in result.cells:
         if cell.finding not in (Finding.OK, Finding.IMPROVEMENT):
@@ -48,8 +48,8 @@ def explain(cell: CellResult) -> list[str]:
     return [*map(describe, decisive(cell)), *cell.causes, *cell.notes]
 
 
-def _numbers(change: Change | None) -> tuple[str, ...]:
+def _numbers(change: Change | None, mean: float | None) -> tuple[str, ...]:
     if change is None:
-        return ("–",) * 5
+        return ("–", "–" if mean is None else f"{mean:.1f}", *("–",) * 3)
     shown = (f"{change.accepted:.1f}", f"{change.new:.1f}", f"{change.difference:+.1f}")
     return (*shown, f"{change.p:.2g}", f"{change.power:.0%}")

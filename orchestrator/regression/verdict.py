@@ -45,6 +45,7 @@ class CellResult:
         gradients: Training loss and COCOS counts against the accepted ones.
         published: The test score against the papers'; ``None`` where there is no published row. It decides where
             nothing was accepted.
+        mean: Of the suite's score over the new seeds; ``None`` where it has none.
         seeds: How many finished.
         identical: How many of them gave, number for number, what the accepted run gave.
         causes: What changed since the accepted run; listed where something slipped.
@@ -56,6 +57,7 @@ class CellResult:
     score: Change | None
     gradients: tuple[Change, ...]
     published: Change | None
+    mean: float | None
     seeds: int
     identical: int
     causes: tuple[str, ...]
@@ -154,6 +156,7 @@ def _judge_cell(
         score=score,
         gradients=gradients,
         published=published,
+        mean=None if (ours := _measure(new, suite.score)) is None else ours.mean,
         seeds=len(new.values),
         identical=0 if old is None else _identical(old, new),
         causes=tuple(what_changed(old.conditions, new.conditions)) if old and slipped else (),
@@ -175,7 +178,7 @@ def _judge_together(
     if not changes:
         return ()
     finding = overall([change.finding for change in changes])
-    return (CellResult(TOGETHER, finding, None, tuple(changes), None, changes[0].seeds[1], 0, (), ()),)
+    return (CellResult(TOGETHER, finding, None, tuple(changes), None, None, changes[0].seeds[1], 0, (), ()),)
 
 
 def _shared(runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], metric: str) -> Measure | None:
