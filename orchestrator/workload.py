@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orchestrator.datasets import fetch_dataset
 from orchestrator.experiment import Experiment
@@ -17,6 +17,9 @@ from orchestrator.storage import ObjectStore, is_bucket
 from trainables.config import TrialConfig
 from trainables.errors import DataError
 from trainables.reports import EpochReport
+
+if TYPE_CHECKING:
+    from trainables.pace import Pace
 
 Stream = Generator[EpochReport, None, None]
 """The epochs of one trial; closing it frees what the trial holds."""
@@ -101,6 +104,16 @@ class Training:
         # What others hold of the GPU is not there to be shared.
         free, _ = torch.cuda.mem_get_info(device)
         return Footprint(measure_peak(config, self._open(config), device, GpuMeter(device)), free)
+
+    def pace(self, config: TrialConfig) -> "Pace":
+        """Return how fast a training is, after a few of its steps."""
+        import torch
+
+        from trainables.devices import choose_device
+        from trainables.pace import measure_pace
+
+        torch.set_num_threads(self.threads)
+        return measure_pace(config, self._open(config), choose_device(self.device))
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Train, and yield a report an epoch."""

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.cluster import Cluster
     from orchestrator.experiment import Experiment
     from orchestrator.search import SearchResult
+    from orchestrator.workload import Training
 
 
 def search(
@@ -24,6 +26,9 @@ def search(
     tracking_uri: TrackingUri = None,
     address: Address = None,
     storage: Storage = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show spaces, first points and a forecast of hours; search nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
@@ -31,7 +36,39 @@ def search(
     from orchestrator.experiment import load_experiment
 
     chosen = load_experiment(experiment, overrides or [])
+    if dry_run:
+        show_plan(chosen, data_root, address, as_json=as_json)
+        return
     run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
+
+
+def show_plan(experiment: "Experiment", data_root: str, address: str | None, *, as_json: bool) -> None:
+    """Print what a search would do and take on this machine.
+
+    Raises:
+        ConfigError: If that is asked of another one.
+    """
+    from orchestrator.dry_run import dry_run
+    from orchestrator.dry_run_tables import print_dry_run
+    from orchestrator.search import check_cpus
+
+    if address is not None:
+        raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
+    check_cpus(experiment.resources)
+    found = dry_run(experiment, make_workload(experiment, data_root))
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        print_dry_run(found)
+
+
+def make_workload(experiment: "Experiment", data_root: str) -> "Training":
+    """Return what the trials of an experiment run on the data under a root."""
+    from orchestrator.storage import is_bucket
+    from orchestrator.workload import Training
+
+    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
+    return Training(root, max(1, math.ceil(experiment.resources.cpus)))
 
 
 def run(
@@ -47,13 +84,10 @@ def run(
     """Search and confirm, or confirm alone, print what came of it, and exit with what it means."""
     from orchestrator.cluster import ignored_address
     from orchestrator.search import run_confirmation, run_search
-    from orchestrator.storage import is_bucket
-    from orchestrator.workload import Training
 
     if warning := ignored_address(cluster):
         typer.echo(warning, err=True)
-    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
-    workload = Training(root, max(1, math.ceil(experiment.resources.cpus)))
+    workload = make_workload(experiment, data_root)
     begin = run_search if search else run_confirmation
     result = begin(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
     if as_json:

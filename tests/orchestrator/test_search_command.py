@@ -11,16 +11,19 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.cluster import Cluster
 from orchestrator.commands.ui import choose_port
+from orchestrator.dry_run import sample_points
 from orchestrator.history import History, TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold
 from orchestrator.search import open_checkpoints
+from orchestrator.searcher import Studies
 from tests.bucket import CREDENTIALS
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
 from tests.precomputed_folder import write_precomputed
 from trainables.checkpoint import find_damage, save_epoch
 from trainables.errors import ConfigError
+from trainables.polynomials import is_feasible
 
 ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
 
@@ -44,6 +47,13 @@ def refuse(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int =
     return message
 
 
+def succeed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 0
+    return capsys.readouterr().out
+
+
 def test_an_unknown_dataset_is_refused_and_nothing_is_written(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = refuse(["search", "scenes-smoke", "--set", "datasets=[petz]"], capsys)
     assert "petz" in message
@@ -56,6 +66,41 @@ def test_more_cpus_than_there_are_are_refused_before_anything_is_written(
     message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"], capsys)
     assert "resources.cpus: a trial asks for 4096, but there are" in message
     assert not (root / "runs").exists()
+
+
+def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["losses=[nt_xent, polynomial_relative]", "search.trials=12", "confirm={top: 2, seeds: 3}"]
+    arguments = ["search", "scenes-smoke", "--set", "datasets=[pets]", "--set", "resources.gpus=0", "--dry-run"]
+    arguments += [part for setting in settings for part in ("--set", setting)]
+    found = json.loads(succeed([*arguments, "--json"], capsys))
+    first, second = found["studies"]
+    assert first["space"] == {"temperature": "0.005 to 0.5, log-uniform"}
+    assert [len(study["points"]) for study in found["studies"]] == [10, 10]
+    assert first["points"][0]["params"] == first["points"][0]["loss_parameters"] == {"temperature": 0.1}
+    assert all(is_feasible(point["loss_parameters"]["coefficients"], "relative") for point in second["points"])
+    assert (found["forecast"]["trials"], found["forecast"]["confirmations"]) == (24, (2 + 1) * 3 + 2 * 3)
+    assert 0 < found["forecast"]["hours"] < found["forecast"]["hours_at_most"]
+    shown = succeed(arguments, capsys)
+    assert "24 trials and up to 15 trainings that confirm" in shown and "nothing was searched" in shown
+    assert sorted(path.name for path in root.iterdir()) == ["cache", "data"]
+
+
+def test_a_dry_run_asks_no_cluster(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--dry-run", "--address", "127.0.0.1:1"], capsys)
+    assert "leave out --address" in message
+
+
+def test_the_points_of_a_dry_run_are_those_of_the_search(ledger: Ledger) -> None:
+    experiment = make_experiment(search={"sampler": "random", "trials": 3})
+    studies = Studies(experiment, ledger)
+    trials = [studies.next() for _ in range(6)]
+    for cell in experiment.cells():
+        points = sample_points(experiment, cell, 10)
+        assert [trial.params for trial in trials if trial and trial.study == cell.name] == [
+            point["params"] for point in points
+        ]
 
 
 def test_a_folder_that_cannot_be_written_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,154 @@
+"""``search --dry-run``: where each study looks, what it would try first, and what all of it would take.
+
+Nothing runs and nothing is written. What is timed is a few steps of one training of each loss, in this process.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.experiment import Cell, Experiment
+from orchestrator.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
+from orchestrator.gpu_share import choose_share
+from orchestrator.workload import Training
+from search_spaces import Range, Suggestion, Values
+from trainables.config import TrialConfig
+
+if TYPE_CHECKING:
+    from trainables.pace import Pace
+
+POINTS = 10
+"""Of each study that are shown; as many as it has trials, if those are fewer."""
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study as it would be searched.
+
+    Attributes:
+        study: Its name.
+        trials: Of its search.
+        epochs: Of a whole trial.
+        space: Parameter -> where it lies, in words.
+        points: The first of its trials, while nothing is known of their results: ``params`` by the names of the space,
+            and the ``loss``, ``loss_parameters``, ``training`` and ``model_parameters`` that they stand for.
+        epoch_seconds: Measured; of several losses the mean.
+    """
+
+    study: str
+    trials: int
+    epochs: int
+    space: Mapping[str, str]
+    points: tuple[Mapping[str, Any], ...]
+    epoch_seconds: float
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """All that is known beforehand."""
+
+    experiment: str
+    studies: tuple[StudyPlan, ...]
+    concurrency: Concurrency
+    forecast: Forecast
+    device: str
+    budget: Mapping[str, float | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
+        return asdict(self)
+
+
+def dry_run(experiment: Experiment, workload: Training) -> DryRun:
+    """Describe a search without running it.
+
+    Raises:
+        DataError: If a dataset is missing or damaged.
+    """
+    workload.check(experiment)
+    cells = experiment.cells()
+    paces = [_paces(experiment, cell, workload.pace) for cell in cells]
+    plans = tuple(_plan(experiment, cell, paces_of_cell) for cell, paces_of_cell in zip(cells, paces, strict=True))
+    datasets = [cell.dataset for cell in cells]
+    loads = [
+        StudyLoad(
+            plan.study,
+            plan.trials,
+            _confirmations(experiment, plan, is_first_of_dataset=dataset not in datasets[:number]),
+            plan.epochs,
+            plan.epoch_seconds,
+        )
+        for number, (plan, dataset) in enumerate(zip(plans, datasets, strict=True))
+    ]
+    concurrency = _concurrency(experiment, workload, sum(plan.trials for plan in plans))
+    return DryRun(
+        experiment=experiment.name,
+        studies=plans,
+        concurrency=concurrency,
+        forecast=forecast(loads, experiment.scheduler, concurrency),
+        device=paces[0][0].device,
+        budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
+    )
+
+
+def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[dict[str, Any]]:
+    """Return the first points of a study: the published ones, then what the sampler draws, told nothing."""
+    from orchestrator.searcher import Study
+
+    trials = experiment.trials_in(cell)
+    study = Study(cell, experiment.search, trials)
+    asked = [study.ask() for _ in range(min(count, trials))]
+    return [{"params": dict(params), **_stands_for(suggestion)} for params, suggestion in asked]
+
+
+def describe_bound(bound: Range | Values) -> str:
+    """Return in words where a parameter lies."""
+    if isinstance(bound, Values):
+        return ", ".join(str(value) for value in bound.values)
+    kind = "whole numbers, " if bound.whole else ""
+    return f"{kind}{bound.low:g} to {bound.high:g}{', log-uniform' if bound.log else ''}"
+
+
+def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"]) -> StudyPlan:
+    return StudyPlan(
+        study=cell.name,
+        trials=experiment.trials_in(cell),
+        epochs=cell.training.total_epochs,
+        space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
+        points=tuple(sample_points(experiment, cell, POINTS)),
+        epoch_seconds=sum(pace.epoch_seconds for pace in paces) / len(paces),
+    )
+
+
+def _stands_for(suggestion: Suggestion) -> dict[str, Any]:
+    return {
+        "loss": suggestion.loss,
+        "loss_parameters": dict(suggestion.loss_parameters),
+        "training": dict(suggestion.training),
+        "model_parameters": dict(suggestion.model_parameters),
+    }
+
+
+def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pace"]) -> list["Pace"]:
+    """Time each loss of a study with its own defaults, and what the experiment has beside them."""
+    suggestions = [Suggestion(loss, part.fixed) for loss, part in cell.space.losses.items()]
+    return [pace(experiment.suggested(cell, suggestion)) for suggestion in suggestions]
+
+
+def _confirmations(experiment: Experiment, plan: StudyPlan, is_first_of_dataset: bool) -> int:
+    """Return the trainings that confirm a study at most; each dataset has its baseline among them as well."""
+    confirm = experiment.confirm
+    return 0 if confirm is None else (min(confirm.top, plan.trials) + is_first_of_dataset) * confirm.seeds
+
+
+def _concurrency(experiment: Experiment, workload: Training, trials: int) -> Concurrency:
+    import torch
+
+    wanted = experiment.resources
+    available = {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+    gpus = wanted.gpus
+    if gpus == "auto":
+        cells = experiment.cells() if available["GPU"] else []
+        gpus = choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
+    return limit_concurrency(wanted, gpus, available, trials)

@@ -1,0 +1,68 @@
+"""How fast a training is: a few of its steps and evaluations on the real data, timed.
+
+Timed are two rehearsals that differ only in the number of their steps, after one that warms up what is compiled,
+allocated or read from the disk at first; so the steps are told from the rest without a clock inside the training.
+"""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.dataset import Dataset, Split
+from trainables.trial import Trial
+
+STEPS = 8
+"""Enough for captions of different lengths."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What an epoch takes.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        steps: Of an epoch, >= 0.
+        step_seconds: Of one step, >= 0.
+        evaluation_seconds: Of an evaluation on val with COCOS statistics, which not every epoch takes, >= 0.
+    """
+
+    device: str
+    steps: int
+    step_seconds: float
+    evaluation_seconds: float
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Of an epoch, its evaluation included."""
+        return self.steps * self.step_seconds + self.evaluation_seconds
+
+
+def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps: int = STEPS) -> Pace:
+    """Time a training, of which nothing is left afterwards.
+
+    Args:
+        config: Of the training.
+        data: Its dataset.
+        device: Where it runs.
+        steps: So many are timed, >= 1.
+    """
+    trial = Trial(config, data, device)
+    trial.rehearse(1)
+    short, long = _seconds(trial, 1), _seconds(trial, 1 + steps)
+    step = max(0.0, long - short) / steps
+    return Pace(device.type, count_steps(data.splits["train"], config.training), step, max(0.0, short - step))
+
+
+def count_steps(split: Split, training: TrainingConfig) -> int:
+    """Return the steps of an epoch: batches of captions, or of images; a last one of a single one is left out."""
+    count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
+    whole, rest = divmod(count, training.batch_size)
+    return whole + (rest > 1)
+
+
+def _seconds(trial: Trial, steps: int) -> float:
+    started = time.monotonic()
+    trial.rehearse(steps)
+    return time.monotonic() - started
