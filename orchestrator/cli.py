@@ -21,6 +21,7 @@ from orchestrator.commands import (
     regress,
     report,
     resume,
+    retrieve,
     search,
     status,
     summarise,
@@ -51,6 +52,7 @@ app.command()(summarise.summarise)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(sync.sync)
+app.command()(retrieve.retrieve)
 app.command()(ui.ui)
 app.command()(doctor.doctor)
 app.command()(train.train)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from orchestrator.budget import SPENT, Meter
+from orchestrator.champions import pack_champions
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.cluster import Cluster, prepare_joining
 from orchestrator.confirmation import plan_confirmation
@@ -22,6 +23,7 @@ from orchestrator.ledger import Ledger
 from orchestrator.lock import hold, make_scratch
 from orchestrator.opening import evaluate_on_test, selected
 from orchestrator.plan import PlannedTrials
+from orchestrator.registry import Registered, register_all
 from orchestrator.sections import Resources
 from orchestrator.summary import Summary, summarise
 from orchestrator.tracker import Tracker
@@ -54,6 +56,8 @@ class SearchResult:
         tracking_uri: The MLflow store.
         tracking_problem: What is missing there and why, or ``None``.
         ended_by: What ended it: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
+        registered: The winners' versions in the model registry.
+        unregistered: Why some winners have none.
     """
 
     summary: Summary
@@ -61,6 +65,8 @@ class SearchResult:
     tracking_uri: str
     tracking_problem: str | None
     ended_by: str
+    registered: Sequence[Registered] = ()
+    unregistered: Sequence[str] = ()
 
 
 def run_search(
@@ -154,7 +160,11 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
             outcome = "budget_spent" if ended_by in SPENT else "finished"
             ledger.append("experiment_ended", outcome=outcome, ended_by=ended_by)
             write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
-    return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by)
+            unpacked = pack_champions(ledger.history, workload, checkpoints, directory)
+    # Only now, because a version belongs to the run of its trial.
+    registered, unregistered = register_all(uri, directory, tracker.problem)
+    problems = (*unpacked, *unregistered)
+    return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by, registered, problems)
 
 
 def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:

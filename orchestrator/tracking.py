@@ -1,4 +1,4 @@
-"""The journal in MLflow: a parent run a study, a run a trial, each metric once. The only importer of MLflow.
+"""The journal in MLflow: a parent run a study, a run a trial, each metric once. ``registry`` alone imports MLflow, too.
 
 Nothing is sent as an event: what a trial's run holds is compared with what the journal says, and the difference is
 sent. Runs are found again by their tags, so that it does not matter which process began them, or what it came to.

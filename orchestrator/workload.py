@@ -14,7 +14,7 @@ from orchestrator.datasets import fetch_dataset
 from orchestrator.experiment import Experiment
 from orchestrator.gpu_share import Footprint
 from orchestrator.storage import ObjectStore, is_bucket
-from trainables.config import TrialConfig
+from trainables.config import PIXELS, TrialConfig
 from trainables.errors import DataError
 from trainables.reports import EpochReport
 
@@ -48,6 +48,14 @@ class Workload(Protocol):
 
     def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
         """Return the test metrics (``rsum``, ``i2t_r1`` ...) of a checkpoint's best model."""
+        ...
+
+    def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
+        """Write a checkpoint's best model into a new folder as ``trainables.retriever`` reads it.
+
+        Raises:
+            UserError: If it cannot.
+        """
         ...
 
 
@@ -132,6 +140,25 @@ class Training:
         data = self._open(config)
         return evaluate_checkpoint(checkpoint, data, "test", device=self.device)
 
+    def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
+        """Pack the model with the images and captions of the test split, which it has not seen."""
+        from trainables.retriever import write_retriever
+
+        data = self._open(config)
+        write_retriever(folder, checkpoint, data, "test", origin=self._origin(config))
+
+    def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
+        """Return what was written beside the features when they were made; ``None`` where nothing was."""
+        from trainables.data.features import sidecars
+        from trainables.data.source import find_source
+        from trainables.data.text_files import read_json
+
+        if config.features == PIXELS:
+            return None
+        source = find_source(config.dataset, _root(self.data_root, config.dataset))
+        told = sidecars(source.feature_files(config.features)["test"])[0]
+        return read_json(told) if told.exists() else None
+
     def _open(self, config: TrialConfig) -> Any:
         data = _dataset(config.dataset, self.data_root, config.vocabulary, config.features)
         expected = self.digests.get(data_key(config), data.digest)
@@ -148,5 +175,10 @@ def _dataset(name: str, data_root: str, vocabulary: Vocabulary, features: str) -
     """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
     from trainables.data.dataset import load_dataset
 
-    root = fetch_dataset(ObjectStore.parse(data_root), name) if is_bucket(data_root) else Path(data_root)
+    root = _root(data_root, name)
     return load_dataset(name, root, vocabulary=vocabulary, features=features)
+
+
+def _root(data_root: str, name: str) -> Path:
+    """Return the folder that holds a dataset, fetched from a bucket where the data root is one."""
+    return fetch_dataset(ObjectStore.parse(data_root), name) if is_bucket(data_root) else Path(data_root)

@@ -3,8 +3,9 @@
 import json
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -91,10 +92,16 @@ def run(
     begin = run_search if search else run_confirmation
     result = begin(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
     if as_json:
-        print(json.dumps({**result.summary, "tracking_problem": result.tracking_problem}, indent=2))
+        print(
+            json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}, indent=2)
+        )
     else:
         _print(result, output, tracking_uri)
     _exit(result, experiment)
+
+
+def _registry(result: "SearchResult") -> dict[str, Any]:
+    return {"registered": [asdict(model) for model in result.registered], "unregistered": list(result.unregistered)}
 
 
 def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> None:
@@ -103,6 +110,11 @@ def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> No
     print_summary(result.summary)
     if result.tracking_problem is not None:
         typer.echo(f"warning: {result.tracking_problem}", err=True)
+    for problem in result.unregistered:
+        typer.echo(f"warning: {problem}", err=True)
+    for model in result.registered:
+        alias = "the champion" if model.is_champion else "behind the champion"
+        print(f"registered: {model.name} version {model.version}, {alias}")
     print(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
     uri = "" if tracking_uri is None else f" --tracking-uri {tracking_uri}"
     print(f"compare in the browser: orchestrator ui --output {output}{uri}")

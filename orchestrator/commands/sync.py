@@ -19,6 +19,7 @@ def sync(
     """Deliver what MLflow missed, or all of it to another store: [bold]orchestrator sync[/bold]. Safe to repeat."""
     from orchestrator.delivery import deliver
     from orchestrator.journal import NAME, JournalError, find_directory
+    from orchestrator.registry import register_all
     from orchestrator.tracking import default_uri
 
     directories = [find_directory(name, output) for name in experiments or []]
@@ -27,8 +28,13 @@ def sync(
         raise JournalError(f"{output}: holds no experiment; name another with --output")
     uri = tracking_uri or default_uri(output)
     done = [deliver(directory, output, uri) for directory in directories]
+    registrations = [register_all(uri, directory) for directory in directories]
+    problems = [problem for _, unregistered in registrations for problem in unregistered]
     if as_json:
-        print(json.dumps({"tracking_uri": uri, "experiments": [asdict(one) for one in done]}, indent=2))
+        said = {"tracking_uri": uri, "experiments": [asdict(one) for one in done], "unregistered": problems}
+        print(json.dumps(said, indent=2))
         return
+    for problem in problems:
+        typer.echo(f"warning: {problem}", err=True)
     for one in done:
         print(f"{one.experiment}: {one.runs} runs agree with the journal{', search goes on' if one.running else ''}")

@@ -62,6 +62,8 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
     """Return the trial time of each study by how its trials ended."""
     unit, divisor = ("hours", 3600) if sum(_total(study) for study in studies) > 2 * 3600 else ("minutes", 60)
     bars = [bar for state in TrialState if any((bar := _bar(studies, state, divisor))["x"])]
+    repeated = [sum(map(seconds_of, study.repeats)) for study in studies]
+    bars += [_stacked("confirmation", studies, repeated, divisor, "--c4")] if any(repeated) else []
     layout = {
         "barmode": "stack",
         "xaxis": axis(f"{unit} of trial time"),
@@ -70,7 +72,7 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
     return Figure(
         key="spent",
         title="Where the time went",
-        note="Trial time of each study, by how its trials ended.",
+        note="Trial time of each study, by how its trials ended; the confirmation trained the best of them again.",
         options=[Option("all", [Panel("", bars, layout)])] if bars else [],
         height=max(200, 110 + 34 * len(studies)),
         absent="No epoch has been trained yet.",
@@ -79,19 +81,23 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
 
 def _bar(studies: Sequence[Study], state: TrialState, divisor: float) -> Json:
     seconds = [sum(seconds_of(trial) for trial in study.trials if trial.state is state) for study in studies]
+    return _stacked(state.value.replace("_", " "), studies, seconds, divisor, _SHADES[state])
+
+
+def _stacked(name: str, studies: Sequence[Study], seconds: Sequence[float], divisor: float, shade: str) -> Json:
     return {
         "type": "bar",
         "orientation": "h",
-        "name": state.value.replace("_", " "),
+        "name": name,
         "y": [plain(study.label) for study in studies],
         "x": [round(value / divisor, 4) for value in seconds],
         "hovertemplate": "%{x:.2f}<extra>%{fullData.name}</extra>",
-        "marker": {"color": _SHADES[state]},
+        "marker": {"color": shade},
     }
 
 
 def _total(study: Study) -> float:
-    return sum(map(seconds_of, study.trials))
+    return sum(map(seconds_of, [*study.trials, *study.repeats]))
 
 
 def _saved(trial: Trial) -> float:

@@ -1,18 +1,16 @@
 """The report of an experiment's directory: what is read from the disk, and where the page goes."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from orchestrator.confirmed import verdicts_of
 from orchestrator.history import History, Trial
 from orchestrator.journal import read_journal
 from orchestrator.lock import find_holder
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Queries, retrieve
 from orchestrator.report.render import write_report
-from orchestrator.summary import checkpoint_root, find_winners
+from orchestrator.summary import checkpoint_root, find_champions
 from trainables.errors import CheckpointError, ConfigError, DataError
 
 NAME = "report.html"
@@ -29,11 +27,11 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
 
     Raises:
         JournalError: If there is no journal, or it is damaged.
-        ConfigError: If ``summary.json`` is damaged, or the directory can't be written.
+        ConfigError: If the directory can't be written.
     """
     history = History.of(read_journal(directory / "journal.jsonl"))
     extras = Extras(
-        verdicts=read_verdicts(directory / "summary.json"),
+        verdicts=[verdict.to_dict() for verdict in verdicts_of(history).values()],
         queries=[] if data_root is None else ask_winners(history, directory, data_root, device),
         unended="killed" if find_holder(directory) is None else "running",
     )
@@ -45,27 +43,10 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
     return path
 
 
-def read_verdicts(path: Path) -> list[Mapping[str, Any]]:
-    """Return the verdicts that a confirmation left under ``verdicts`` in ``summary.json``; none before that.
-
-    Raises:
-        ConfigError: If the file is no JSON object.
-    """
-    if not path.is_file():
-        return []
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{path}: damaged: {error}; the same search writes it again") from None
-    if not isinstance(summary, dict):
-        raise ConfigError(f"{path}: damaged: not a JSON object; the same search writes it again")
-    return list(summary.get("verdicts", []))
-
-
 def ask_winners(history: History, directory: Path, data_root: Path, device: str) -> list[Queries]:
     """Return what the winner of each dataset retrieves; where it can't be asked, the reason."""
     asked = []
-    for dataset, trial in find_winners(history).items():
+    for dataset, trial in find_champions(history).items():
         # Selection never looked at the test split; a page may not open it either.
         split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
         title = f"{trial.id} on {Path(dataset).name} {split}"

@@ -88,10 +88,11 @@ def _row(study: Study, trial: Trial) -> Row:
         "epochs": f"{trial.last_epoch} of {planned}" if planned else str(trial.last_epoch),
         "seconds": duration_text(seconds_of(trial)),
     }
-    return Row(trial.id, sort, shown, trial.state.value, study.label, _details(trial, best))
+    repeats = [one for one in study.repeats if one.candidate == trial.id]
+    return Row(trial.id, sort, shown, trial.state.value, study.label, _details(trial, best, repeats))
 
 
-def _details(trial: Trial, best: Mapping[str, float]) -> list[tuple[str, str]]:
+def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = [("id", trial.id)]
     if trial.error:
         facts.append(("ended by", trial.error))
@@ -102,6 +103,9 @@ def _details(trial: Trial, best: Mapping[str, float]) -> list[tuple[str, str]]:
     fixed = trial.config.get("loss_parameters", {})
     facts += [(name, value_text(value)) for name, value in fixed.items() if name not in searched]
     facts += [("seed", str(trial.config["seed"]))] if "seed" in trial.config else []
+    for repeat in repeats:
+        reached = metric_text(trial.metric, repeat.best_value)
+        facts.append((f"seed {repeat.config['seed']}", f"{reached}, {repeat.state.value.replace('_', ' ')}"))
     if trial.best_epoch:
         facts.append(("best epoch", str(trial.best_epoch)))
     facts += [(name, value_text(value)) for name, value in best.items() if not name.endswith("_best")]

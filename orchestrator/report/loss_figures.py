@@ -38,8 +38,13 @@ class _Drawn:
     style: Json
 
 
-def weight_figure(studies: Sequence[Study]) -> Figure:
-    """Return the weight curves of winner and runner-up of each dataset beside the triplet's."""
+def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]]) -> Figure:
+    """Return the weight curves of winner and runner-up of each dataset beside the triplet's.
+
+    Args:
+        studies: All of the experiment.
+        ranked: Ids of the confirmed trials of each dataset, the winner first.
+    """
     groups = by_dataset(studies).items()
     return Figure(
         key="weights",
@@ -47,7 +52,11 @@ def weight_figure(studies: Sequence[Study]) -> Figure:
         note="How hard the loss pulls at one negative, given how it stands to the positive: the derivative of the loss "
         "of a query with these two alone, divided by its peak so that shapes compare. Below zero it pulls the wrong "
         "way.",
-        options=[Option(dataset, panels) for dataset, group in groups if (panels := _weight_panels(group))],
+        options=[
+            Option(dataset, panels)
+            for dataset, group in groups
+            if (panels := _weight_panels(group, ranked.get(dataset, ())))
+        ],
         height=340,
         absent="No trial has been trained to its end yet.",
     )
@@ -90,13 +99,14 @@ def counted_epoch(trial: Trial) -> int | None:
     return min(epochs, key=lambda epoch: (abs(epoch - (best or 0)), -epoch), default=None)
 
 
-def _weight_panels(studies: Sequence[Study]) -> list[Panel]:
-    leaders = podium(studies)[:2]
+def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Panel]:
+    known = {trial.id: (study, trial) for study in studies for trial in study.trials}
+    leaders = [known[name] for name in ranked[:2] if name in known] or podium(studies)[:2]
     if not leaders:
         return []
     drawn = [
         _Drawn(
-            study.label if len(studies) > 1 else study.name_of(trial),
+            study.name_of(trial) if len({study.name for study, _ in leaders}) < len(leaders) else study.label,
             study.loss,
             trial.config["loss_parameters"],
             style,

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from orchestrator.history import History, Trial, TrialState
+from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.figures import Figure
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
@@ -19,9 +20,9 @@ from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
-from orchestrator.report.studies import by_dataset, studies_of
+from orchestrator.report.studies import by_dataset, names_of, studies_of
 from orchestrator.report.text import count_text, metric_text
-from orchestrator.report.verdict import Verdict, verdicts_of
+from orchestrator.report.verdict import Verdict, ranking, verdicts_of
 
 STATE_WORDS = {
     TrialState.FINISHED: "finished",
@@ -100,7 +101,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         over_trials(studies),
         learning_curves(studies),
         *space_figures(studies),
-        weight_figure(studies),
+        weight_figure(studies, ranking(extras.verdicts)),
         cocos_figure(studies),
         cost_figure(studies),
     ]
@@ -110,7 +111,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         outcome=history.outcome or extras.unended,
         as_of=_as_of(trials),
         facts=_facts(history, len(studies), metric),
-        verdicts=verdicts_of(by_dataset(studies), extras.verdicts),
+        verdicts=verdicts_of(by_dataset(studies), extras.verdicts, names_of(studies)),
         columns=columns(metric),
         rows=leaderboard(studies),
         figures={figure.key: figure for figure in drawn},
@@ -126,15 +127,21 @@ def _as_of(trials: Sequence[Trial]) -> str:
 
 
 def _facts(history: History, studies: int, metric: str) -> list[Fact]:
-    trials = list(history.trials.values())
+    trials = history.stage(Stage.SEARCH)
     states = Counter(trial.state for trial in trials)
     words = ", ".join(f"{states[state]:,} {word}" for state, word in STATE_WORDS.items() if states[state])
     facts = [Fact("Trials", f"{len(trials):,}", words), Fact("Studies", str(studies), _cells(history))]
+    repeats = history.stage(Stage.CONFIRM)
+    if repeats:
+        candidates = len({trial.candidate for trial in repeats})
+        facts.append(
+            Fact("Confirmation", count_text(len(repeats), "training"), f"{candidates} candidates, fresh seeds")
+        )
     finished = [t.best_value for t in trials if t.state is TrialState.FINISHED and t.best_value is not None]
     if finished and len(history.experiment.get("datasets", [])) <= 1:
         facts.append(Fact(f"Best {metric}", metric_text(metric, max(finished)), "of the trials trained to their end"))
-    opened = len(history.tests_opened)
-    facts.append(Fact("Test splits opened", str(opened), ", ".join(history.tests_opened) or "selection used val alone"))
+    opened = ", ".join(f"{Path(name).name}: {times}" for name, times in history.test_openings.items())
+    facts.append(Fact("Test opened", str(sum(history.test_openings.values())), opened or "selection used val alone"))
     return facts
 
 

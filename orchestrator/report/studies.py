@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.history import History, Trial, TrialState
+from orchestrator.history import History, Stage, Trial, TrialState
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
 """States whose best value says something about the parameters; a diverged trial's says when it broke."""
@@ -20,7 +20,8 @@ class Study:
         name: As in the journal, with the loss behind it where the study chose that as well.
         label: Name without what all studies of the experiment share.
         place: Position in the experiment, from 0; decides colour and symbol.
-        trials: In the order of their numbers.
+        trials: Of its search, in the order of their numbers.
+        repeats: Of its confirmation: trials of the search, trained again with fresh seeds.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Study:
     model: str
     loss: str
     trials: Sequence[Trial]
+    repeats: Sequence[Trial] = ()
 
     def name_of(self, trial: Trial) -> str:
         """Return what a trial is called on the page: its id without what all studies share."""
@@ -60,12 +62,17 @@ def studies_of(history: History) -> list[Study]:
     for trial in history.trials.values():
         losses.setdefault(trial.study, set()).add(trial.config.get("loss", ""))
     groups: dict[str, list[Trial]] = {}
+    repeats: dict[str, list[Trial]] = {}
     for trial in history.trials.values():
         part = f"-{trial.config['loss']}" if len(losses[trial.study]) > 1 else ""
-        groups.setdefault(trial.study + part, []).append(trial)
+        group = groups if trial.stage is Stage.SEARCH else repeats
+        group.setdefault(trial.study + part, []).append(trial)
     cells = {name: _cell(trials[0].config) for name, trials in groups.items()}
     labels = _labels(cells)
-    return [Study(name, labels[name], place, *cells[name], groups[name]) for place, name in enumerate(groups)]
+    return [
+        Study(name, labels[name], place, *cells[name], groups[name], repeats.get(name, ()))
+        for place, name in enumerate(groups)
+    ]
 
 
 def by_dataset(studies: Sequence[Study]) -> dict[str, list[Study]]:
@@ -74,6 +81,11 @@ def by_dataset(studies: Sequence[Study]) -> dict[str, list[Study]]:
     for study in studies:
         groups.setdefault(study.dataset, []).append(study)
     return groups
+
+
+def names_of(studies: Sequence[Study]) -> dict[str, str]:
+    """Return what each trial of the search is called on the page, by its id."""
+    return {trial.id: study.name_of(trial) for study in studies for trial in study.trials}
 
 
 def podium(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.history import Trial, TrialState
-from orchestrator.report.studies import Study, best_first, podium
+from orchestrator.caveats import caveats
+from orchestrator.history import Trial
+from orchestrator.report.studies import Study, names_of, podium
 from orchestrator.report.text import count_text, metric_text, values_text
 
 SHOWN = 5
@@ -80,7 +81,7 @@ class Verdict:
 def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
     """Return what can be said of a dataset before any trial was confirmed with fresh seeds."""
     ranked = podium(studies)
-    warnings = _warnings(studies, ranked)
+    warnings = _warnings(studies)
     if not ranked:
         return Verdict(
             dataset,
@@ -125,28 +126,17 @@ def bars(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(round(6 + (left - low) * scale, 2), round((right - left) * scale, 2)) for left, right in intervals]
 
 
-def _warnings(studies: Sequence[Study], ranked: Sequence[tuple[Study, Trial]]) -> list[str]:
-    trials = [trial for study in studies for trial in study.trials]
-    warnings = []
-    running = sum(trial.state is TrialState.RUNNING for trial in trials)
-    if running:
-        warnings.append(f"{count_text(running, 'trial')} not ended yet.")
-    stopped = best_first(trial for trial in trials if trial.state is TrialState.STOPPED_EARLY)
-    if stopped and ranked and (stopped[0].best_value or 0.0) > (ranked[0][1].best_value or 0.0):
-        value = metric_text(stopped[0].metric, stopped[0].best_value)
-        warnings.append(f"{stopped[0].id} was stopped early and had reached more: {value}. It cannot win.")
-    for state in (TrialState.DIVERGED, TrialState.FAILED):
-        count = sum(trial.state is state for trial in trials)
-        if count:
-            warnings.append(f"{count_text(count, 'trial')} {state.value}; none of them can win.")
-    return warnings
+def _warnings(studies: Sequence[Study]) -> list[str]:
+    sentences = caveats([trial for study in studies for trial in (*study.trials, *study.repeats)])
+    return [_renamed(sentence, names_of(studies)) for sentence in sentences]
 
 
-def confirmed(given: Mapping[str, Any]) -> Verdict:
+def confirmed(given: Mapping[str, Any], studies: Sequence[Study]) -> Verdict:
     """Return the verdict on a dataset whose candidates were confirmed.
 
     Args:
         given: ``DatasetVerdict.to_dict()``.
+        studies: Of the dataset.
     """
     tone, winner = str(given["verdict"]), given["winner"]
     return Verdict(
@@ -158,7 +148,7 @@ def confirmed(given: Mapping[str, Any]) -> Verdict:
         f"chosen by {given['selection']} alone",
         standings=_confirmed_standings(given["standings"], given["metric"]),
         comparisons=[_comparison(comparison, given["metric"]) for comparison in given["comparisons"]],
-        warnings=[f"{warning}." for warning in given["warnings"]],
+        warnings=[*(f"{warning[:1].upper()}{warning[1:]}." for warning in given["warnings"]), *_warnings(studies)],
     )
 
 
@@ -214,10 +204,36 @@ def _p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def verdicts_of(studies: Mapping[str, Sequence[Study]], given: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-    """Return the verdict on each dataset: the confirmed one where it was given, else what can be said without."""
-    known = {Path(verdict["dataset"]).name: verdict for verdict in given}
+def verdicts_of(
+    studies: Mapping[str, Sequence[Study]], given: Sequence[Mapping[str, Any]], names: Mapping[str, str]
+) -> list[Verdict]:
+    """Return the verdict on each dataset: the confirmed one where it was given, else what can be said without.
+
+    Args:
+        studies: By dataset.
+        given: ``DatasetVerdict.to_dict()`` of the confirmed ones.
+        names: What the page calls each trial, by its id.
+    """
+    known = {Path(verdict["dataset"]).name: _renamed(verdict, names) for verdict in given}
     return [
-        confirmed({**known[dataset], "dataset": dataset}) if dataset in known else unconfirmed(dataset, group)
+        confirmed({**known[dataset], "dataset": dataset}, group) if dataset in known else unconfirmed(dataset, group)
         for dataset, group in studies.items()
     ]
+
+
+def ranking(given: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the ids of the confirmed trials of each dataset, the winner first."""
+    return {Path(one["dataset"]).name: [standing["label"] for standing in one["standings"]] for one in given}
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return plain values in which every id of a trial is what the page calls it."""
+    if isinstance(value, str):
+        for name in (name for name in names if name in value):
+            value = value.replace(name, names[name])
+        return value
+    if isinstance(value, Mapping):
+        return {key: _renamed(item, names) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_renamed(item, names) for item in value]
+    return value

@@ -221,6 +221,7 @@ def test_a_real_search_from_the_command_line(output: Path) -> None:
     done = subprocess.run([*command, *places], env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "orchestrator ui --output" in done.stdout
+    assert "registered: icr-pets version 1, the champion" in done.stdout
     summary = json.loads((output / "pets" / "summary.json").read_text())
     states = Counter(row["state"] for row in summary["trials"])
     assert sum(states.values()) == 4

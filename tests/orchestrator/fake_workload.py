@@ -12,7 +12,7 @@ from orchestrator.experiment import Experiment
 from orchestrator.gpu_share import Footprint
 from orchestrator.workload import data_key
 from trainables.config import TrialConfig
-from trainables.errors import DivergedError
+from trainables.errors import CheckpointError, DivergedError
 from trainables.reports import EpochReport
 
 
@@ -65,6 +65,9 @@ class FakeWorkload:
     def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
         saved = json.loads((checkpoint / "best.pt").read_text())
         return {"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config) - 1}
+
+    def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
+        raise CheckpointError(f"{checkpoint}: holds no model")
 
     def luck(self, config: TrialConfig) -> float:
         drawn = random.Random(f"{config.loss} {config.loss_parameters} {config.seed}")

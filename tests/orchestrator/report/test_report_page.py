@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.history import History
+from orchestrator import confirmed
+from orchestrator.history import History, TrialState
+from orchestrator.ledger import Ledger
 from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import Extras, build_page
@@ -18,6 +20,7 @@ from orchestrator.report.studies import podium, studies_of
 from orchestrator.report.text import duration_text, metric_text, visible, visible_values
 from orchestrator.standings import Candidate
 from orchestrator.verdicts import judge
+from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.orchestrator.report.histories import Author, experiment, search
 
 
@@ -114,6 +117,36 @@ def test_confirmed_verdict_is_shown_with_its_statistics(means: dict[str, float],
     for left, width in (standing.bar for standing in verdict.standings):
         assert left >= 0
         assert left + width <= 100
+
+
+def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: Ledger) -> None:
+    start(ledger, make_experiment(confirm={"top": 1, "seeds": 3}))
+    first, second = (add_trial(ledger, [value], loss=loss) for loss, value in (("nt_xent", 30), ("triplet_sh", 20)))
+    add_trial(ledger, [40.0], state=TrialState.STOPPED_EARLY)
+    repeats = [
+        add_repeat(ledger, trial, seed, seed, 10.0 * n + seed)
+        for n, trial in ((1, first), (2, second))
+        for seed in range(3)
+    ]
+    open_test(ledger, repeats)
+    verdicts = [verdict.to_dict() for verdict in confirmed.verdicts_of(ledger.history).values()]
+    page = build_page(ledger.history, Extras(verdicts=json.loads(json.dumps(verdicts))))
+    (verdict,) = page.verdicts
+    assert verdict.headline == "triplet_sh 0000 wins"
+    assert verdict.sentence.startswith("'triplet_sh 0000' is better than the runner-up and baseline 'nt_xent 0000'")
+    assert "nt_xent 0001 had reached more, val/rsum 40.0, and stopped early: it cannot win." in verdict.warnings
+    assert points(page.figures["trials"]) == 3
+    assert {row.id: len([name for name, _ in row.details if name.startswith("seed ")]) for row in page.rows} == {
+        first.id: 3,
+        second.id: 3,
+        "pets-vsepp-nt_xent-0001": 0,
+    }
+    drawn = [trace["name"] for trace in page.figures["weights"].options[0].panels[0].data]
+    assert drawn == ["triplet_sh", "nt_xent", "triplet, margin 0.2"]
+    facts = {fact.label: (fact.value, fact.note) for fact in page.facts}
+    assert facts["Trials"][0] == "3"
+    assert facts["Confirmation"] == ("6 trainings", "2 candidates, fresh seeds")
+    assert facts["Test opened"] == ("1", "pets: 1")
 
 
 def test_every_trial_is_a_dot_of_the_search_and_every_counted_one_of_cocos() -> None:

@@ -1,0 +1,64 @@
+"""``orchestrator retrieve``: the champion of a dataset answers a caption with images, an image with captions."""
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.commands.options import Device, Json, Output, TrackingUri
+
+if TYPE_CHECKING:
+    from trainables.retriever import Answer
+
+
+def retrieve(
+    dataset: Annotated[str, typer.Option(help="Whose champion to ask, and whose images and captions to get.")],
+    caption: Annotated[str | None, typer.Argument(help="What to find images for.")] = None,
+    image: Annotated[str | None, typer.Option(help="Id or picture file to find captions for.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="So many answers.")] = 10,
+    output: Output = Path("runs"),
+    tracking_uri: TrackingUri = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Ask the best model: [bold]orchestrator retrieve "two dogs on a beach" --dataset flickr8k[/bold]."""
+    from trainables.errors import ConfigError
+
+    if (caption is None) == (image is None):
+        raise ConfigError("give a caption to find images for, or --image to find captions for; one of the two")
+    from orchestrator.registry import fetch_champion, local_store
+
+    uri = tracking_uri or local_store(output)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, registered = fetch_champion(uri, dataset, Path(scratch))
+        from trainables.retriever import Retriever
+
+        retriever = Retriever(folder, device=device)
+        answers = retriever.captions_for(image, top) if image is not None else retriever.images_for(caption or "", top)
+    if as_json:
+        asked = {"model": registered.name, "version": registered.version, "caption": caption, "image": image}
+        print(json.dumps({**asked, "answers": [asdict(answer) for answer in answers]}, indent=2))
+    else:
+        _print(f"{registered.name} version {registered.version}", answers)
+
+
+def _print(title: str, answers: list["Answer"]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from orchestrator.report.text import visible
+
+    table = Table(title=title, title_justify="left")
+    shown = [name for name in ("image", "filename", "caption") if any(getattr(answer, name) for answer in answers)]
+    for name in shown:
+        table.add_column(name, overflow="fold")
+    table.add_column("score", justify="right")
+    for answer in answers:
+        # What a dataset calls its images and says of them is not ours.
+        texts = (Text(visible(getattr(answer, name))) for name in shown)
+        table.add_row(*texts, f"{answer.score:.3f}")
+    Console().print(table)

@@ -1,0 +1,178 @@
+"""Winners in MLflow's registry: once each, the better one champion, served by MLflow without our code beside it."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from orchestrator.champions import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
+from orchestrator.checkpoints import FolderCheckpoints as Folder
+from orchestrator.cli import main
+from orchestrator.ledger import Ledger
+from orchestrator.registry import RegistryError, fetch_champion, model_name, register, register_all
+from orchestrator.tracking import Store, default_uri
+from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.config import TrialConfig
+from trainables.errors import DataError
+from trainables.retriever import write_retriever
+from trainables.trial import run_trial
+
+pytestmark = pytest.mark.slow
+
+DATA = tiny_dataset()
+SERVE = """
+import sys, mlflow, json
+model = mlflow.pyfunc.load_model("models:/icr-pets@champion")
+import pandas, trainables.retriever
+found = model.predict(pandas.DataFrame({"caption": ["word1 word2"]}), params={"top": 3})
+found += model.predict(pandas.DataFrame({"image": ["image80"]}))
+print(json.dumps({"found": found, "code": trainables.retriever.__file__}))
+"""
+
+
+class Packing:
+    """Packs the tiny dataset's model, whatever the trial."""
+
+    def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
+        write_retriever(folder, checkpoint, DATA, "test")
+
+
+class Empty:
+    def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
+        raise DataError("the data are gone")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (report,) = run_trial(tiny_config(epochs=1), DATA, device="cpu")
+    return save_epoch(tmp_path_factory.mktemp("trained"), report)
+
+
+@pytest.fixture
+def directory(output: Path, checkpoint: Path) -> Path:
+    """A confirmed experiment whose winner has a real checkpoint, delivered to the store."""
+    folder = output / "tiny"
+    folder.mkdir()
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
+    trial = add_trial(ledger, [20.0])
+    repeats = [add_repeat(ledger, trial, seed, seed, 20.0 + seed) for seed in range(2)]
+    open_test(ledger, repeats)
+    ledger.close()
+    for repeat in repeats:
+        (folder / "trials" / repeat.id).mkdir(parents=True)
+        (folder / "trials" / repeat.id / checkpoint.name).symlink_to(checkpoint)
+    Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+    assert pack_champions(ledger.history, Packing(), Folder(folder / "trials"), folder) == []  # type: ignore[arg-type]
+    return folder
+
+
+def only(directory: Path) -> tuple[Path, Champion]:
+    ((packed, champion),) = packed_champions(directory).items()
+    return packed, champion
+
+
+def test_a_winner_is_registered_once_and_answers_from_the_command_line(
+    output: Path, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = default_uri(output)
+    first, again = register_all(uri, directory), register_all(uri, directory)
+    assert first == again
+    assert [(one.name, one.version, one.is_champion) for one in first[0]] == [("icr-pets", 1, True)]
+    assert first[1] == []
+    version = MlflowClient(tracking_uri=uri).get_model_version_by_alias("icr-pets", "champion")
+    assert version.tags["trial"] == "pets-vsepp-nt_xent-0000-seed1"
+    assert (version.tags["confirmed"], version.tags["value"], version.tags["data_digest"]) == ("true", "20.5", "d1")
+    artifacts = [path for path in (output / "artifacts").rglob("*") if path.is_file()]
+    assert not [path for path in artifacts if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
+    for arguments, field in ((["word1 word2"], "image"), (["--image", "image80"], "caption")):
+        with pytest.raises(SystemExit) as exit_:
+            main(["retrieve", *arguments, "--dataset", "pets", "--top", "3", "--output", str(output), "--json"])
+        assert exit_.value.code == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["model"], said["version"], len(said["answers"])) == ("icr-pets", 1, 3)
+        assert all(answer[field] for answer in said["answers"])
+
+
+def test_mlflow_serves_it_with_the_code_that_is_packed_with_it(output: Path, directory: Path, tmp_path: Path) -> None:
+    register_all(default_uri(output), directory)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"MLFLOW_TRACKING_URI": default_uri(output), "MLFLOW_REGISTRY_URI": default_uri(output)}
+    command = [sys.executable, "-I", "-c", SERVE]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert [len(answers) for answers in said["found"]] == [3, 10]
+    assert Path(said["code"]).parts[-3:] == ("code", "trainables", "retriever.py")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_champion"),
+    [
+        pytest.param({"value": 30.0}, True, id="better"),
+        pytest.param({"value": 10.0}, False, id="worse"),
+        pytest.param({"value": 30.0, "confirmed": False}, False, id="higher and unconfirmed"),
+        pytest.param({"value": 10.0, "data_digest": "d2"}, True, id="other data"),
+        pytest.param({"value": 10.0, "metric": "val/i2t_r1"}, True, id="other metric"),
+    ],
+)
+def test_the_alias_moves_to_what_is_better_founded(
+    output: Path, directory: Path, changes: dict, is_champion: bool
+) -> None:
+    uri = default_uri(output)
+    packed, champion = only(directory)
+    register(uri, packed, champion)
+    other = register(uri, packed, replace(champion, **changes))
+    assert (other.version, other.is_champion) == (2, is_champion)
+    _, now = fetch_champion(uri, "data/pets", directory / "fetched")
+    assert now.version == (2 if is_champion else 1)
+
+
+def test_what_fails_is_said_and_delivered_later(output: Path, directory: Path, tmp_path: Path) -> None:
+    uri = default_uri(output)
+    assert register_all(uri, directory, "down") == (
+        [],
+        ["icr-pets is not registered; `orchestrator sync` does it"],
+    )
+    packed, champion = only(directory)
+    with pytest.raises(RegistryError, match="has no run in MLflow yet"):
+        register(uri, packed, replace(champion, trial="unknown"))
+    with pytest.raises(RegistryError, match=r"no champion icr-birds; there are: none"):
+        fetch_champion(uri, "birds", tmp_path)
+    with pytest.raises(SystemExit) as exit_:
+        main(["sync", "tiny", "--output", str(output)])
+    assert exit_.value.code == 0
+    assert fetch_champion(uri, "pets", tmp_path)[1].version == 1
+
+
+def test_packing_fails_in_words_and_is_not_repeated(directory: Path) -> None:
+    ledger = Ledger(directory / "journal.jsonl")
+    checkpoints = Folder(directory / "trials")
+    assert pack_champions(ledger.history, Empty(), checkpoints, directory) == [], "it is packed already"  # type: ignore[arg-type]
+    card = directory / CHAMPIONS / "pets" / CARD
+    card.write_text("{")
+    problems = pack_champions(ledger.history, Empty(), checkpoints, directory)  # type: ignore[arg-type]
+    assert problems == ["the winner of pets was not packed: the data are gone"]
+    assert packed_champions(directory) == {}
+    assert (card.parent / MODEL).is_dir(), "what was there is kept"
+    ledger.close()
+
+
+@pytest.mark.parametrize(("dataset", "name"), [("pets", "icr-pets"), ("/data/my pets:2", "icr-my-pets-2")])
+def test_names_are_what_mlflow_takes(dataset: str, name: str) -> None:
+    assert model_name(dataset) == name
+
+
+def test_retrieve_wants_one_question(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["two dogs", "--image", "1"]):
+        with pytest.raises(SystemExit) as exit_:
+            main(["retrieve", *arguments, "--dataset", "pets"])
+        assert exit_.value.code == 2
+        assert "one of the two" in capsys.readouterr().err
