@@ -104,6 +104,9 @@ class FolderCheckpoints:
 
     def save(self, trial: str, report: EpochReport) -> None:
         """See ``Checkpoints``."""
+        # Looked at before as well, so that who is too late writes nothing that would be left half written.
+        with self._undisputed():
+            pass
         save_epoch(self.trials / trial, report, KEPT, self._undisputed())
 
     def prune(self, trial: str) -> None:
