@@ -11,7 +11,11 @@ from tests.faults.searches import Searches  # noqa: E402
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
-    """Address of a Ray that outlives the drivers: to start one takes 6 to 11 s."""
+    """Address of a Ray that outlives the drivers: to start one takes 6 to 11 s.
+
+    Whatever starts a process of ``CONTEXT`` asks for it first: its token is in the environment from then on, and the
+    processes get the environment that there is when the first of them starts.
+    """
     from orchestrator.lock import make_scratch
     from orchestrator.tuner import ray, ray_runtime
 

@@ -63,7 +63,7 @@ def act(checkpoints: FolderCheckpoints, ask: Connection) -> None:
 
 
 @pytest.mark.parametrize("claimed", [False, True], ids=["undisturbed", "claimed by another driver"])
-def test_what_it_was_writing_never_appears(tmp_path: Path, claimed: bool) -> None:
+def test_what_it_was_writing_never_appears(cluster: str, tmp_path: Path, claimed: bool) -> None:
     ours, theirs = CONTEXT.Pipe()
     process = CONTEXT.Process(target=act, args=(FolderCheckpoints.claimed(tmp_path), theirs))
     process.start()
