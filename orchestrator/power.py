@@ -21,7 +21,8 @@ def weakness_of_tie(comparisons: int, seeds: int) -> str | None:
     found = FOUND[min(comparisons, max(FOUND))]
     if seeds >= ENOUGH:
         return None
+    at_most = "at most " if comparisons > max(FOUND) else ""
     return (
-        f"a tie after {seeds} seeds says little: a lead of 3 standard deviations is found in {found[seeds]:.0%} of "
-        f"such studies, with {ENOUGH} seeds in {found[ENOUGH]:.0%}"
+        f"a tie after {seeds} seeds says little: a lead of 3 standard deviations is found in "
+        f"{at_most}{found[seeds]:.0%} of such studies, with {ENOUGH} seeds in {found[ENOUGH]:.0%}"
     )

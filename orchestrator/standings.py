@@ -99,7 +99,7 @@ class Comparison:
 
     Attributes:
         label: Of the other candidate.
-        roles: ``runner_up``, ``baseline`` or both.
+        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``.
         difference: Mean of the winner minus mean of the other.
         interval: 95 % interval of the difference, Welch's; ``None`` where untested.
         welch_p: Two-sided, ``None`` where untested.
@@ -133,7 +133,7 @@ class DatasetVerdict:
         verdict: The weakest of the comparisons.
         reason: One sentence about it.
         standings: The winner first; without candidates that have no finished seed.
-        comparisons: With the runner-up, then with the baseline.
+        comparisons: With the runner-up, the rival and the baseline.
         warnings: What a reader must know about seeds that are missing; a sentence each.
     """
 

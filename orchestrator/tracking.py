@@ -26,6 +26,7 @@ from trainables.errors import ConfigError
 
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 # Retries are the tracker's; a request that is lost is found out by looking. A slow answer is waited for a while.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")

@@ -170,11 +170,25 @@ def _comparisons(ranked: Sequence[Candidate], rules: _Rules) -> tuple[Comparison
 
 
 def _opponents(ranked: Sequence[Candidate], baseline: str | None) -> list[tuple[Candidate, tuple[str, ...]]]:
-    """Return the runner-up and the baseline with their roles; they may be one candidate, or the winner itself."""
-    holders = {"runner_up": ranked[1] if len(ranked) > 1 else None, "baseline": _find(ranked, baseline)}
+    """Return runner-up, rival and baseline with their roles; they may be one candidate, or the winner itself.
+
+    The rival is there where the runner-up has the winner's model and loss: then it is the best that has not.
+    """
+    holders = {
+        "runner_up": ranked[1] if len(ranked) > 1 else None,
+        "rival": _rival(ranked),
+        "baseline": _find(ranked, baseline),
+    }
     named = {role: one for role, one in holders.items() if one is not None and one is not ranked[0]}
     others = {one.label: one for one in named.values()}
     return [(other, tuple(role for role in named if named[role] is other)) for other in others.values()]
+
+
+def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
+    kinds = [(one.model, one.loss) for one in ranked]
+    if len(kinds) < 2 or kinds[1] != kinds[0]:
+        return None
+    return next((one for one, kind in zip(ranked, kinds, strict=True) if kind != kinds[0]), None)
 
 
 def _comparison(

@@ -19,6 +19,7 @@ TRIPLET: tuple[str, dict[str, Any]] = ("triplet", {"margin": 0.2})
 _STYLES: tuple[Json, ...] = (
     {"color": "--c1", "dash": "solid", "width": 3.0},
     {"color": "--c2", "dash": "dash", "width": 2.5},
+    {"color": "--c3", "dash": "dashdot", "width": 2.5},
 )
 _TRIPLET_STYLE: Json = {"color": "--muted", "dash": "dot", "width": 2.0}
 _AXES = {
@@ -40,6 +41,8 @@ class _Drawn:
 
 def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]]) -> Figure:
     """Return the weight curves of winner and runner-up of each dataset beside the triplet's.
+
+    Where these two have one loss, the best of another loss is drawn as well.
 
     Args:
         studies: All of the experiment.
@@ -101,7 +104,7 @@ def counted_epoch(trial: Trial) -> int | None:
 
 def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Panel]:
     known = {trial.id: (study, trial) for study in studies for trial in study.trials}
-    leaders = [known[name] for name in ranked[:2] if name in known] or podium(studies)[:2]
+    leaders = _leaders([known[name] for name in ranked if name in known]) or podium(studies)[:2]
     if not leaders:
         return []
     drawn = [
@@ -124,6 +127,12 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         traces[of].append(_weight_line(drawn[-1], np.ones_like(POINTS), 1.0))
     panels = [Panel("", traces[of], _weight_axes(of)) for of in _AXES if of in traces]
     return [replace(panels[0], caption=caption), *panels[1:]]
+
+
+def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]:
+    """Return winner and runner-up and, where both have one loss, the best of another."""
+    others = [pair for pair in ranked[2:] if pair[0].loss != ranked[0][0].loss]
+    return [*ranked[:2], *(others[:1] if ranked[1:2] and ranked[1][0].loss == ranked[0][0].loss else [])]
 
 
 def _weight_line(drawn: _Drawn, weights: np.ndarray, peak: float) -> Json:

@@ -28,14 +28,15 @@ class Standing:
         label: Of its study.
         detail: Trial and parameters.
         value: As shown.
-        bar: Left end and width of its bar in percent of the scale; an interval, or a value as a point of width 0.
+        bar: Left end and width of its interval and the place of its value, in percent of the scale; without an interval
+            the width is 0.
         note: Under the value, e.g. how many seeds.
     """
 
     label: str
     detail: str
     value: str
-    bar: tuple[float, float]
+    bar: tuple[float, float, float]
     note: str = ""
 
 
@@ -113,17 +114,23 @@ def _standings(ranked: Sequence[tuple[Study, Trial]]) -> list[Standing]:
             value=metric_text(trial.metric, trial.best_value),
             bar=bar,
         )
-        for (study, trial), bar in zip(ranked, bars([(value, value) for value in values]), strict=True)
+        for (study, trial), bar in zip(ranked, bars([(value, value, value) for value in values]), strict=True)
     ]
 
 
-def bars(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return where intervals lie on a scale from 0 to 100 that holds them all, with a margin of 6 on either side."""
-    low, high = min(low for low, _ in intervals), max(high for _, high in intervals)
+def bars(intervals: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
+    """Return left end, width and point of low, value and high, on a scale from 0 to 100 that holds them all.
+
+    There is a margin of 6 on either side. An interval need not have its value in the middle.
+    """
+    low, high = min(low for low, _, _ in intervals), max(high for _, _, high in intervals)
     if high <= low:
-        return [(50.0, 0.0) for _ in intervals]
+        return [(50.0, 0.0, 50.0) for _ in intervals]
     scale = 88 / (high - low)
-    return [(round(6 + (left - low) * scale, 2), round((right - left) * scale, 2)) for left, right in intervals]
+    return [
+        (round(6 + (left - low) * scale, 2), round((right - left) * scale, 2), round(6 + (value - low) * scale, 2))
+        for left, value, right in intervals
+    ]
 
 
 def _warnings(studies: Sequence[Study]) -> list[str]:
@@ -155,7 +162,7 @@ def confirmed(given: Mapping[str, Any], studies: Sequence[Study]) -> Verdict:
 def _confirmed_standings(standings: Sequence[Mapping[str, Any]], metric: str) -> list[Standing]:
     means = [standing["result"]["mean"] for standing in standings]
     intervals = [
-        (each["low"], each["high"]) if (each := standing["bootstrap"]) else (mean, mean)
+        (each["low"], mean, each["high"]) if (each := standing["bootstrap"]) else (mean, mean, mean)
         for standing, mean in zip(standings, means, strict=True)
     ]
     placed = bars(intervals) if intervals else []
@@ -176,11 +183,10 @@ def _spread_text(result: Mapping[str, Any], metric: str) -> str:
     return mean if result["std"] is None else f"{mean} ± {metric_text(metric, result['std'])}"
 
 
-def _interval_note(interval: tuple[float, float], seeds: int, metric: str) -> str:
+def _interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
     words = count_text(seeds, "seed")
-    if interval[0] == interval[1]:
-        return words
-    return f"[{metric_text(metric, interval[0])}, {metric_text(metric, interval[1])}], {words}"
+    low, _, high = interval
+    return words if low == high else f"[{metric_text(metric, low)}, {metric_text(metric, high)}], {words}"
 
 
 def _comparison(given: Mapping[str, Any], metric: str) -> Comparison:

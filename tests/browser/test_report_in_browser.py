@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from orchestrator.history import History
-from orchestrator.report.page import build_page
+from orchestrator.report.page import Extras, build_page
+from orchestrator.report.queries import Item, Queries, Query
 from orchestrator.report.render import write_report
 from tests.orchestrator.report.histories import Author, search
 
@@ -203,6 +204,19 @@ def hostile() -> History:
         author.epoch(trial, 1, {"val/rsum": 100.0 + number, "cocos/i2t_<b>count": 1.0 * number}, "finished")
     author.end(author.create("nt_xent", 12, {EVIL: 1.0}, "<i>x"), "failed", f"{EVIL}\x1b[31m")
     return author.finish()
+
+
+def test_hostile_captions_are_text(browser: Browser, tmp_path: Path) -> None:
+    caption = Item(f"{EVIL} a dog\x00\x07 runs\u202e", score=0.5, correct=True)
+    picture = Item('<img src=x onerror="document.title=1">.jpg', score=0.4)
+    asked = Queries("pets test", "", [Query(picture, 1, [caption])], [Query(caption, 1, [picture])])
+    write_report(build_page(hostile(), Extras(queries=[asked])), tmp_path / "captions.html")
+    with opened(browser, tmp_path / "captions.html") as shown:
+        texts = shown.page.locator("#queries .item-text").all_inner_texts()
+        assert texts == [picture.text, *[f"{EVIL} a dog\\x00\\x07 runs\\u202e"] * 2, picture.text]
+        assert shown.page.locator("#queries script, #queries img").count() == 0
+        assert shown.page.title() == "flickr8k-losses – experiment report"
+        assert shown.complaints == []
 
 
 def test_hostile_strings_are_text(browser: Browser, tmp_path: Path, screenshots: Path) -> None:

@@ -176,6 +176,18 @@ def test_runner_up_that_is_the_baseline_is_tested_once():
     assert comparison.holm_p == comparison.welch_p <= LEVEL
 
 
+def test_a_runner_up_of_the_winners_own_loss_leaves_a_rival_to_beat():
+    twin = candidate("twin", [350.0, 350.5, 351.0], loss="a")
+    verdict = judge_one(replace(A, loss="a"), twin, FAR_BELOW, baseline="b")
+    assert [(one.label, one.roles) for one in verdict.comparisons] == [
+        ("twin", ("runner_up",)),
+        ("b", ("rival", "baseline")),
+    ]
+    assert [one.verdict for one in verdict.comparisons] == [Verdict.TIE, Verdict.BETTER]
+    assert verdict.verdict is Verdict.TIE
+    assert [one.roles for one in judge_one(replace(A, loss="a"), twin).comparisons] == [("runner_up",)]
+
+
 def test_baseline_by_its_loss_is_the_best_of_that_loss():
     weak, strong = (
         candidate(f"triplet {name}", [base, base + 1.0, base + 2], loss="triplet")

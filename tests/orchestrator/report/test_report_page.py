@@ -114,9 +114,12 @@ def test_confirmed_verdict_is_shown_with_its_statistics(means: dict[str, float],
     mean = given_verdicts[0]["standings"][0]["result"]["mean"]
     assert verdict.standings[0].value.startswith(f"{mean:.1f} ± ")
     assert len(verdict.comparisons) == len(means) - 1
-    for left, width in (standing.bar for standing in verdict.standings):
-        assert left >= 0
-        assert left + width <= 100
+    for left, width, point in (standing.bar for standing in verdict.standings):
+        assert 0 <= left <= point <= left + width <= 100
+    if tone == "better":
+        (left, width, point), mean = verdict.standings[0].bar, given_verdicts[0]["standings"][0]["result"]["mean"]
+        low, high = (given_verdicts[0]["standings"][0]["bootstrap"][end] for end in ("low", "high"))
+        assert (point - left) / width == pytest.approx((mean - low) / (high - low), abs=0.02)
 
 
 def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: Ledger) -> None:
