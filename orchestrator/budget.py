@@ -104,7 +104,11 @@ class Meter:
 
     def is_closed(self, study: str) -> bool:
         """Say whether a study is on its plateau and gets no new trials."""
-        return self._budget.plateau is not None and self._since_best.get(study, 0) >= self._budget.plateau
+        return self._budget.plateau is not None and self.since_best(study) >= self._budget.plateau
+
+    def since_best(self, study: str) -> int:
+        """Return how many trials of a study have ended since the one that was better than all before it."""
+        return self._since_best.get(study, 0)
 
     def _note_end(self, trial: Trial, state: TrialState) -> None:
         value = trial.best_value if state is TrialState.FINISHED else None

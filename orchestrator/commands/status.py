@@ -1,6 +1,7 @@
 """``orchestrator status``: how an experiment stands, from another terminal or after its end."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,14 @@ import typer
 from orchestrator.commands.options import Json, Output
 
 if TYPE_CHECKING:
-    from orchestrator.history import History
+    from collections.abc import Mapping
+
+    from rich.console import Group
+
+    from orchestrator.status import Status
+
+SECONDS = 2.0
+"""Between two looks."""
 
 
 def status(
@@ -19,32 +27,60 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until it ends.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the trials of an experiment that runs or has ended."""
-    from rich.console import Console
+    """Show how an experiment stands that runs or has ended: stages, trials, budget, winners."""
+    from rich.live import Live
 
-    from orchestrator.display import trials_table
-    from orchestrator.history import History
-    from orchestrator.journal import find_directory, read_journal
-    from orchestrator.lock import find_holder
-    from orchestrator.summary import summarise
+    from orchestrator.journal import find_directory
+    from orchestrator.status import read_status
 
     directory = find_directory(experiment, output)
-    while True:
-        history = History.of(read_journal(directory / "journal.jsonl"))
-        holder = find_holder(directory)
-        if as_json:
-            print(json.dumps({"running": holder is not None, "outcome": history.outcome, **summarise(history)}))
-        else:
-            state = f"running as process {holder['pid']} on {holder['host']}" if holder else words(history)
-            Console().print(trials_table(history, f"{directory.name}: {state}", rows=1000))
-        if not watch or holder is None:
-            return
-        time.sleep(2)
+    now = read_status(directory)
+    if watch and not as_json and sys.stdout.isatty():
+        with Live(auto_refresh=False) as live:
+            while now.holder is not None:
+                live.update(_drawn(now, whole=False), refresh=True)
+                time.sleep(SECONDS)
+                now = read_status(directory)
+            live.update(_drawn(now, whole=False), refresh=True)
+        return
+    _show(now, as_json)
+    while watch and now.holder is not None:
+        time.sleep(SECONDS)
+        now = read_status(directory)
+        _show(now, as_json)
 
 
-def words(history: "History") -> str:
-    """Return how the newest start ended."""
-    if history.outcome is None:
-        return "killed"
-    by = history.ended_by
-    return history.outcome.replace("_", " ") + ("" if by in (None, "trials", "signal") else f" (budget.{by})")
+def _show(now: "Status", as_json: bool) -> None:
+    from rich.console import Console
+
+    from orchestrator.summary import summarise
+
+    if as_json:
+        print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
+    else:
+        Console().print(_drawn(now, whole=True))
+
+
+def _drawn(now: "Status", *, whole: bool) -> "Group":
+    """Return the table of the trials, of all or of the newest, and a line for each thing that is to be known."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from orchestrator.display import ROWS, trials_table
+    from orchestrator.statements import statements
+    from orchestrator.summary import summarise
+
+    table = trials_table(now.history, f"{now.name}: {now.words}", rows=len(now.history.trials) if whole else ROWS)
+    lines = [_line(one.stage, one.total, one.waiting, one.states) for one in now.stages]
+    lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
+    if now.holder is None and now.history.experiment:
+        summary = summarise(now.history)
+        lines += [f"{name}: {said}" for name in summary["caveats"] for said in statements(name, summary)]
+    return Group(table, *(Text(line) for line in lines))
+
+
+def _line(stage: str, total: int, waiting: int, states: "Mapping[str, int]") -> str:
+    from orchestrator.display import WORDS
+
+    counts = [f"{states[state]} {words}" for state, words in WORDS.items() if state in states]
+    return f"{stage}: {', '.join([*counts, *([f'{waiting} to come'] if waiting else [])])} of {total}"

@@ -1,0 +1,120 @@
+"""How an experiment stands, read from its journal by anybody: stages, trials by state, budget, and what came of it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.budget import Meter, Spending
+from orchestrator.config_files import validate
+from orchestrator.confirmation import plan_confirmation
+from orchestrator.experiment import Experiment
+from orchestrator.history import History, Stage, TrialState
+from orchestrator.journal import NAME, Record, read_journal
+from orchestrator.lock import find_holder
+from orchestrator.sections import Budget
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """How one stage stands.
+
+    Attributes:
+        stage: ``search`` or ``confirm``.
+        total: Its trials in all, as far as is known now.
+        states: How many trials are in each state.
+    """
+
+    stage: Stage
+    total: int
+    states: Mapping[str, int]
+
+    @property
+    def waiting(self) -> int:
+        """How many trials have not begun."""
+        return max(0, self.total - sum(self.states.values()))
+
+
+@dataclass(frozen=True)
+class Status:
+    """How an experiment stands.
+
+    Attributes:
+        name: Of its folder.
+        holder: Process and host that run it; ``None`` where nobody does.
+        history: What its journal says.
+        stages: Those that have begun, or are certain to come.
+        budget: What of each limit is used: name -> (used, limit).
+    """
+
+    name: str
+    holder: Mapping[str, Any] | None
+    history: History
+    stages: Sequence[StageStatus]
+    budget: Mapping[str, tuple[float, float]]
+
+    @property
+    def words(self) -> str:
+        """How it stands in a word or two."""
+        if self.holder is not None:
+            running = [one.stage for one in self.stages if one.states.get(TrialState.RUNNING)]
+            doing = f"{running[-1]} " if running else ""
+            return f"{doing}running as process {self.holder['pid']} on {self.holder['host']}"
+        if self.history.outcome is None:
+            return "killed"
+        by = self.history.ended_by
+        limit = "" if by in (None, "trials", "signal") else f" (budget.{by})"
+        return self.history.outcome.replace("_", " ") + limit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, without the trials."""
+        return {
+            "running": self.holder is not None,
+            "outcome": self.history.outcome,
+            "stages": {
+                one.stage.value: {"total": one.total, "waiting": one.waiting, **dict(one.states)} for one in self.stages
+            },
+            "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
+        }
+
+
+def read_status(directory: Path) -> Status:
+    """Read how an experiment stands, whoever runs it.
+
+    Raises:
+        JournalError: If there is no journal, or it is damaged.
+    """
+    records = read_journal(directory / NAME)
+    history = History.of(records)
+    holder = find_holder(directory)
+    if not history.experiment:
+        return Status(directory.name, holder, history, (), {})
+    experiment = validate(Experiment, history.experiment, str(directory / NAME))
+    stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
+    repeats = {trial.id for trial in history.stage(Stage.CONFIRM)}
+    if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
+        planned = {one.id for one in plan_confirmation(experiment, history)}
+        stages.append(_stage(history, Stage.CONFIRM, len(repeats | planned)))
+    return Status(directory.name, holder, history, stages, _used(experiment.budget, history, records))
+
+
+def _stage(history: History, stage: Stage, total: int) -> StageStatus:
+    states = Counter(str(trial.state) for trial in history.stage(stage))
+    return StageStatus(stage, total, dict(states))
+
+
+def _used(budget: Budget, history: History, records: Sequence[Record]) -> dict[str, tuple[float, float]]:
+    """Return what of each limit is used, up to the newest record."""
+    spending = Spending.of(records)
+    searched = history.stage(Stage.SEARCH)
+    values = [trial.best_value for trial in searched if trial.state is TrialState.FINISHED and trial.best_value]
+    meter = Meter(budget, history, records)
+    used = {
+        "hours": spending.seconds / 3600,
+        "gpu_hours": spending.gpu_seconds / 3600,
+        "target": max(values, default=0.0),
+        "plateau": float(min((meter.since_best(trial.study) for trial in searched), default=0)),
+    }
+    limits = budget.model_dump()
+    return {name: (value, float(limits[name])) for name, value in used.items() if limits[name] is not None}

@@ -1,0 +1,80 @@
+"""How an experiment stands, from another terminal: both stages, the budget, and what came of it in the end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.history import TrialState
+from orchestrator.ledger import Ledger
+from orchestrator.lock import hold
+from orchestrator.status import read_status
+from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
+
+BUDGET = {"hours": 2, "gpu_hours": 1, "target": 60, "plateau": 5}
+
+
+def begin(folder: Path, **changes: object) -> Ledger:
+    ledger = Ledger(folder / "journal.jsonl")
+    search = {"sampler": "random", "trials": 3}
+    start(ledger, make_experiment(losses=["nt_xent"], search=search, **changes))
+    return ledger
+
+
+def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(tmp_path: Path) -> None:
+    ledger = begin(tmp_path, budget=BUDGET, confirm={"top": 1, "seeds": 2})
+    add_trial(ledger, [30.0])
+    add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
+    (search,) = read_status(tmp_path).stages
+    assert (search.stage, search.total, search.waiting) == ("search", 3, 1)
+    assert search.states == {"finished": 1, "stopped_early": 1}
+    budget = read_status(tmp_path).budget
+    assert budget.keys() == BUDGET.keys()
+    assert (budget["target"], budget["plateau"]) == ((30.0, 60.0), (1.0, 5.0))
+    assert 0 <= budget["hours"][0] < 0.1
+    ledger.close()
+
+
+def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
+    ledger = begin(tmp_path, confirm={"top": 1, "seeds": 2})
+    trials = [add_trial(ledger, [value]) for value in (30.0, 40.0, 50.0)]
+    assert [(one.stage, one.total) for one in read_status(tmp_path).stages] == [("search", 3), ("confirm", 2)]
+    repeat = add_repeat(ledger, trials[2], 0, 7, None)
+    assert repeat.state is TrialState.DIVERGED
+    confirm = read_status(tmp_path).stages[1]
+    assert (confirm.total, confirm.waiting, confirm.states) == (2, 1, {"diverged": 1})
+    with hold(tmp_path):
+        assert read_status(tmp_path).words.startswith("running as process")
+    ledger.close()
+
+
+def test_an_experiment_that_has_only_begun_has_a_status(tmp_path: Path) -> None:
+    Ledger(tmp_path / "journal.jsonl").close()
+    status = read_status(tmp_path)
+    assert (status.words, status.stages, status.budget) == ("killed", (), {})
+
+
+@pytest.mark.parametrize("watch", [[], ["--watch"]], ids=["once", "watch what has ended"])
+def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str], watch: list[str]) -> None:
+    ledger = begin(tmp_path, budget={"hours": 2}, confirm={"top": 1, "seeds": 2})
+    trials = [add_trial(ledger, [value]) for value in (30.0, 20.0, 10.0)]
+    repeats = [add_repeat(ledger, trials[0], index, index + 1, 21.0 + index) for index in (0, 1)]
+    open_test(ledger, repeats)
+    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    ledger.close()
+    for arguments in ([], ["--json"]):
+        with pytest.raises(SystemExit) as exit_:
+            main(["status", str(tmp_path), *watch, *arguments])
+        assert exit_.value.code == 0
+        shown = capsys.readouterr().out
+        if arguments:
+            said = json.loads(shown)
+            assert said["stages"]["confirm"] == {"total": 2, "waiting": 0, "finished": 2}
+            assert said["budget"]["hours"]["limit"] == 2
+            assert said["winners"]["pets"]["confirmed"]
+        else:
+            assert "search: 3 finished of 3" in shown
+            assert "confirm: 2 finished of 2" in shown
+            assert "budget.hours: " in shown
+            assert "pets: untested: 'pets-vsepp-nt_xent-0000' had nobody to compare with" in shown
