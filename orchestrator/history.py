@@ -215,6 +215,11 @@ def _stop(history: History, record: Record) -> None:
 
 def _create(history: History, record: Record) -> None:
     fields = {name: record[name] for name in ("study", "number", "params", "config", "candidate")}
+    newest = next(reversed(history.trials.values()), None)
+    training = record["config"].get("training")
+    if training is not None and newest is not None and newest.config.get("training") == training:
+        # Most trials are trained alike: of thousands, equal settings are kept once.
+        fields["config"] = {**record["config"], "training": newest.config["training"]}
     stage = Stage(record["stage"])
     history.trials[record["trial"]] = Trial(id=record["trial"], created=record["time"], stage=stage, **fields)
 

@@ -7,6 +7,7 @@ costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cu
 
 import json
 import os
+import sys
 import time
 import zlib
 from collections.abc import Mapping
@@ -75,7 +76,7 @@ class Journal:
             self._file.truncate(self._size)
             raise
         self._count, self._size = self._count + 1, self._size + len(line)
-        return dict(json.loads(body))
+        return _read(body)
 
     def _write(self, line: bytes) -> None:
         # A disk that has room for a part takes that part, and complains when it is asked to take the rest.
@@ -132,6 +133,12 @@ def _encode(record: Record) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 
+def _read(body: str) -> Record:
+    """Return an encoded record. Its keys are those of thousands of others, and kept once."""
+    record: Record = json.loads(body, object_pairs_hook=lambda pairs: {sys.intern(key): value for key, value in pairs})
+    return record
+
+
 def _seal(body: str) -> bytes:
     """Return the line of an encoded record: its checksum goes in before the closing brace."""
     return f'{body[:-1]}{_CHECKSUM}{zlib.crc32(body.encode()):08x}"}}\n'.encode()
@@ -142,7 +149,7 @@ def _decode(line: bytes, number: int) -> Record | None:
     body = line.decode("ascii", "replace").rpartition(_CHECKSUM)[0] + "}"
     if line != _seal(body):
         return None
-    record: dict[str, Any] = json.loads(body)
+    record = _read(body)
     return record if record["n"] == number else None
 
 

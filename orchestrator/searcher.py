@@ -54,14 +54,15 @@ class Study:
             directions=[objective.direction for objective in search.goals], study_name=cell.name
         )
         self._study.add_trials([_warm(cell, trial) for trial in warm])
-        self._trials: list[optuna.Trial] = []
+        self._asked = 0
+        self._open: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         self._told: set[int] = set()
 
     @property
     def asked(self) -> int:
         """How many trials it has so far."""
-        return len(self._trials)
+        return self._asked
 
     def ask(self) -> tuple[Mapping[str, Any], Suggestion]:
         """Return the next suggestion and what it stands for."""
@@ -90,7 +91,7 @@ class Study:
         return len(self._search.goals) > 1
 
     def _report(self, trial: Trial) -> None:
-        own = self._trials[trial.number]
+        own = self._open[trial.number]
         for epoch, value in trial.running_best().items():
             if epoch > self._reported.get(trial.number, 0):
                 own.report(value, epoch)
@@ -102,7 +103,8 @@ class Study:
         if trial.state is TrialState.FINISHED and trial.best_epoch is not None:
             metrics = trial.epochs[trial.best_epoch]
             values = [trial.best_value or 0.0, *(metrics[goal.metric] for goal in self._search.goals[1:])]
-        self._study.tell(self._trials[trial.number], values, state=STATES[trial.state])
+        # Optuna keeps a copy of its own; thousands of ours would be kept for nothing.
+        self._study.tell(self._open.pop(trial.number), values, state=STATES[trial.state])
         self._reported.pop(trial.number, None)
         self._told.add(trial.number)
 
@@ -114,7 +116,8 @@ class Study:
 
     def _suggest(self) -> tuple[Mapping[str, Any], Suggestion]:
         trial = self._study.ask()
-        self._trials.append(trial)
+        self._open[self._asked] = trial
+        self._asked += 1
         suggestion = self.cell.space.suggest(trial)
         return trial.params, suggestion
 

@@ -78,3 +78,30 @@ def test_after_a_record_that_could_not_be_written_nothing_is(tmp_path: Path, led
         add_trial(ledger, [1.0])
     assert ledger.history.trials == {}
     assert [record["kind"] for record in read_journal(tmp_path / "journal.jsonl")] == ["experiment_started"]
+
+
+def test_what_many_trials_have_alike_is_kept_once(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    ledger = Ledger(path)
+    start(ledger, make_experiment())
+    first, second = add_trial(ledger, [1.0]), add_trial(ledger, [2.0])
+    ledger.close()
+    assert first.config["training"] is second.config["training"]
+    assert first.config == second.config and first.config is not second.config
+    # The same text, but made anew by each parse, were it not for the journal.
+    names = [next(iter(trial.epochs[1])) for trial in (first, second)]
+    assert names[0] is names[1]
+    again = History.of(read_journal(path))
+    assert again == ledger.history
+
+
+def test_trainings_that_differ_are_not_mistaken_for_each_other(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, make_experiment())
+    config = make_experiment().trial_config(make_experiment().cells()[0], {}).to_dict()
+    rates = [1e-3, 1e-3, 2e-3, 1e-3]
+    for number, rate in enumerate(rates):
+        ledger.create("study", number, {}, {**config, "training": {**config["training"], "learning_rate": rate}})
+    found = [trial.config["training"]["learning_rate"] for trial in ledger.history.trials.values()]
+    ledger.close()
+    assert found == rates

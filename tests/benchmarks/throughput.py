@@ -1,0 +1,266 @@
+"""What a search costs beyond its training: trials a second, and the driver's memory, beside plain Ray Tune.
+
+    python -m tests.benchmarks.throughput [--trials 1000] [--workers 2] [--plain-trials 200] [--only ours]
+
+The trials cost nothing (a closed-form learning curve), so that what is left is searcher, scheduler, journal, tracking
+and checkpoints of ours; of plain Ray Tune, OptunaSearch and ASHA with the same curve, without checkpoints, journal and
+tracking: once as a class whose actors are reused, once as a function, which is how most people write it. Each runs in
+a process of its own, which is watched from outside. Starting Ray is left out: the clock begins with the first trial
+that has ended.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.orchestrator.experiments import make_experiment
+from tests.orchestrator.fake_workload import FakeWorkload, curve
+
+EPOCHS = 9
+GRACE = 1
+REDUCTION = 3
+LONGEST = 0.3
+"""Seconds a trial that a search may cost, and 1,000 trials in five minutes."""
+
+STEEPEST = 20.0
+"""Kilobytes by which the driver may grow a trial."""
+
+WARM_UP = 0.2
+"""Part of the trials before the memory is looked at: imports and pools are not growth."""
+
+ENDS = (b'"state":"finished"', b'"state":"stopped_early"', b'"state":"diverged"', b'"state":"failed"')
+MODES = {"ours": "orchestrator", "class": "Ray Tune, class, actors reused", "function": "Ray Tune, function"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How far a driver was at a moment.
+
+    Attributes:
+        seconds: Of a clock that does not jump.
+        ended: Trials.
+        kilobytes: Of memory that belongs to the driver alone.
+    """
+
+    seconds: float
+    ended: int
+    kilobytes: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a run of a driver came to, at one sample a second or so; the last when all trials had ended."""
+
+    mode: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def trials(self) -> int:
+        """Trials that ended."""
+        return self.samples[-1].ended
+
+    @property
+    def seconds_a_trial(self) -> float:
+        """Wall-clock time a trial, from the first sample with an ended trial on."""
+        first = next(sample for sample in self.samples if sample.ended)
+        last = next(sample for sample in self.samples if sample.ended == self.trials)
+        return (last.seconds - first.seconds) / max(1, last.ended - first.ended)
+
+    @property
+    def kilobytes(self) -> float:
+        """The most that the driver had."""
+        return max(sample.kilobytes for sample in self.samples)
+
+    @property
+    def kilobytes_a_trial(self) -> float:
+        """Slope of the memory over the trials, from the warm-up to the last, by least squares."""
+        used = [sample for sample in self.samples if WARM_UP * self.trials <= sample.ended < self.trials]
+        ended = np.array([sample.ended for sample in used], dtype=float)
+        return float(np.polyfit(ended, [sample.kilobytes for sample in used], 1)[0])
+
+
+def measure(mode: str, trials: int, workers: int, folder: Path, epochs: int = EPOCHS) -> Measurement:
+    """Run a driver in a process of its own and watch it.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    counted = folder / "tiny" / "journal.jsonl" if mode == "ours" else folder / "ended"
+    arguments = [mode, str(trials), str(workers), str(epochs), str(folder)]
+    program = "from tests.benchmarks.throughput import *; drive(*sys.argv[1:])"
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=log, stderr=log)
+        try:
+            samples = _watch(process, counted)
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode or not samples or samples[-1].ended != trials:
+        ended = samples[-1].ended if samples else 0
+        log_text = (folder / "log").read_text()[-2000:]
+        raise RuntimeError(f"{mode}: {ended} of {trials} trials, exit code {process.returncode}: {log_text}")
+    return Measurement(mode, tuple(samples))
+
+
+def drive(mode: str, trials: str, workers: str, epochs: str, folder: str) -> None:
+    """Run trials in this process, and exit without the rest of its end, which is nobody's trial."""
+    # The actors are to find the tests' modules as values, not as files.
+    from ray import cloudpickle
+
+    import tests.benchmarks.throughput as this
+    from tests.orchestrator import fake_workload
+
+    cloudpickle.register_pickle_by_value(fake_workload)
+    cloudpickle.register_pickle_by_value(this)
+    if mode == "ours":
+        _drive_ours(int(trials), int(workers), int(epochs), Path(folder))
+    else:
+        _drive_plain(mode, int(trials), int(workers), int(epochs), Path(folder))
+
+
+def _drive_ours(trials: int, workers: int, epochs: int, folder: Path) -> None:
+    from orchestrator.search import run_search
+
+    experiment = make_experiment(
+        losses=["nt_xent"],
+        training={"epochs": epochs},
+        search={"sampler": "tpe", "trials": trials},
+        scheduler={"name": "asha", "grace_epochs": GRACE, "reduction_factor": REDUCTION},
+        resources={"cpus": 1, "gpus": 0, "max_concurrent": workers},
+    )
+    run_search(experiment, FakeWorkload(), folder, quiet=True)
+
+
+def _drive_plain(mode: str, trials: int, workers: int, epochs: int, folder: Path) -> None:
+    from orchestrator.lock import make_scratch
+    from orchestrator.tuner import ray_runtime
+
+    with make_scratch() as scratch, ray_runtime(scratch):
+        from ray import tune
+        from ray.tune.schedulers import ASHAScheduler
+        from ray.tune.search.optuna import OptunaSearch
+
+        trainable = _class(epochs) if mode == "class" else _function(epochs)
+        tune.Tuner(
+            tune.with_resources(trainable, {"cpu": 1}),
+            param_space={"temperature": tune.loguniform(0.005, 0.5)},
+            tune_config=tune.TuneConfig(
+                metric="rsum",
+                mode="max",
+                search_alg=OptunaSearch(),
+                scheduler=ASHAScheduler(max_t=epochs, grace_period=GRACE, reduction_factor=REDUCTION),
+                num_samples=trials,
+                max_concurrent_trials=workers,
+                reuse_actors=mode == "class",
+            ),
+            run_config=tune.RunConfig(storage_path=str(folder), verbose=0, callbacks=[_counter(folder / "ended")]),
+        ).fit()
+
+
+def _class(epochs: int) -> type:
+    from ray import tune
+
+    class Trainable(tune.Trainable):
+        def setup(self, config: dict[str, float]) -> None:
+            self.reset_config(config)
+
+        def reset_config(self, new_config: dict[str, float]) -> bool:
+            self.temperature, self.epoch = new_config["temperature"], 0
+            return True
+
+        def step(self) -> Mapping[str, object]:
+            self.epoch += 1
+            return {"rsum": curve(self.temperature, self.epoch), "done": self.epoch >= epochs}
+
+        def save_checkpoint(self, checkpoint_dir: str) -> dict[str, int]:
+            return {"epoch": self.epoch}
+
+        def load_checkpoint(self, checkpoint: dict[str, int]) -> None:
+            self.epoch = checkpoint["epoch"]
+
+    return Trainable
+
+
+def _function(epochs: int) -> object:
+    from ray import tune
+
+    def train(config: dict[str, float]) -> None:
+        for epoch in range(1, epochs + 1):
+            tune.report({"rsum": curve(config["temperature"], epoch)})
+
+    return train
+
+
+def _counter(path: Path) -> object:
+    from ray import tune
+
+    class Counter(tune.Callback):
+        def on_trial_complete(self, iteration: int, trials: object, trial: object, **info: object) -> None:
+            with path.open("a") as file:
+                file.write("ended\n")
+
+    return Counter()
+
+
+def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
+    """Sample until the process ends."""
+    samples: list[Sample] = []
+    place, ended = 0, 0
+    while process.poll() is None:
+        if counted.exists():
+            with counted.open("rb") as file:
+                file.seek(place)
+                new = file.read()
+            place += len(new)
+            ended += sum(new.count(end) for end in ENDS) + new.count(b"ended\n")
+        if (kilobytes := _private(process.pid)) > 0:
+            samples.append(Sample(time.monotonic(), ended, kilobytes))
+        time.sleep(0.5)
+    return samples
+
+
+def _private(pid: int) -> float:
+    """Return the kilobytes that belong to a process alone; 0 if it has just ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    fields = {name: float(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
+    return fields.get("Private_Clean", 0.0) + fields.get("Private_Dirty", 0.0)
+
+
+def main() -> None:
+    """Measure one after the other, and print a row each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--plain-trials", type=int, default=200, help="of plain Ray Tune; a tenth of it as a function")
+    parser.add_argument("--only", choices=MODES)
+    options = parser.parse_args()
+    sizes = {"ours": options.trials, "class": options.plain_trials, "function": max(10, options.plain_trials // 10)}
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    print(f"{'':32} {'trials':>7} {'s/trial':>8} {'ratio':>6} {'driver MB':>9} {'KB/trial':>9}", flush=True)
+    ours: Measurement | None = None
+    for mode in MODES if options.only is None else [options.only]:
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(mode, sizes[mode], options.workers, Path(folder))
+        ours = ours or found
+        print(
+            f"{MODES[mode]:32} {found.trials:7} {found.seconds_a_trial:8.3f} "
+            f"{found.seconds_a_trial / ours.seconds_a_trial:6.2f} {found.kilobytes / 1024:9.0f} "
+            f"{found.kilobytes_a_trial:9.1f}",
+            flush=True,
+        )
+    print(f"limits: {LONGEST} s and {STEEPEST:g} KB a trial; load after: {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
