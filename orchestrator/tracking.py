@@ -19,7 +19,8 @@ import yaml
 
 from orchestrator.artifacts import protocol_of, trial_artifacts
 from orchestrator.experiment import ANY
-from orchestrator.history import History, Trial, TrialState
+from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.summary import find_champions
 from orchestrator.workload import data_key
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
@@ -119,6 +120,15 @@ class Store:
                 at = round(max(trial.ended or 0.0 for trial in ended) * 1000)
                 self._client.log_metric(run.id, f"{ended[0].metric}_best", best, timestamp=at, step=len(ended))
             self._set_status(run, status)
+        self._tag_winners(history)
+
+    def _tag_winners(self, history: History) -> None:
+        """Say of each run that was looked at on test whether its model is the winner's, and confirmed."""
+        winners = {trial.id for trial in find_champions(history).values()}
+        for name in (name for name in history.tests if name in self._runs):
+            confirmed = history.trials[name].stage is Stage.CONFIRM
+            self._client.set_tag(self._runs[name].id, "winner", str(name in winners).lower())
+            self._client.set_tag(self._runs[name].id, "confirmed", str(confirmed).lower())
 
     def open_studies(self, history: History) -> None:
         """Show the studies of an experiment that goes on as running."""
@@ -185,7 +195,6 @@ class Store:
         if trial.id in history.tests and not run.tested:
             metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}
             self._client.log_batch(run.id, metrics=_metrics(metrics, trial.times[trial.last_epoch], trial.best_epoch))
-            self._client.set_tag(run.id, "winner", "true")
             run.tested = True
 
     def _set_status(self, run: Run, status: str, **tags: str) -> None:
@@ -371,6 +380,7 @@ def _tags(trial: Trial, history: History) -> dict[str, str]:
         **{name: str(config[name]) for name in ("dataset", "model", "loss", "seed")},
         "protocol": protocol_of(config["dataset"]),
         "stage": str(trial.stage),
+        **({"candidate": trial.candidate} if trial.candidate else {}),
         "experiment": history.experiment["name"],
         "data_digest": history.data.get(data_key(TrialConfig.from_dict(config)), ""),
         "git_revision": str(environment.get("git_revision")),

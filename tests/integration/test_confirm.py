@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from orchestrator.confirmation import fresh_seeds
 from orchestrator.continuation import confirm_experiment
@@ -11,6 +12,7 @@ from orchestrator.experiment import Experiment
 from orchestrator.history import History, Stage, TrialState
 from orchestrator.journal import read_journal
 from orchestrator.search import SearchResult, run_confirmation, run_search
+from orchestrator.tracking import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
 from tests.orchestrator import fake_workload
 from tests.orchestrator.fake_workload import FakeWorkload
@@ -48,6 +50,17 @@ def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], s
     assert_invariants(output)
 
 
+def tags(output: Path) -> dict[str, dict[str, str]]:
+    client = MlflowClient(tracking_uri=default_uri(output))
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    return {
+        run.data.tags["trial"]: run.data.tags
+        for run in client.search_runs([experiment.experiment_id])
+        if "trial" in run.data.tags
+    }
+
+
 def test_a_search_ends_with_its_best_confirmed(ray_session: None, output: Path) -> None:
     result = run(confirming(top=1, seeds=3), output)
     # The published temperature is the baseline, and so is confirmed although it is not the best.
@@ -57,6 +70,10 @@ def test_a_search_ends_with_its_best_confirmed(ray_session: None, output: Path) 
     assert [one["roles"] for one in verdict["comparisons"]] == [("runner_up", "baseline")]
     winner = result.summary["winners"]["pets"]
     assert (winner["trial"], winner["confirmed"], winner["seeds"]) == (f"{STUDY}-0001", True, 3)
+    told = tags(output)
+    assert [name for name, found in told.items() if found.get("winner") == "true"] == [winner["model_of"]]
+    assert {told[name]["confirmed"] for name in told if "-seed" in name} == {"true"}
+    assert (told[winner["model_of"]]["stage"], told[winner["model_of"]]["candidate"]) == ("confirm", winner["trial"])
     before = (output / "tiny" / "journal.jsonl").read_text().splitlines()
     assert run(confirming(top=1, seeds=3), output).summary == result.summary
     assert len((output / "tiny" / "journal.jsonl").read_text().splitlines()) == len(before) + 2
