@@ -23,16 +23,6 @@ def cluster() -> Iterator[str]:
         yield ray.get_runtime_context().gcs_address
 
 
-@pytest.fixture(scope="session")
-def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty tracking database: to make one takes 7 to 11 s."""
-    from orchestrator.tracking import Store, default_uri
-
-    output = tmp_path_factory.mktemp("store")
-    Store(default_uri(output), output, "empty")
-    return output / "mlflow.db"
-
-
 @pytest.fixture
 def searches(tmp_path: Path, store_template: Path, cluster: str) -> Iterator[Searches]:
     """Searches in processes of their own, which share a Ray and are gone in the end."""

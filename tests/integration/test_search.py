@@ -22,7 +22,8 @@ from orchestrator.history import History, TrialState
 from orchestrator.journal import read_journal
 from orchestrator.lock import AlreadyRunningError
 from orchestrator.search import SearchResult, run_search
-from orchestrator.tracking import STATUS, default_uri
+from orchestrator.tracking import default_uri
+from tests.faults.invariants import assert_ended_once, assert_tracked_once
 from tests.orchestrator import fake_workload
 from tests.orchestrator.experiments import make_experiment
 from tests.orchestrator.fake_workload import FakeWorkload, curve
@@ -58,22 +59,8 @@ def assert_invariants(output: Path) -> None:
     """One terminal state a trial, one run a trial, each epoch and metric step once, and all three records agree."""
     records = read_journal(output / "tiny" / "journal.jsonl")
     history = History.of(records)
-    ends = Counter(record["trial"] for record in records if record.get("state", "running") != "running")
-    assert ends == {trial: 1 for trial in history.trials}
-    epochs = Counter((record["trial"], record["epoch"]) for record in records if record["kind"] == "epoch")
-    assert set(epochs.values()) == {1}
-    client = MlflowClient(tracking_uri=default_uri(output))
-    experiment = client.get_experiment_by_name("tiny")
-    assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id])
-    by_trial = {run.data.tags["trial"]: run for run in runs if "trial" in run.data.tags}
-    assert len(runs) == len(by_trial) + len({trial.study for trial in history.trials.values()})
-    assert set(by_trial) == set(history.trials)
-    for name, run in by_trial.items():
-        trial = history.trials[name]
-        steps = [point.step for point in client.get_metric_history(run.info.run_id, "val/rsum")]
-        assert (run.info.status, steps) == (STATUS[trial.state], sorted(trial.epochs))
-    assert all(run.info.status != "RUNNING" for run in runs)
+    assert_ended_once(records, history)
+    assert_tracked_once(default_uri(output), history)
 
 
 def test_worse_trials_are_stopped_early_by_those_before_them(ray_session: None, output: Path) -> None:

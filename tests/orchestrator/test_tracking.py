@@ -19,17 +19,9 @@ from orchestrator.tracking import Store, default_uri
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty store; to make one takes ten times as long as to copy it."""
-    output = tmp_path_factory.mktemp("template")
-    Store(default_uri(output), output, "empty")
-    return output / "mlflow.db"
-
-
 @pytest.fixture
-def output(tmp_path: Path, database: Path) -> Path:
-    shutil.copy(database, tmp_path / "mlflow.db")
+def output(tmp_path: Path, store_template: Path) -> Path:
+    shutil.copy(store_template, tmp_path / "mlflow.db")
     return tmp_path
 
 
