@@ -77,8 +77,9 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
         falling = _power([high / (high - low), -1 / (high - low)], degree - index)
         for power, value in enumerate(_times(rising, falling)):
             slope[power] += weight * math.comb(degree, index) * value
-    # Twelve digits: what cancels exactly on paper is then exactly 0.
-    found = [offset, *(round(sign * value / power, 12) + 0.0 for power, value in enumerate(slope, start=1))]
+    # Twelve digits of the largest: what cancels exactly on paper is then exactly 0, however small the rest is.
+    digits = 12 - math.floor(math.log10(max(map(abs, slope)) or 1.0))
+    found = [offset, *(round(sign * value / power, digits) + 0.0 for power, value in enumerate(slope, start=1))]
     while len(found) > 2 and found[-1] == 0:
         found.pop()
     return tuple(found)

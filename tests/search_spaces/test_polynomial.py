@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
@@ -28,6 +28,7 @@ def slope(polynomial: tuple[float, ...], x: float) -> float:
 
 
 @given(st.floats(0, 0.5), WEIGHTS, KINDS)
+@example(0.0, [0.0, 0.0, 2.0**-14, 0.0], "negative")
 def test_every_point_pulls_the_right_way(offset: float, weights: list[float], kind: Any) -> None:
     polynomial = coefficients(offset, weights, kind)
     assert is_feasible(polynomial, kind)
