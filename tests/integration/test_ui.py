@@ -23,7 +23,9 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     arguments = ["--output", str(output), "--port", str(port)]
-    with subprocess.Popen([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        [*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts
+    ) as started:
         assert started.stdout is not None
         assert str(output / "mlflow.db") in started.stdout.readline()
         assert f"http://127.0.0.1:{port}" in started.stdout.readline()
@@ -35,6 +37,11 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
         assert started.wait(30) == 0
     _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []
+
+
+def listen_to_interrupts() -> None:
+    """Undo what a shell does to the jobs that it puts into the background: they ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def fetch(url: str, started: subprocess.Popen[str]) -> str:
