@@ -15,7 +15,7 @@ from orchestrator import tracking
 from orchestrator.history import History, TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.tracker import Tracker
-from orchestrator.tracking import Store, default_uri
+from orchestrator.tracking import Store, connection, default_uri
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 
@@ -143,8 +143,8 @@ def test_a_store_that_fails_now_and_then_has_everything_once_in_the_end(
 ) -> None:
     monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
     monkeypatch.setattr(tracker_module, "LONGEST_PAUSE", 0.02)
-    connect, draw = tracking._connect, random.Random(seed)
-    monkeypatch.setattr(tracking, "_connect", lambda uri, output: Flaky(connect(uri, output), draw))
+    connect, draw = connection.connect, random.Random(seed)
+    monkeypatch.setattr(connection, "connect", lambda uri, output: Flaky(connect(uri, output), draw))
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
     for _ in range(3):

@@ -1,0 +1,23 @@
+"""The journal in MLflow: a parent run a study, a run a trial, each metric once.
+
+The one importer of MLflow, beside ``registry``. Nothing is sent as an event: what a trial's run holds is compared with
+what the journal says, and the difference is sent. Runs are found again by their tags, so that it does not matter which
+process began them, or what it came to.
+"""
+
+from orchestrator.tracking.connection import count_experiments, default_uri, first_line, store_failures
+from orchestrator.tracking.pages import comparison_page
+from orchestrator.tracking.password import refuse_default_password
+from orchestrator.tracking.store import STATUS, Store, find_differences
+
+__all__ = [
+    "STATUS",
+    "Store",
+    "comparison_page",
+    "count_experiments",
+    "default_uri",
+    "find_differences",
+    "first_line",
+    "refuse_default_password",
+    "store_failures",
+]

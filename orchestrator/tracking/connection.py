@@ -1,0 +1,79 @@
+"""Where the store is, how it is opened, and what it may raise."""
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# Read by MLflow when it is imported.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+# Retries are the tracker's; a request that is lost is found out by looking. A slow answer is waited for a while.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def default_uri(output: Path) -> str:
+    """Return the store that all experiments under an output directory share."""
+    return f"sqlite:///{output.resolve() / 'mlflow.db'}"
+
+
+def store_failures() -> tuple[type[Exception], ...]:
+    """Return what a store may raise; a database that cannot be opened is not wrapped by MLflow."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return MlflowException, SQLAlchemyError, OSError
+
+
+def hush() -> None:
+    """Silence what MLflow says about its own migrations and retries."""
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, without the traces that MLflow puts into it."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def connect(uri: str, output: Path) -> "MlflowClient":
+    """Open the store; a database is made by one process at a time, because two at once break its migration."""
+    hush()
+    from mlflow import MlflowClient
+
+    with _alone(output / ".mlflow.lock"):
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    return client
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def count_experiments(uri: str) -> int:
+    """Return how many experiments a store holds, after one attempt of a few seconds.
+
+    Raises:
+        ConnectionError: If it does not answer.
+    """
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
+    hush()
+    failures = store_failures()
+    from mlflow import MlflowClient
+
+    try:
+        return len(MlflowClient(tracking_uri=uri).search_experiments())
+    except failures as error:
+        raise ConnectionError(f"{uri}: {first_line(error)}") from None

@@ -1,0 +1,66 @@
+"""What a run says of its trial, in MLflow's terms: tags, params, dataset, metrics."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.artifacts import protocol_of
+from orchestrator.history import History, Trial
+from orchestrator.workload import data_key
+from trainables.config import TrialConfig
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput, Metric
+
+
+def tags_of(trial: Trial, history: History) -> dict[str, str]:
+    """Return the tags that trials are found and compared by."""
+    config, environment = trial.config, history.environment
+    return {
+        **{name: str(config[name]) for name in ("dataset", "model", "loss", "seed")},
+        "protocol": protocol_of(config["dataset"]),
+        "stage": str(trial.stage),
+        **({"candidate": trial.candidate} if trial.candidate else {}),
+        "experiment": history.experiment["name"],
+        "data_digest": history.data.get(data_key(TrialConfig.from_dict(config)), ""),
+        "git_revision": str(environment.get("git_revision")),
+        **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},
+    }
+
+
+def params_of(trial: Trial) -> dict[str, Any]:
+    """Return the coefficients under their own names, and the rest of the config under dotted ones."""
+    config = trial.config
+    rest = {f"training.{name}": value for name, value in config["training"].items()}
+    names = {name: config[name] for name in ("dataset", "model", "loss", "seed", "vocabulary")}
+    coefficients = dict(_coefficients(config["loss_parameters"]))
+    model = {f"model.{name}": value for name, value in config["model_parameters"].items()}
+    return {**coefficients, **names, **model, **rest}
+
+
+def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield hyper-parameters as numbers where they are, which charts can put on an axis: e_1 beside coefficients."""
+    for name, value in parameters.items():
+        yield name, json.dumps(value) if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple):
+            yield from ((f"{name}.{power}", number) for power, number in enumerate(value))
+
+
+def dataset_of(trial: Trial, history: History) -> "DatasetInput":
+    """Return what MLflow shows as the dataset of a run."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    config = TrialConfig.from_dict(trial.config)
+    key = data_key(config)
+    digest = history.data.get(key, "")
+    source = json.dumps({"dataset": config.dataset, "features": config.features, "digest": digest})
+    # MLflow keeps 36 characters of a digest.
+    dataset = Dataset(name=config.dataset[-500:], digest=digest[:36], source_type="local", source=source)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
+
+
+def metrics_of(values: Mapping[str, float], seconds: float, step: int | None) -> list["Metric"]:
+    """Return metrics with the time at which they were recorded, in seconds, and their step."""
+    from mlflow.entities import Metric
+
+    return [Metric(name, value, round(seconds * 1000), step or 0) for name, value in values.items()]

@@ -1,0 +1,39 @@
+"""Where MLflow's pages are that show what somebody wants to see."""
+
+import json
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from orchestrator.tracking.connection import hush, store_failures
+
+
+def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
+    """Return the path of MLflow's page that compares some trials' runs.
+
+    Args:
+        uri: Of the store.
+        trials: Experiment and trial of each.
+
+    Returns:
+        The part after the server's address; ``None`` where the store does not answer, or lacks one of them.
+    """
+    hush()
+    failures = store_failures()
+    from mlflow import MlflowClient
+
+    runs, experiments = [], []
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        for experiment, trial in trials:
+            found = client.get_experiment_by_name(experiment)
+            if found is None:
+                return None
+            page = client.search_runs([found.experiment_id], f"tags.trial = '{trial}'")
+            if not page:
+                return None
+            runs.append(page[0].info.run_id)
+            experiments.append(str(found.experiment_id))
+    except failures:
+        return None
+    query = f"runs={json.dumps(runs)}&experiments={json.dumps(list(dict.fromkeys(experiments)))}"
+    return f"/#/compare-runs?{quote(query, safe='=&')}"
