@@ -1,0 +1,136 @@
+"""A real ``mlflow server`` on a port of the loopback address, which can be killed and started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from tests.bucket import free_port
+
+HOST = "127.0.0.1"
+
+AUTH = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{folder}/auth.db
+admin_username = {name}
+admin_password = {password}
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
+class MlflowServer:
+    """One server; ``start`` after ``kill`` serves the same store at the same address.
+
+    Attributes:
+        uri: Where it listens, without credentials.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        folder: Path,
+        artifacts: str | None = None,
+        *,
+        account: tuple[str, str] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Choose a port.
+
+        Args:
+            store: Address of its database.
+            folder: For its log and its files.
+            artifacts: Where it puts artifacts; a folder beside its log by default.
+            account: Name and password of the one user, who may do everything; by default nobody is asked.
+            environment: What it finds in its environment beside what is here.
+        """
+        self._store, self._folder = store, folder
+        self._artifacts = artifacts or (folder / "served-artifacts").as_uri()
+        self._account, self._environment = account, environment or {}
+        self._port = free_port(HOST)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.uri = f"http://{HOST}:{self._port}"
+
+    def start(self, seconds: float = 240) -> None:
+        """Start it, and wait until it answers."""
+        place = ["--host", HOST, "--port", str(self._port), "--workers", "1"]
+        what = ["--backend-store-uri", self._store, "--artifacts-destination", self._artifacts]
+        command = [sys.executable, "-m", "mlflow", "server", *place, *what, *self._auth()]
+        quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        environment = {**os.environ, **quiet, **self._environment}
+        with self._log().open("ab") as log:
+            # A session of its own, so that all of its processes can be ended together.
+            self._process = subprocess.Popen(
+                command, cwd=self._folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + seconds
+        while not self._answers():
+            assert self._process.poll() is None, self._log().read_text()
+            assert time.monotonic() < deadline, self._log().read_text()
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in order; nothing happens if it does not run."""
+        self._end(signal.SIGTERM)
+
+    def _auth(self) -> list[str]:
+        if self._account is None:
+            return []
+        pytest.importorskip("flask_wtf", reason="MLflow's basic auth needs Flask-WTF (mlflow[auth])")
+        file = self._folder / "auth.ini"
+        file.write_text(AUTH.format(folder=self._folder, name=self._account[0], password=self._account[1]))
+        self._environment["MLFLOW_AUTH_CONFIG_PATH"] = str(file)
+        self._environment.setdefault("MLFLOW_FLASK_SERVER_SECRET_KEY", "of a test")
+        return ["--app-name", "basic-auth"]
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait(30)
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.uri}/health", timeout=10).close()
+        except HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def _log(self) -> Path:
+        return self._folder / "mlflow-server.log"
+
+
+@contextmanager
+def mlflow_server(
+    store: str,
+    folder: Path,
+    artifacts: str | None = None,
+    *,
+    account: tuple[str, str] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[MlflowServer]:
+    """Yield a server that runs; the arguments are those of ``MlflowServer``."""
+    server = MlflowServer(store, folder, artifacts, account=account, environment=environment)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
