@@ -133,7 +133,8 @@ def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfi
     config = validate(_TrialFile, {"trial": values}, source).trial
     try:
         check_name(config.loss, SPACES, "losses")
-        SPACES[config.loss].check_parameters(config.loss_parameters)
+        for epoch in (1, *(change.epoch for change in config.schedule)):
+            SPACES[config.loss].check_parameters(config.at(epoch).loss_parameters)
     except SpaceError as error:
         raise ConfigError(f"{source}: loss {config.loss}: {error}") from None
     return config

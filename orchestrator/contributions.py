@@ -40,7 +40,7 @@ def measure_checkpoint(
     Raises:
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
-    from trainables.checkpoint import read_config, resolve_checkpoint
+    from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
     from trainables.data.dataset import open_dataset
 
     directory = resolve_checkpoint(path)
@@ -56,7 +56,8 @@ def measure_checkpoint(
     model, _ = load_best(directory, data)
     where = choose_device(device)
     split = ResidentSplit(data.splits["train"], where, model.crop_size)
-    loss = build_loss(config.loss, **config.loss_parameters)
+    now = config.at(read_file(directory, BEST)["epoch"]) if config.schedule else config
+    loss = build_loss(now.loss, **now.loss_parameters)
     batches = epoch_batches(split, config.training, generator(config.seed, "cocos"))
     statistics = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention)
     return CheckpointContributions(directory, data.name, config.model, config.loss, epsilon, convention, statistics)

@@ -11,7 +11,7 @@ References:
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from trainables.backbone_names import check_weights
@@ -29,6 +29,16 @@ PIXEL_MODELS = ("vsepp",)
 
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """What a hyper-parameter can be: a number, a word, or coefficients."""
+
+CHANGEABLE = (
+    "learning_rate",
+    "learning_rate_drop_epochs",
+    "learning_rate_drop_factor",
+    "weight_decay",
+    "gradient_clip",
+    "batch_size",
+)
+"""Settings of ``training`` that may be another from an epoch on; what the others describe cannot be changed midway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +136,28 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Change:
+    """Hyper-parameters that are others from an epoch on.
+
+    Attributes:
+        epoch: The first epoch that is trained with them, >= 2.
+        loss_parameters: Of the loss; what is left out stays as it was. The same for ``training``.
+        training: Names of ``CHANGEABLE``.
+    """
+
+    epoch: int
+    loss_parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    training: Mapping[str, int | float | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.epoch < 2:
+            raise ConfigError(f"schedule: a change comes in epoch 2 at the earliest, got {self.epoch}")
+        for name in self.training:
+            if name not in CHANGEABLE:
+                raise ConfigError(f"schedule: training.{name} cannot change; these can: {', '.join(CHANGEABLE)}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialConfig:
     """One training: what is trained on what, with which loss, how, and from which seed.
 
@@ -140,6 +172,7 @@ class TrialConfig:
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         metric: What selects the best epoch; larger is better.
         seed: Of initialisation and batch order, >= 0.
+        schedule: What changes during the training, epochs ascending.
     """
 
     dataset: str
@@ -151,6 +184,7 @@ class TrialConfig:
     vocabulary: Literal["train", "published"] = "train"
     metric: str = "val/rsum"
     seed: int = 0
+    schedule: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
         if self.model not in FEATURES:
@@ -159,6 +193,12 @@ class TrialConfig:
         self._check_pixels()
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
+        epochs = [change.epoch for change in self.schedule]
+        if epochs != sorted(set(epochs)):
+            raise ConfigError(f"schedule: each epoch comes once, and they ascend, got {epochs}")
+        for epoch in epochs:
+            # Refuses now what would otherwise end the training midway.
+            self.at(epoch)
 
     def check_weights(self) -> None:
         """Refuse a weights file that is not there, which only a new training needs: a checkpoint has its own.
@@ -185,13 +225,30 @@ class TrialConfig:
         """What the model reads of an image: a value of ``FEATURES``, or ``PIXELS``."""
         return PIXELS if self.training.finetune else FEATURES[self.model]
 
+    def at(self, epoch: int) -> "TrialConfig":
+        """Return what an epoch is trained with, from 1; nothing of it changes any more."""
+        loss_parameters, training = dict(self.loss_parameters), self.training
+        for change in (change for change in self.schedule if change.epoch <= epoch):
+            loss_parameters |= change.loss_parameters
+            training = replace(training, **change.training)  # type: ignore[arg-type]
+        return replace(self, loss_parameters=loss_parameters, training=training, schedule=())
+
+    def until(self, epoch: int) -> "TrialConfig":
+        """Return what decides the outcome up to an epoch: the same without the later changes."""
+        return replace(self, schedule=tuple(change for change in self.schedule if change.epoch <= epoch))
+
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists and numbers, as YAML and JSON hold them; ``from_dict`` takes them back."""
-        return asdict(self)
+        """Return plain dicts, lists and numbers, as YAML and JSON hold them; ``from_dict`` takes them back.
+
+        ``schedule`` is left out where nothing changes.
+        """
+        values = asdict(self)
+        return values if self.schedule else {key: value for key, value in values.items() if key != "schedule"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":
         """Build a config from what ``to_dict`` gave; types are trusted, ranges are checked."""
         rest = dict(values)
         training = TrainingConfig(**rest.pop("training", {}))
-        return cls(**rest, training=training)
+        schedule = tuple(Change(**change) for change in rest.pop("schedule", ()))
+        return cls(**rest, training=training, schedule=schedule)

@@ -1,4 +1,4 @@
-"""How weights are changed: torch's optimisers without its compiler, and the learning rate of an epoch.
+"""How weights are changed: torch's optimisers without its compiler, and what an epoch has them do.
 
 The first optimiser that is made, and each method of it that torch marks as not to be compiled, imports the compiler,
 which nothing here uses: 3 seconds and 150 MB for every process that trains. So the methods are taken as they were
@@ -44,11 +44,14 @@ def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.op
     return AdamW(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
-    """Set the rate of an epoch, from 1: the initial one with its drops, or that of fine-tuning where there is one."""
+def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
+    """Set weight decay and rate of an epoch, from 1.
+
+    The rate is the initial one with its drops, or that of fine-tuning where there is one.
+    """
     drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
     rate = training.learning_rate * training.learning_rate_drop_factor**drops
     if training.finetune_learning_rate is not None and training.trains_backbone(epoch):
         rate = training.finetune_learning_rate
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"], group["weight_decay"] = rate, training.weight_decay

@@ -25,7 +25,7 @@ from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate, measure_contributions, similarities
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.models import RetrievalModel, build_model
-from trainables.optimizers import build_optimizer, set_learning_rate
+from trainables.optimizers import adjust_optimizer, build_optimizer
 from trainables.reports import EpochReport
 from trainables.seeding import derive_seed, generator, make_deterministic, seed_torch
 
@@ -84,9 +84,12 @@ class Trial:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
         started = time.monotonic()
         self.epoch += 1
-        training = self.config.training
+        present = self.config.at(self.epoch)
+        training = present.training
+        # The schedule may have other hyper-parameters from this epoch on.
+        self.loss = build_loss(present.loss, **present.loss_parameters)
         seed_torch(self.config.seed, "epoch", self.epoch)
-        set_learning_rate(self.optimizer, training, self.epoch)
+        adjust_optimizer(self.optimizer, training, self.epoch)
         self.model.train_backbone(training.trains_backbone(self.epoch))
         draw = derive_seed(self.config.seed, "views", self.epoch) if training.augment else None
         batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch), draw)
@@ -162,8 +165,9 @@ class Trial:
 
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
         written = TrialConfig.from_dict(state["config"])
-        # More or fewer epochs are the same trial, gone on with or cut short.
-        if replace(written, training=replace(written.training, epochs=self.config.training.epochs)) != self.config:
+        # More or fewer epochs are the same trial, gone on with or cut short; what changes later has not mattered yet.
+        longer = replace(written, training=replace(written.training, epochs=self.config.training.epochs))
+        if longer.until(state["epoch"]) != self.config.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")

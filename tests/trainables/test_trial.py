@@ -8,11 +8,11 @@ import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
-from trainables.config import TrainingConfig
+from trainables.config import Change, TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate_checkpoint
-from trainables.optimizers import AdamW, build_optimizer, set_learning_rate
+from trainables.optimizers import AdamW, adjust_optimizer, build_optimizer
 from trainables.reports import EpochReport
 from trainables.trial import run_trial
 
@@ -91,6 +91,31 @@ def test_more_epochs_go_on_with_the_same_trial_but_another_config_does_not(data:
         evaluate_checkpoint(checkpoint, tiny_dataset(digest="other"), "val", device="cpu")
 
 
+SCHEDULES = {
+    "loss": Change(epoch=3, loss_parameters={"temperature": 0.5}),
+    "rate": Change(epoch=3, training={"learning_rate": 1e-4}),
+    "decay": Change(epoch=3, training={"weight_decay": 0.5}),
+    "batch size": Change(epoch=3, training={"batch_size": 4}),
+}
+
+
+@pytest.mark.parametrize("change", SCHEDULES.values(), ids=SCHEDULES)
+def test_a_schedule_is_the_same_trial_until_it_changes(data: Dataset, tmp_path: Path, change: Change) -> None:
+    plain = tiny_config(loss="nt_xent", epochs=4)
+    scheduled = replace(plain, schedule=(change,))
+    before = [numbers(report) for report in run_trial(plain, data, device="cpu")]
+    whole = [numbers(report) for report in run_trial(scheduled, data, device="cpu")]
+    assert whole[:2] == before[:2]
+    assert whole[2]["train/loss"] != before[2]["train/loss"] or whole[3]["train/loss"] != before[3]["train/loss"]
+    stream = run_trial(plain, data, device="cpu")
+    next(stream)
+    checkpoint = save_epoch(tmp_path, next(stream))
+    assert [numbers(report) for report in run_trial(scheduled, data, checkpoint, device="cpu")] == whole[1:]
+    later = save_epoch(tmp_path, next(stream))
+    with pytest.raises(CheckpointError, match="another config"):
+        list(run_trial(scheduled, data, later, device="cpu"))
+
+
 def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) -> None:
     with pytest.raises(DivergedError, match=r"train/(loss|similarity) is (nan|inf) in epoch 1, step [23]"):
         list(run_trial(tiny_config(learning_rate=1e38, gradient_clip=None), data, device="cpu"))
@@ -110,7 +135,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_at_that_step(data: Dataset) ->
 def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
     training = TrainingConfig(learning_rate=1.0, batches="images" if scale else "pairs", scale_epochs=scale)
     optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
-    set_learning_rate(optimizer, training, epoch)
+    adjust_optimizer(optimizer, training, epoch)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 

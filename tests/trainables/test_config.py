@@ -1,0 +1,50 @@
+"""The config of a training: what changes during it, and what it refuses."""
+
+import json
+
+import pytest
+
+from trainables.config import Change, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError
+
+SCHEDULED = TrialConfig(
+    dataset="pets",
+    loss="nt_xent",
+    loss_parameters={"temperature": 0.1},
+    schedule=(
+        Change(epoch=3, loss_parameters={"temperature": 0.2}),
+        Change(epoch=5, training={"learning_rate": 1e-3, "gradient_clip": None}),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "temperature", "rate", "clip"),
+    [(1, 0.1, 2e-4, 2.0), (2, 0.1, 2e-4, 2.0), (3, 0.2, 2e-4, 2.0), (5, 0.2, 1e-3, None), (30, 0.2, 1e-3, None)],
+)
+def test_what_changed_stays_until_it_changes_again(
+    epoch: int, temperature: float, rate: float, clip: float | None
+) -> None:
+    now = SCHEDULED.at(epoch)
+    assert now.loss_parameters == {"temperature": temperature}
+    assert (now.training.learning_rate, now.training.gradient_clip, now.schedule) == (rate, clip, ())
+
+
+def test_a_config_comes_back_from_json_and_mentions_no_schedule_that_it_has_not() -> None:
+    assert TrialConfig.from_dict(json.loads(json.dumps(SCHEDULED.to_dict()))) == SCHEDULED
+    assert "schedule" not in SCHEDULED.at(5).to_dict()
+    assert SCHEDULED.until(4).schedule == SCHEDULED.schedule[:1]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ([{"epoch": 1}], "epoch 2 at the earliest, got 1"),
+        ([{"epoch": 3, "training": {"embedding_size": 8}}], "training.embedding_size cannot change"),
+        ([{"epoch": 4}, {"epoch": 3}], "they ascend, got"),
+        ([{"epoch": 4, "training": {"learning_rate": 0}}], "learning_rate must be"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(schedule: list[dict], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TrialConfig.from_dict({"dataset": "pets", "training": vars(TrainingConfig()), "schedule": schedule})
