@@ -1,6 +1,6 @@
 """Time and peak memory of every loss (forward and backward) and of the metrics, beside the naive versions.
 
-    python -m tests.benchmarks.losses [--sizes 128 640 2048] [--only smooth_ap metrics] [--out losses.json]
+    python -m tests.benchmarks losses [--sizes 128 640 2048] [--only smooth_ap metrics]
 
 A size B is B image-caption pairs; for ``smooth_ap`` and the metrics B images with five captions each. Every measurement
 runs in a fresh process that has torch imported: seconds are those of its quickest run, since others at work on the
@@ -9,28 +9,28 @@ naive version whose tensors would not fit in ``--memory``, or whose run would ta
 """
 
 import argparse
-import json
 import multiprocessing
 import os
-import platform
 import resource
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from tests.benchmarks import naive
+from tests.benchmarks.command import main
+from tests.benchmarks.rows import Row
 from trainables.cocos import count_contributions
 from trainables.losses import build_loss
 from trainables.metrics import embedding_metrics
 
 CAPTIONS = 5
 EMBEDDING_SIZE = 1024
-METRICS_AT_TEST_SIZE = 5000
 ENOUGH_SECONDS, ENOUGH_RUNS = 1.0, 20
 LARGEST_LOOP = 2e9
 """Numbers that a loop may compute before it takes minutes."""
@@ -48,36 +48,45 @@ class Measurement:
     skipped: str | None = None
 
 
-def main() -> None:
-    """Measure, print a table with ratios, and write JSON where asked."""
-    arguments = parse()
-    multiprocessing.set_forkserver_preload(
-        ["torch", "tests.benchmarks.naive", "trainables.cocos", "trainables.metrics"]
-    )
-    measurements = []
-    for size in arguments.sizes:
-        for task in arguments.only:
-            versions = [measure_apart(task, version, size, arguments) for version in versions_of(task)]
-            measurements += versions
-            print_rows(versions)
-    if "metrics" in arguments.only:
-        full = measure_apart("metrics", "product", METRICS_AT_TEST_SIZE, arguments)
-        measurements.append(full)
-        print_rows([full])
-    if arguments.out:
-        report = {"machine": machine(arguments.threads), "measurements": [asdict(entry) for entry in measurements]}
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-
-
-def parse() -> argparse.Namespace:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
     tasks = [*naive.LOSSES, "metrics"]
-    parser = argparse.ArgumentParser(description="Losses and metrics: time and memory beside naive versions.")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 640, 2048])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 640])
+    parser.add_argument("--metrics-size", type=int, default=5000, help="images on which the metrics alone are run")
     parser.add_argument("--only", nargs="+", choices=tasks, default=tasks)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--memory", type=float, default=8.0, help="GiB that a naive version may take")
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
+    multiprocessing.set_forkserver_preload(
+        ["torch", "tests.benchmarks.naive", "trainables.cocos", "trainables.metrics"]
+    )
+    for size in options.sizes:
+        for task in options.only:
+            product, *others = (measure_apart(task, version, size, options) for version in versions_of(task))
+            for other in others:
+                yield from compare(product, other)
+    if "metrics" in options.only and options.metrics_size:
+        yield from compare(measure_apart("metrics", "product", options.metrics_size, options), None)
+
+
+def compare(product: Measurement, other: Measurement | None) -> Iterator[Row]:
+    """Yield time and memory of two versions of one task; of COCOS, those of counting beside those of the loss."""
+    assert product.seconds is not None and product.peak_mib is not None
+    case, against = f"{product.task} {product.size}", other.version if other else ""
+    if other is None or other.skipped:
+        note = other.skipped or "" if other else "too large for the naive version"
+        yield Row(case, "ms", 1000 * product.seconds, None, against, note=note)
+        yield Row(f"{case} memory", "MiB", product.peak_mib, None, against, note=note)
+        return
+    assert other.seconds is not None and other.peak_mib is not None
+    mine, theirs = (other, product) if other.version == "cocos" else (product, other)
+    case, against = (f"{case} COCOS", "the loss itself") if other.version == "cocos" else (case, against)
+    yield Row(case, "ms", 1000 * float(mine.seconds or 0), 1000 * float(theirs.seconds or 0), against)
+    # Less than what the system measures by is nothing.
+    yield Row(f"{case} memory", "MiB", max(float(mine.peak_mib or 0), 1.0), float(theirs.peak_mib or 0), against)
 
 
 def versions_of(task: str) -> list[str]:
@@ -162,28 +171,5 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def machine(threads: int) -> dict[str, object]:
-    return {
-        "platform": platform.platform(),
-        "processor": platform.machine(),
-        "threads": threads,
-        "torch": torch.__version__,
-    }
-
-
-def print_rows(versions: list[Measurement]) -> None:
-    product = versions[0]
-    for entry in versions:
-        name = f"{entry.task:20s} {entry.size:5d} {entry.version:12s}"
-        if entry.skipped or entry.seconds is None or entry.peak_mib is None:
-            print(f"{name} not run: {entry.skipped}", flush=True)
-            continue
-        ratios = ""
-        if entry.version not in ("product", "cocos") and product.seconds and product.peak_mib is not None:
-            memory = entry.peak_mib / max(product.peak_mib, 1.0)
-            ratios = f"   {entry.seconds / product.seconds:8.1f} x the time, {memory:6.1f} x the memory of the product"
-        print(f"{name} {1000 * entry.seconds:10.2f} ms {entry.peak_mib:9.1f} MiB{ratios}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(["losses", *sys.argv[1:]])

@@ -1,9 +1,9 @@
 """How much memory trials take beyond the interpreter with torch, whatever the size of the features.
 
-    python -m tests.benchmarks.memory [--gigabytes 2] [--trials 4] [--embedding-size 1024]
+    python -m tests.benchmarks memory [--gigabytes 2] [--trials 4] [--embedding-size 1024]
 
 Writes so many gigabytes of features, lets several processes train VSE++ on them at once for an epoch, with evaluation
-and a checkpoint, and prints by how much each grew after ``import torch``: the largest value of many samples. PSS counts
+and a checkpoint, and tells by how much each grew after ``import torch``: the largest value of many samples. PSS counts
 a page that several processes have mapped in parts, RSS in full for each, USS not at all.
 """
 
@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from tests.benchmarks.command import main
+from tests.benchmarks.rows import Row
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import open_dataset
 
@@ -124,24 +126,24 @@ def _memory(pid: int) -> dict[str, float]:
     return {**fields, "Uss": fields["Private_Clean"] + fields["Private_Dirty"]} if fields.get("Rss") else {}
 
 
-def main() -> None:
-    """Measure and print a row a trial."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=2.0)
-    parser.add_argument("--trials", type=int, default=4)
-    parser.add_argument("--embedding-size", type=int, default=1024)
-    options = parser.parse_args()
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--gigabytes", type=float, default=0.75)
+    parser.add_argument("--trials", type=int, default=2)
+    parser.add_argument("--embedding-size", type=int, default=64)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
     with tempfile.TemporaryDirectory() as root:
         os.environ["XDG_CACHE_HOME"] = f"{root}/cache"
-        size = write_features(Path(root) / "features", options.gigabytes)
+        size = write_features(Path(root) / "features", options.gigabytes) / 2**20
         grown = measure(Path(root), options.trials, options.embedding_size)
-    print(f"{size / 1e9:.2f} GB of features, {options.trials} trials at once, embedding size {options.embedding_size}")
-    print("MB beyond the interpreter with torch:", *(f"{kind.upper():>6}" for kind in KINDS))
-    for number, row in enumerate(grown):
-        print(f"  trial {number:<28}", *(f"{row[kind]:6.0f}" for kind in KINDS))
-    worst = max(max(row.values()) for row in grown)
-    print(f"largest {worst:.0f}, limit {LIMIT}")
+    for kind in KINDS:
+        largest = max(row[kind] for row in grown)
+        case = f"{options.trials} trials of {options.embedding_size} dims, {kind.upper()}"
+        yield Row(case, "MB", largest, size, "the features themselves", size / LIMIT, f"limit {LIMIT} MB a trial")
 
 
 if __name__ == "__main__":
-    main()
+    main(["memory", *sys.argv[1:]])

@@ -1,6 +1,6 @@
 """What a search costs beyond its training: trials a second, and the driver's memory, beside plain Ray Tune.
 
-    python -m tests.benchmarks.throughput [--trials 1000] [--workers 2] [--plain-trials 200] [--only ours]
+    python -m tests.benchmarks throughput [--trials 1000] [--workers 2] [--plain-trials 200] [--only ours]
 
 The trials cost nothing (a closed-form learning curve), so that what is left is searcher, scheduler, journal, tracking
 and checkpoints of ours; of plain Ray Tune, OptunaSearch and ASHA with the same curve, without checkpoints, journal and
@@ -10,17 +10,18 @@ that has ended.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from tests.benchmarks.command import main
+from tests.benchmarks.rows import Row
 from tests.orchestrator.experiments import make_experiment
 from tests.orchestrator.fake_workload import FakeWorkload, curve
 
@@ -237,30 +238,31 @@ def _private(pid: int) -> float:
     return fields.get("Private_Clean", 0.0) + fields.get("Private_Dirty", 0.0)
 
 
-def main() -> None:
-    """Measure one after the other, and print a row each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=1000)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--plain-trials", type=int, default=200, help="of plain Ray Tune; a tenth of it as a function")
+    parser.add_argument("--plain-trials", type=int, default=60, help="of plain Ray Tune; a sixth of it as a function")
     parser.add_argument("--only", choices=MODES)
-    options = parser.parse_args()
-    sizes = {"ours": options.trials, "class": options.plain_trials, "function": max(10, options.plain_trials // 10)}
-    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    print(f"{'':32} {'trials':>7} {'s/trial':>8} {'ratio':>6} {'driver MB':>9} {'KB/trial':>9}", flush=True)
-    ours: Measurement | None = None
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
+    trials = {"ours": options.trials, "class": options.plain_trials, "function": max(10, options.plain_trials // 6)}
+    found: dict[str, Measurement] = {}
     for mode in MODES if options.only is None else [options.only]:
         with tempfile.TemporaryDirectory() as folder:
-            found = measure(mode, sizes[mode], options.workers, Path(folder))
-        ours = ours or found
-        print(
-            f"{MODES[mode]:32} {found.trials:7} {found.seconds_a_trial:8.3f} "
-            f"{found.seconds_a_trial / ours.seconds_a_trial:6.2f} {found.kilobytes / 1024:9.0f} "
-            f"{found.kilobytes_a_trial:9.1f}",
-            flush=True,
-        )
-    print(f"limits: {LONGEST} s and {STEEPEST:g} KB a trial; load after: {os.getloadavg()[0]:.1f}")
+            found[mode] = measure(mode, trials[mode], options.workers, Path(folder))
+    first, *others = found.values()
+    pace, growth = f"{options.workers} at a time, a trial", "memory that the driver gains a trial"
+    for other in others:
+        size = f"of {first.trials} and {other.trials} trials"
+        yield Row(pace, "s", first.seconds_a_trial, other.seconds_a_trial, MODES[other.mode], note=size)
+        yield Row(growth, "KB", first.kilobytes_a_trial, other.kilobytes_a_trial, MODES[other.mode], note=size)
+    yield Row(f"{MODES[first.mode]}: {pace}", "s", first.seconds_a_trial, LONGEST, "the limit", 1.0)
+    yield Row(f"{MODES[first.mode]}: KB a trial", "KB", first.kilobytes_a_trial, STEEPEST, "the limit", 1.0)
+    yield Row(f"{MODES[first.mode]}: driver", "MB", first.kilobytes / 1024, None, "", note="the most that it had")
 
 
 if __name__ == "__main__":
-    main()
+    main(["throughput", *sys.argv[1:]])

@@ -1,0 +1,115 @@
+"""Runs benchmarks by name: one in this process, or all of them, each in a process of its own.
+
+A benchmark is a module here with two functions: ``add_options(parser)`` and ``run(options) -> Iterator[Row]``; of the
+options, ``device`` is everyone's. Its docstring is its manual.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.rows import COLUMNS, Row, load, write_json
+
+BENCHMARKS = {
+    "losses": "the losses and the metrics beside naive references",
+    "memory": "what trials take while they share features, beside the features",
+    "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
+}
+"""Each by its module's name, with what it measures, in the order in which all are run."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark that is named, or all."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    name = given[0] if given and not given[0].startswith("-") else None
+    if name is None:
+        run_all(parse_all(given))
+    elif name not in BENCHMARKS:
+        sys.exit(f"error: no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
+    else:
+        run_one(name, given[1:])
+
+
+def parse_all(given: Sequence[str]) -> argparse.Namespace:
+    """Parse what goes with all benchmarks."""
+    listed = "\n".join(f"  {name:20} {about}" for name, about in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks [NAME]",
+        description=f"Runs all benchmarks, or one: NAME --help tells its options.\n\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_shared_options(parser)
+    return parser.parse_args(given)
+
+
+def add_shared_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every benchmark takes."""
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, load, versions and rows there")
+
+
+def run_one(name: str, given: Sequence[str]) -> list[Row]:
+    """Run a benchmark in this process; print its rows as they come and return them."""
+    module = import_module(f"tests.benchmarks.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m tests.benchmarks {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_shared_options(parser)
+    module.add_options(parser)
+    options = parser.parse_args(given)
+    started, before = time.monotonic(), load()
+    print(f"{name}: {BENCHMARKS[name]}; load before: {before:.1f}\n{COLUMNS}", flush=True)
+    rows = []
+    for row in module.run(options):
+        rows.append(row)
+        print(row.line(), flush=True)
+    seconds, after = time.monotonic() - started, load()
+    print(f"{seconds:.0f} s, load after: {after:.1f}\n", flush=True)
+    if options.json:
+        write_json(options.json, {name: rows}, {name: seconds}, [before, after])
+    return rows
+
+
+def run_all(options: argparse.Namespace) -> None:
+    """Run all benchmarks one after the other; exit with an error if one failed, after the others."""
+    rows: dict[str, list[Row]] = {}
+    seconds: dict[str, float] = {}
+    loads, failed = [load()], []
+    for name in BENCHMARKS:
+        report = run_apart(name, options.device)
+        loads.append(load())
+        if report is None:
+            failed.append(name)
+        else:
+            seconds |= report["seconds"]
+            rows[name] = [read_row(values) for values in report["rows"]]
+    print(f"{sum(seconds.values()):.0f} s in all")
+    if options.json:
+        write_json(options.json, rows, seconds, loads)
+    if failed:
+        sys.exit(f"error: {', '.join(failed)} failed")
+
+
+def run_apart(name: str, device: str) -> dict[str, Any] | None:
+    """Run a benchmark with its defaults in a process of its own, and return its report; ``None`` if it failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [sys.executable, "-m", "tests.benchmarks", name, "--device", device, "--json", str(report)]
+        if subprocess.run(command).returncode:
+            return None
+        found: dict[str, Any] = json.loads(report.read_text())
+        return found
+
+
+def read_row(values: dict[str, Any]) -> Row:
+    """Return a row as it stands in a report."""
+    return Row(**{name: value for name, value in values.items() if name not in ("benchmark", "ratio")})

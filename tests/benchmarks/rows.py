@@ -1,0 +1,72 @@
+"""What every benchmark gives: costs of the product beside the same costs of something else, from one run.
+
+A cost is seconds, megabytes or epochs: less is better, and the ratio says how many times as much the other takes.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.environment import describe_environment
+
+COLUMNS = f"{'':40} {'ours':>12} {'other':>12} {'ratio':>8} {'needed':>7}  other is"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that was measured.
+
+    Attributes:
+        case: What, at which size.
+        unit: Of the costs.
+        ours: What it costs here, >= 0.
+        other: What it costs there; ``None`` where that was not run, as ``note`` says why.
+        against: What the other is.
+        needed: The least ratio that is to hold; ``None`` where the ratio is only told.
+        note: What else there is to say.
+    """
+
+    case: str
+    unit: str
+    ours: float
+    other: float | None
+    against: str
+    needed: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as much the other costs."""
+        return None if self.other is None else self.other / self.ours if self.ours else float("inf")
+
+    def line(self) -> str:
+        """Return the row as it stands under ``COLUMNS``."""
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        other = "" if self.other is None else f"{self.other:.4g} {self.unit}"
+        needed = "" if self.needed is None else f"{self.needed:.3g}"
+        missed = self.needed is not None and self.ratio is not None and self.ratio < self.needed
+        about = "; ".join(part for part in (self.against, "BELOW WHAT IS NEEDED" * missed, self.note) if part)
+        return f"{self.case:40} {f'{self.ours:.4g} {self.unit}':>12} {other:>12} {ratio:>8} {needed:>7}  {about}"
+
+
+def load() -> float:
+    """Return how many processes wanted to run in the last minute, on average."""
+    return os.getloadavg()[0]
+
+
+def write_json(
+    path: Path, rows: Mapping[str, Sequence[Row]], seconds: Mapping[str, float], loads: Sequence[float]
+) -> None:
+    """Write what benchmarks gave, by name, with the machine, its load before and after each, and the versions."""
+    report: dict[str, Any] = {
+        **describe_environment(),
+        "load": list(loads),
+        "seconds": dict(seconds),
+        "rows": [
+            {"benchmark": name, **asdict(row), "ratio": row.ratio} for name, found in rows.items() for row in found
+        ],
+    }
+    path.write_text(json.dumps(report, indent=2) + "\n")

@@ -1,0 +1,62 @@
+"""Every benchmark runs at a tiny size and gives rows that can be true; what they are is the machine's business."""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.command import BENCHMARKS, main, read_row
+from tests.benchmarks.rows import Row, write_json
+
+TINY = {
+    "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
+    "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
+    "throughput": ["--trials", "30", "--only", "ours"],
+}
+MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
+NEEDS = {"memory": [MEMORY], "throughput": [MEMORY]}
+
+
+def test_every_benchmark_has_a_tiny_size() -> None:
+    assert TINY.keys() == BENCHMARKS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in TINY])
+def test_rows_are_sane(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    main([name, *TINY[name], "--json", str(tmp_path / "report.json")])
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["versions"]["python"] and report["machine"]["cpus"] and len(report["load"]) == 2
+    assert report["rows"]
+    printed = capsys.readouterr().out
+    for values in report["rows"]:
+        row = read_row(values)
+        assert values["benchmark"] == name and row.line() in printed
+        assert math.isfinite(row.ours) and row.unit and row.case
+        assert row.other is None or (math.isfinite(row.other) and row.against)
+
+
+def test_ratio_says_how_much_more_the_other_costs(tmp_path: Path) -> None:
+    row = Row("a step", "ms", 50.0, 170.0, "the published loop", needed=1.8)
+    assert row.ratio == pytest.approx(3.4)
+    assert "3.40" in row.line() and "BELOW" not in row.line()
+    slow = Row("a step", "ms", 100.0, 170.0, "the published loop", needed=1.8)
+    assert "BELOW WHAT IS NEEDED" in slow.line()
+    alone = Row("a step", "ms", 100.0, None, "", note="not run")
+    assert alone.ratio is None and "not run" in alone.line()
+    write_json(tmp_path / "report.json", {"epoch": [row, alone]}, {"epoch": 1.0}, [0.1, 0.2])
+    rows = json.loads((tmp_path / "report.json").read_text())["rows"]
+    assert [read_row(values) for values in rows] == [row, alone]
+    assert [values["ratio"] for values in rows] == [row.ratio, None]
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["nothing"])
+    assert "there are losses" in str(refused.value)
