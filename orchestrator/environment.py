@@ -7,6 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+REVISION = "ORCHESTRATOR_REVISION"
+"""Environment variable that names the commit of code that lies outside a repository, such as that of an image."""
+
 PACKAGES = ("icr-orchestrator", "torch", "numpy", "ray", "optuna", "mlflow")
 
 
@@ -31,10 +34,10 @@ def package_versions() -> dict[str, str]:
 
 
 def git_revision() -> str | None:
-    """Return the commit of the code, with ``-dirty`` where files differ from it; ``None`` outside a repository."""
+    """Return the commit of the code, with ``-dirty`` where files differ from it; ``None`` where nothing tells it."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
-        return None
+        return os.environ.get(REVISION) or None
     try:
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")

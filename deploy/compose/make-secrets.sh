@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# make-secrets.sh [FOLDER]: makes the secrets that compose.yaml reads; what is there already stays as it is.
+# The folder is closed to others (0700). The files in it are not, because a container that runs as another user sees
+# the file alone, with the mode that it has here.
+set -euo pipefail
+
+folder="${1:-$(dirname "$0")/secrets}"
+mkdir -p "$folder"
+chmod 0700 "$folder"
+cd "$folder"
+
+random() { head -c 24 /dev/urandom | od -An -vtx1 | tr -d ' \n'; }
+
+write() {
+  [ -s "$1" ] && return
+  umask 077
+  cat > ".$1" && chmod 0444 ".$1" && mv ".$1" "$1"
+  echo "made $folder/$1"
+}
+
+for name in postgres_password mlflow_admin_password mlflow_secret_key s3_access_key s3_secret_key ray_token; do
+  random | write "$name"
+done
+write s3_identities.json <<END
+{"identities": [{"name": "icr", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+  "credentials": [{"accessKey": "$(<s3_access_key)", "secretKey": "$(<s3_secret_key)"}]}]}
+END

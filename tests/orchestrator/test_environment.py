@@ -1,0 +1,30 @@
+"""The revision of code that lies in no repository, such as that of an image, comes from its environment."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator import environment
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param("abc123", "abc123", id="named"),
+        pytest.param("", None, id="empty"),
+        pytest.param(None, None, id="none"),
+    ],
+)
+def test_outside_a_repository(
+    given: str | None, found: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "orchestrator" / "environment.py"))
+    monkeypatch.delenv(environment.REVISION, raising=False)
+    if given is not None:
+        monkeypatch.setenv(environment.REVISION, given)
+    assert environment.git_revision() == found
+
+
+def test_a_repository_speaks_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.REVISION, "abc123")
+    assert environment.git_revision() != "abc123"
