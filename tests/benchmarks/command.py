@@ -19,6 +19,8 @@ from tests.benchmarks.rows import COLUMNS, Row, load, write_json
 
 BENCHMARKS = {
     "losses": "the losses and the metrics beside naive references",
+    "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
+    "evaluation": "evaluation beside an argsort a query, as published",
     "memory": "what trials take while they share features, beside the features",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
 }

@@ -11,6 +11,8 @@ from tests.benchmarks.command import BENCHMARKS, main, read_row
 from tests.benchmarks.rows import Row, write_json
 
 TINY = {
+    "epoch": ["--images", "60", "--embedding-size", "8", "--steps", "2", "--threads", "1"],
+    "evaluation": ["--sizes", "20"],
     "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "throughput": ["--trials", "30", "--only", "ours"],

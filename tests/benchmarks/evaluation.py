@@ -1,0 +1,66 @@
+"""Evaluation beside the published kind: an argsort of all candidates for each query.
+
+    python -m tests.benchmarks evaluation [--sizes 1000 5000] [--embedding-size 1024]
+
+Embeddings of so many images with five captions each are given; what is wanted are recalls in both directions, which
+must come out the same.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+import torch
+
+from tests.benchmarks.command import main
+from tests.benchmarks.losses import embeddings
+from tests.benchmarks.published import CAPTIONS, published_metrics
+from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import alternate
+from trainables.metrics import embedding_metrics
+
+NEEDED = 20.0
+ROUNDS = 3
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000], help="images")
+    parser.add_argument("--threads", type=int, default=1)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
+    torch.set_num_threads(options.threads)
+    for size in options.sizes:
+        yield compare(size, options.device)
+
+
+def compare(size: int, device: str) -> Row:
+    """Return the seconds of both kinds.
+
+    Raises:
+        RuntimeError: If they do not come to the same.
+    """
+    images, captions, owner = (tensor.to(device) for tensor in embeddings(size, CAPTIONS))
+    repeated, texts = images[owner].cpu().double().numpy(), captions.cpu().double().numpy()
+    found: dict[str, dict[str, float]] = {}
+
+    def ours() -> None:
+        found["ours"] = embedding_metrics(images, captions, owner)
+
+    def other() -> None:
+        found["other"] = published_metrics(repeated, texts)
+
+    ours()
+    seconds = alternate({"ours": ours, "other": other}, ROUNDS)
+    for name, value in found["other"].items():
+        # A score that rounds differently may change places with its neighbour.
+        if abs(found["ours"][name] - value) > 600 / size:
+            raise RuntimeError(f"{size} images: {name} is {found['ours'][name]} here and {value} there")
+    note = f"the same recalls: rsum {found['ours']['rsum']:.1f}"
+    return Row(f"{size} x {CAPTIONS * size}", "s", seconds["ours"], seconds["other"], "argsort a query", NEEDED, note)
+
+
+if __name__ == "__main__":
+    main(["evaluation", *sys.argv[1:]])

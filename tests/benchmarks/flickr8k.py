@@ -1,0 +1,65 @@
+"""Flickr8k for the benchmarks: the real one where it is, else numbers of the same shape."""
+
+from pathlib import Path
+
+import numpy as np
+
+from trainables.data.dataset import Dataset, Split, load_dataset
+from trainables.data.strings import Strings
+from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+"""Where a checkout may have it."""
+
+NAME = "flickr8k"
+IMAGES = {"train": 6000, "val": 1000, "test": 1000}
+FEATURES, WORDS = 1024, 2500
+LENGTH = (10.9, 3.8)
+"""Mean and standard deviation of the words of a caption of Flickr8k."""
+
+
+def load_flickr8k(data_root: Path | None, images: int | None = None) -> Dataset:
+    """Return Flickr8k of a data root, or generated numbers where it holds none.
+
+    Args:
+        data_root: Holds a folder ``flickr8k``, or not; by default what lies beside the checkout.
+        images: Generate so many for training, and a sixth of it for each of the others, whatever there is.
+    """
+    root = SHARED if data_root is None else data_root
+    if images is None and (root / NAME).is_dir():
+        return load_dataset(NAME, root)
+    return generate(
+        IMAGES if images is None else {name: max(2, images * size // 6000) for name, size in IMAGES.items()}
+    )
+
+
+def generate(images: dict[str, int]) -> Dataset:
+    """Return a dataset of random unit features and random captions, frequent words first."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((sum(images.values()), FEATURES)).astype(np.float16)
+    features /= np.linalg.norm(features.astype(np.float32), axis=1, keepdims=True).astype(np.float16)
+    splits, first = {}, 0
+    for name, size in images.items():
+        splits[name] = make_split(name, features, np.arange(first, first + size), rng)
+        first += size
+    words = Vocabulary((*SPECIAL, *(f"word{index}" for index in range(WORDS))))
+    return Dataset(name="generated", digest="generated", vocabulary=words, splits=splits)
+
+
+def make_split(name: str, features: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> Split:
+    """Return a split of some rows, with five captions each."""
+    frequency = 1 / np.arange(1, WORDS + 1)
+    lengths = np.clip(rng.normal(*LENGTH, 5 * len(rows)), 2, 36).astype(int)
+    ids = len(SPECIAL) + rng.choice(WORDS, size=lengths.sum(), p=frequency / frequency.sum())
+    captions = [[START, *part, END] for part in np.split(ids, lengths.cumsum()[:-1])]
+    return Split(
+        name=name,
+        features=features,
+        image_rows=rows.astype(np.int64),
+        image_ids=Strings.pack(f"image{row}" for row in rows),
+        filenames=Strings.pack(f"image{row}.jpg" for row in rows),
+        tokens=np.concatenate(captions).astype(np.int32),
+        offsets=np.cumsum([0, *(lengths + 2)]).astype(np.int64),
+        image_of_caption=np.repeat(np.arange(len(rows)), 5).astype(np.int64),
+        captions=Strings.pack(" ".join(map(str, words)) for words in captions),
+    )
