@@ -103,12 +103,15 @@ class Tracker:
                 self._due[record["trial"]] = None
 
     def _deliver(self, *, closing: bool) -> None:
+        if closing:
+            # A request that was given up may have been carried out since.
+            self._forget_store()
         if self._store is None:
             self._store = self._make_store()
-            self._store.open_studies(self._history)
+            self._due |= dict.fromkeys(self._history.trials)
+            if not closing:
+                self._store.open_studies(self._history)
         status = {**STATUS, TrialState.RUNNING: "KILLED"} if closing else STATUS
-        if closing:
-            self._due |= dict.fromkeys(trial.id for trial in self._history.running())
         for trial in list(self._due):
             self._store.deliver(self._history, [trial], status)
             del self._due[trial]

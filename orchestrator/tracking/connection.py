@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-# Retries are the tracker's; a request that is lost is found out by looking. A slow answer is waited for a while.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+# What a command prints is its own, and may be JSON.
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+# Retries are the tracker's, which looks first what the store did before an answer was lost: MLflow would have a run
+# made again unseen. A slow answer is waited for a while.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
 
 if TYPE_CHECKING:
@@ -25,11 +28,26 @@ def default_uri(output: Path) -> str:
 
 
 def store_failures() -> tuple[type[Exception], ...]:
-    """Return what a store may raise; a database that cannot be opened is not wrapped by MLflow."""
+    """Return what a store may raise beside what MLflow wraps.
+
+    That is what a database and a bucket raise themselves, and what comes of an answer that is not MLflow's.
+    """
+    from json import JSONDecodeError
+
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return MlflowException, SQLAlchemyError, OSError
+    return MlflowException, SQLAlchemyError, OSError, JSONDecodeError, *_bucket_failures()
+
+
+def _bucket_failures() -> tuple[type[Exception], ...]:
+    """Return what boto3 raises, which is there where artifacts lie in a bucket."""
+    try:
+        from boto3.exceptions import Boto3Error
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        return ()
+    return Boto3Error, BotoCoreError, ClientError
 
 
 def hush() -> None:

@@ -50,6 +50,11 @@ class Run:
     tested: bool = False
     described: bool = False
 
+    @property
+    def fullness(self) -> tuple[int, bool, bool]:
+        """Which of two runs of one trial holds more: the greater."""
+        return self.epoch, self.tested, self.described
+
 
 class Store:
     """The runs of one experiment in MLflow, made to agree with a history."""
@@ -64,11 +69,12 @@ class Store:
         self._experiment = _find_or_make(self._client, experiment, uri, output)
         self._runs: dict[str, Run] = {}
         for name, run in _existing(self._client, self._experiment):
-            if name in self._runs:
-                # Made twice: the answer to the first request was lost before it was carried out.
-                self._client.delete_run(run.id)
-            else:
-                self._runs[name] = run
+            kept = self._runs.get(name, run)
+            if kept is not run:
+                # Made twice: the answer to the first request was lost, or it was carried out late.
+                kept, other = (kept, run) if kept.fullness >= run.fullness else (run, kept)
+                self._client.delete_run(other.id)
+            self._runs[name] = kept
 
     def deliver(self, history: History, trials: Iterable[str], status: Mapping[TrialState, str] = STATUS) -> None:
         """Make the runs of some trials, and of their studies, agree with the history."""
@@ -78,7 +84,7 @@ class Store:
             run = self._find_trial(trial, history, parent.id)
             self._send_epochs(trial, run)
             self._send_test(trial, run, history)
-            if trial.has_ended and run.status == "RUNNING":
+            if trial.has_ended and run.status != status[trial.state]:
                 self._send_artifacts(trial, run)
             self._set_status(run, status[trial.state], state=str(trial.state))
 
@@ -112,20 +118,23 @@ class Store:
                 self._set_status(self._runs[name], "RUNNING")
 
     def _find_study(self, trial: Trial, history: History) -> Run:
-        tags = {**tags_of(trial, history), "kind": "study", "study": trial.study}
-        if history.experiment["search"].get("loss") == "choose":
-            tags["loss"] = ANY
-        run = self._runs.get(trial.study) or self._create(trial.study, tags, trial.created)
+        search = history.experiment["search"]
+        run = self._runs.get(trial.study)
+        if run is None:
+            tags = {**tags_of(trial, history), "kind": "study", "study": trial.study}
+            if search.get("loss") == "choose":
+                tags["loss"] = ANY
+            run = self._create(trial.study, tags, trial.created)
         if not run.described:
-            search = history.experiment["search"]
             params = {"sampler": search["sampler"], "metric": search["metric"]}
             self._describe(run, params, "experiment.yaml", history.experiment)
         return run
 
     def _find_trial(self, trial: Trial, history: History, parent: str) -> Run:
-        tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
         run = self._runs.get(trial.id)
-        run = run or self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
+        if run is None:
+            tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
+            run = self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
         if not run.described:
             self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
             self._describe(run, params_of(trial), "config.yaml", trial.config)

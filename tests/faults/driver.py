@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator import ledger
+from orchestrator import ledger, search, tracker
 from orchestrator.config_files import validate
 from orchestrator.experiment import Experiment
 from orchestrator.journal import Journal, Record
-from orchestrator.search import run_search
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.orchestrator import fake_workload
@@ -27,6 +26,23 @@ class Death:
 
     kind: str
     moment: str
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Where a search is tracked, and how long it waits for that.
+
+    Attributes:
+        uri: The store; ``None`` is the one in its output directory.
+        answer: Seconds that it waits for an answer.
+        end: Seconds that its end waits for what is not delivered yet.
+        pause: Seconds that it leaves a server alone at most which does not answer.
+    """
+
+    uri: str | None = None
+    answer: float = 60
+    end: float = 30
+    pause: float = 30
 
 
 class DeadlyJournal(Journal):
@@ -52,12 +68,14 @@ def drive(
     workload: TroubledWorkload,
     address: str | None,
     death: Death | None,
-    tracking_uri: str | None,
+    tracking: Tracking,
 ) -> None:
     """Run a search; what it prints goes into files beside the log of its workload."""
     folder = workload.log.parent
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(round(tracking.answer))
+    search.TRACKING_SECONDS, tracker.LONGEST_PAUSE = tracking.end, tracking.pause
     if death is not None:
         DeadlyJournal.death = death
         ledger.Journal = DeadlyJournal  # type: ignore[misc]
@@ -71,7 +89,9 @@ def drive(
     if address is not None:
         ray.init(address=address, configure_logging=False, log_to_driver=False)
     try:
-        run_search(validate(Experiment, values, "tiny.yaml"), workload, output, tracking_uri=tracking_uri, quiet=True)
+        experiment = validate(Experiment, values, "tiny.yaml")
+        result = search.run_search(experiment, workload, output, tracking_uri=tracking.uri, quiet=True)
+        print(result.tracking_problem or "tracked", flush=True)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

@@ -14,7 +14,7 @@ import psutil
 from orchestrator.experiment import Experiment
 from orchestrator.history import History
 from orchestrator.journal import read_journal
-from tests.faults.driver import Death, drive
+from tests.faults.driver import Death, Tracking, drive
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.orchestrator.experiments import make_experiment
 
@@ -46,14 +46,14 @@ class Searches:
 
     def __init__(self, output: Path, address: str | None) -> None:
         self.output, self.address = output, address
-        self.tracking_uri: str | None = None
+        self.tracking = Tracking()
         self.started: list[ForkServerProcess] = []
 
     def start(
         self, experiment: Experiment, workload: TroubledWorkload, death: Death | None = None, *, own_ray: bool = False
     ) -> ForkServerProcess:
         address = None if own_ray else self.address
-        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking_uri)
+        arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
         self.prints = workload.log.parent
         process = CONTEXT.Process(target=drive, args=arguments)
         process.start()
@@ -88,7 +88,10 @@ class Searches:
             time.sleep(0.02)
 
     def errors(self) -> str:
-        file = self.prints / "stderr"
+        return self.printed("stderr")
+
+    def printed(self, stream: str = "stdout") -> str:
+        file = self.prints / stream
         return file.read_text() if file.exists() else ""
 
     def end(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.checkup import check_experiment
 from orchestrator.history import History
 from orchestrator.tracking import default_uri
+from tests.faults.driver import Tracking
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import TroubledWorkload
@@ -108,7 +109,7 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     output = small_disk / "runs"
     output.mkdir()
     searches = Searches(output, cluster)
-    searches.tracking_uri = default_uri(tmp_path)
+    searches.tracking = Tracking(default_uri(tmp_path))
     shutil.copy(store_template, tmp_path / "mlflow.db")
     workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
     process = searches.start(EXPERIMENT, workload)
@@ -122,7 +123,7 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     assert stopped.running()
     (small_disk / "ballast").unlink()
     searches.finish(EXPERIMENT, workload)
-    assert_invariants(output, before=[stopped], log=workload.log, kills=1, tracking_uri=searches.tracking_uri)
+    assert_invariants(output, before=[stopped], log=workload.log, kills=1, tracking_uri=searches.tracking.uri)
     searches.end()
 
 

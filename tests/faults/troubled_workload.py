@@ -31,6 +31,11 @@ class TroubledWorkload(FakeWorkload):
     log: Path = Path("trained.jsonl")
     troubles: Mapping[float, Trouble] = field(default_factory=dict)
 
+    @property
+    def go(self) -> Path:
+        """The file that trainings wait for which are told to wait."""
+        return self.log.with_name("go")
+
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         (parameter,) = config.loss_parameters.values()
         self._write("begun", parameter, 0)
@@ -44,6 +49,8 @@ class TroubledWorkload(FakeWorkload):
             if trouble is not None and trouble.epoch == epoch and self._count(trouble.kind, parameter) < trouble.times:
                 self._write(trouble.kind, parameter, epoch)
                 get_into(trouble.kind)
+                while trouble.kind == "wait" and not self.go.exists():
+                    time.sleep(0.05)
             report = next(stream)
             self._write("trained", parameter, epoch)
             yield report

@@ -166,6 +166,33 @@ def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Pat
     assert "\n" not in tracker.problem
 
 
+@pytest.mark.parametrize("earlier", [1000, -1000], ids=["before", "after"])
+def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, earlier: int) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [1.0, 2.0])
+    ledger.append("experiment_ended", outcome="finished")
+    tracker.close(30)
+    client = MlflowClient(tracking_uri=default_uri(output))
+    run = stored(output)[trial.id][0]
+    client.create_run(run.info.experiment_id, start_time=run.info.start_time - earlier, tags=run.data.tags)
+    Store(default_uri(output), output, "tiny").deliver(ledger.history, [trial.id])
+    assert_store_agrees(ledger.history, output)
+
+
+def test_what_ended_in_a_later_session_has_its_files(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    tracker.close(30)
+    ledger.listeners.clear()
+    ledger.report(trial, 2, {"val/rsum": 2.0}, TrialState.FINISHED)
+    ledger.close()
+    session(Ledger(output / "journal.jsonl"), output).close(30)
+    client = MlflowClient(tracking_uri=default_uri(output))
+    assert "history.csv" in {file.path for file in client.list_artifacts(stored(output)[trial.id][0].info.run_id)}
+
+
 def test_many_metrics_go_in_batches(output: Path) -> None:
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)

@@ -70,7 +70,7 @@ class FaultProxy(ThreadingHTTPServer):
         parts = urlsplit(upstream)
         self.upstream = (str(parts.hostname), int(parts.port or 80))
         self.uri = f"http://{HOST}:{self.server_address[1]}"
-        self.met = self._taken = 0
+        self.met = self._taken = self._under_way = 0
         self._fault = PASS
         self._changed = threading.Condition()
 
@@ -99,6 +99,23 @@ class FaultProxy(ThreadingHTTPServer):
         with self._changed:
             assert self._changed.wait_for(lambda: self.met >= times, seconds), f"only {self.met} met {self._fault}"
 
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count a request as under way for the length of a ``with`` block."""
+        with self._changed:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
+
+    def wait_until_idle(self, seconds: float = 120) -> None:
+        """Wait until no request is under way, not even one that its client has given up."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._under_way == 0, seconds), f"{self._under_way} are under way"
+
     def wait_while(self, fault: Fault) -> None:
         """Wait until another fault is chosen."""
         with self._changed:
@@ -121,7 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.kind in (Kind.ERROR, Kind.UNAUTHORIZED):
             self.send_error(500 if fault.kind is Kind.ERROR else 401)
         elif fault.kind is not Kind.REFUSE:
-            self._pass(fault, body)
+            with self.server.under_way():
+                self._pass(fault, body)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = _handle  # noqa: N815
 

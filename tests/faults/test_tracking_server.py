@@ -1,0 +1,198 @@
+"""A tracking server that is down, dies, answers with errors, late or never: the search goes on and loses nothing.
+
+The server is a real one; what its answers meet on their way is up to a proxy of ours. It is started once, and each test
+leaves its experiment behind under another name.
+"""
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from orchestrator.delivery import deliver
+from orchestrator.history import History, TrialState
+from orchestrator.tracking import default_uri
+from tests.faults.driver import Tracking
+from tests.faults.invariants import assert_invariants, assert_tracked_once
+from tests.faults.searches import Searches, grid, tiny
+from tests.faults.troubled_workload import Trouble, TroubledWorkload
+from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind, fault_proxy
+from tests.servers.mlflow_server import MlflowServer, mlflow_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+EXPERIMENT = tiny(training={"epochs": 8})
+ANSWER = 3
+"""Seconds that the search waits for an answer, so that a server which takes 30 is very slow."""
+
+CREATE, METRICS = "/runs/create", "/runs/log-batch"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> Iterator[MlflowServer]:
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copy(store_template, folder / "mlflow.db")
+    with mlflow_server(default_uri(folder), folder) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(server: MlflowServer) -> Iterator[FaultProxy]:
+    if not server.is_running:
+        server.start()
+    with fault_proxy(server.uri) as made:
+        yield made
+    if server.is_running:
+        put_away(server)
+
+
+@pytest.fixture
+def tracked(searches: Searches, proxy: FaultProxy) -> Searches:
+    """Searches on the server, whose end waits until it has everything."""
+    searches.tracking = Tracking(proxy.uri, answer=ANSWER, end=200, pause=2)
+    return searches
+
+
+def put_away(server: MlflowServer) -> None:
+    """Let the next search of the same name begin from nothing."""
+    client = MlflowClient(tracking_uri=server.uri)
+    found = client.get_experiment_by_name("tiny")
+    if found is not None:
+        client.rename_experiment(found.experiment_id, f"tiny of {found.experiment_id}")
+
+
+def epoch_seconds(history: History) -> list[float]:
+    """Return the time from each epoch of a trial to its next."""
+    times = [[trial.times[epoch] for epoch in sorted(trial.times)] for trial in history.trials.values()]
+    return [later - earlier for own in times for earlier, later in pairwise(own)]
+
+
+def count_epochs(history: History) -> int:
+    return sum(len(trial.epochs) for trial in history.trials.values())
+
+
+def more_epochs(searches: Searches, number: int) -> Callable[[History], bool]:
+    """Return the condition that so many more epochs have been trained than now."""
+    wanted = count_epochs(searches.history()) + number
+    return lambda history: count_epochs(history) >= wanted
+
+
+def assert_tracked(searches: Searches, server: MlflowServer, workload: TroubledWorkload, **judged: object) -> None:
+    history = searches.history()
+    assert [trial.state for trial in history.trials.values()] == [TrialState.FINISHED] * 6
+    assert_invariants(searches.output, log=workload.log, tracking_uri=server.uri, **judged)  # type: ignore[arg-type]
+
+
+def test_no_fault_between_search_and_server_loses_anything_or_is_waited_for(
+    tracked: Searches, server: MlflowServer, proxy: FaultProxy, tmp_path: Path, cluster: str, store_template: Path
+) -> None:
+    undisturbed = epoch_seconds(undisturbed_search(cluster, tmp_path / "undisturbed", store_template))
+    workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
+    # Carried out long after the search has given it up, and has had the run made again.
+    proxy.choose(Fault(Kind.SLOW, seconds=30, path=CREATE, times=1))
+    process = tracked.start(EXPERIMENT, workload)
+    proxy.wait_until_met()
+    # No answer at all comes while these are trained: were one waited for, they would not be.
+    proxy.choose(Fault(Kind.HOLD))
+    proxy.wait_until_met()
+    tracked.wait_for(more_epochs(tracked, 12), process)
+    for fault in (
+        Fault(Kind.ERROR),
+        Fault(Kind.UNAUTHORIZED),
+        Fault(Kind.LOSE, path=CREATE, times=2),
+        Fault(Kind.LOSE, path=METRICS, times=2),
+        Fault(Kind.REFUSE),
+    ):
+        proxy.choose(fault)
+        proxy.wait_until_met(2)
+    proxy.choose(PASS)
+    process.join(300)
+    assert process.exitcode == 0, tracked.errors()
+    assert tracked.printed() == "tracked\n"
+    proxy.wait_until_idle()
+    # What was carried out after the search had ended is found by the next who looks.
+    deliver(tracked.output / "tiny", tracked.output, server.uri)
+    assert_tracked(tracked, server, workload)
+    disturbed = epoch_seconds(tracked.history())
+    ratio = statistics.median(disturbed) / statistics.median(undisturbed)
+    print(f"median epoch, disturbed / undisturbed: {ratio:.3f} of {statistics.median(undisturbed):.3f} s")
+
+
+def undisturbed_search(cluster: str, output: Path, store_template: Path) -> History:
+    output.mkdir()
+    shutil.copy(store_template, output / "mlflow.db")
+    searches = Searches(output, cluster)
+    searches.finish(EXPERIMENT, TroubledWorkload(seconds=0.3, log=output / "trained.jsonl"))
+    searches.end()
+    return searches.history()
+
+
+def test_a_server_that_is_down_at_the_start_and_dies_midway_has_everything_in_the_end(
+    tracked: Searches, server: MlflowServer, tmp_path: Path
+) -> None:
+    experiment = grid([0.02, 0.4, 0.3, 0.05, 0.2, 0.45], training={"epochs": 4})
+    # The last waits, so that there is a midway however long the server takes to start.
+    workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl", troubles={0.45: Trouble("wait", times=1)})
+    tracked.tracking = replace(tracked.tracking, uri=server.uri)
+    server.kill()
+    process = tracked.start(experiment, workload)
+    tracked.wait_for(lambda history: count_epochs(history) >= 2, process)
+    server.start()
+    wait_for_runs(server, 2)
+    server.kill()
+    tracked.wait_for(lambda history: len(history.trials) - len(history.running()) == 5, process)
+    workload.go.touch()
+    server.start()
+    process.join(300)
+    assert process.exitcode == 0, tracked.errors()
+    assert tracked.printed() == "tracked\n"
+    assert_tracked(tracked, server, workload)
+
+
+def wait_for_runs(server: MlflowServer, number: int) -> None:
+    client = MlflowClient(tracking_uri=server.uri)
+    deadline = time.monotonic() + 200
+    while True:
+        found = client.get_experiment_by_name("tiny")
+        if found is not None and len(client.search_runs([found.experiment_id])) >= number:
+            return
+        assert time.monotonic() < deadline, "nothing arrives at the server"
+        time.sleep(0.2)
+
+
+def test_a_server_that_stays_away_gets_it_from_sync(
+    tracked: Searches, server: MlflowServer, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    tracked.tracking = replace(tracked.tracking, end=1)
+    proxy.choose(Fault(Kind.UNAUTHORIZED, path=METRICS))
+    tracked.finish(EXPERIMENT, workload := TroubledWorkload(log=tmp_path / "trained.jsonl"))
+    assert "orchestrator sync" in tracked.printed()
+    proxy.choose(PASS)
+    for _ in range(2):
+        deliver(tracked.output / "tiny", tracked.output, proxy.uri)
+        assert_tracked_once(server.uri, tracked.history())
+    assert_tracked(tracked, server, workload)
+
+
+def test_a_driver_killed_between_write_and_acknowledgement_goes_on_in_the_same_runs(
+    tracked: Searches, server: MlflowServer, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    workload = TroubledWorkload(seconds=0.2, log=tmp_path / "trained.jsonl")
+    snapshots: list[History] = []
+    for path in (CREATE, METRICS, "/runs/update"):
+        proxy.choose(Fault(Kind.HOLD, path=path))
+        process = tracked.start(EXPERIMENT, workload)
+        proxy.wait_until_met()
+        process.kill()
+        process.join()
+        snapshots.append(tracked.history())
+    proxy.choose(PASS)
+    tracked.finish(EXPERIMENT, workload)
+    assert tracked.printed() == "tracked\n"
+    assert_tracked(tracked, server, workload, before=snapshots, kills=3)
