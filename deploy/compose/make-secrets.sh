@@ -13,15 +13,14 @@ random() { head -c 24 /dev/urandom | od -An -vtx1 | tr -d ' \n'; }
 
 write() {
   [ -s "$1" ] && return
-  umask 077
-  cat > ".$1" && chmod 0444 ".$1" && mv ".$1" "$1"
+  (umask 077 && printf %s "$2" > ".$1")
+  chmod 0444 ".$1"
+  mv ".$1" "$1"
   echo "made $folder/$1"
 }
 
 for name in postgres_password mlflow_admin_password mlflow_secret_key s3_access_key s3_secret_key ray_token; do
-  random | write "$name"
+  write "$name" "$(random)"
 done
-write s3_identities.json <<END
-{"identities": [{"name": "icr", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-  "credentials": [{"accessKey": "$(<s3_access_key)", "secretKey": "$(<s3_secret_key)"}]}]}
-END
+write s3_identities.json '{"identities": [{"name": "icr", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+  "credentials": [{"accessKey": "'"$(<s3_access_key)"'", "secretKey": "'"$(<s3_secret_key)"'"}]}]}'

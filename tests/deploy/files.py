@@ -1,0 +1,42 @@
+"""What lies in deploy/, read for the tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+BASE = KUBERNETES / "base"
+OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))
+SCRIPTS = sorted([*DEPLOY.glob("**/*.sh"), *DEPLOY.glob("**/*.sbatch")])
+RAY_CLUSTERS = sorted(DEPLOY.glob("ray/*.yaml"))
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
+def named(path: Path) -> str:
+    """Return what a test of a file is called."""
+    return str(path.relative_to(DEPLOY))
+
+
+def walk(value: Any, trail: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield everything in a document with where it is."""
+    yield trail, value
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from walk(inner, (*trail, str(key)))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from walk(inner, (*trail, str(index)))
+
+
+def pods(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every pod template of a manifest, KubeRay's included."""
+    for _, value in walk(document):
+        if isinstance(value, dict) and isinstance(value.get("spec"), dict) and "containers" in value["spec"]:
+            yield value

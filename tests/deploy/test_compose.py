@@ -1,0 +1,124 @@
+"""The compose file is valid, closed to the outside, and whole."""
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.deploy.files import DEPLOY, ROOT, named
+
+FOLDER = DEPLOY / "compose"
+SCHEMA = json.loads((Path(__file__).parent / "compose.schema.json").read_text())
+FILES = sorted(FOLDER.glob("compose*.yaml"))
+
+
+def read(name: str = "compose.yaml") -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+    return loaded
+
+
+def names_in(document: dict[str, Any]) -> None:
+    """Check that what services name is there."""
+    services = document["services"]
+    for service in services.values():
+        assert set(service.get("secrets", [])) <= document["secrets"].keys()
+        assert {config["source"] for config in service.get("configs", [])} <= document["configs"].keys()
+        assert set(service.get("networks", [])) <= {"default", *document["networks"]}
+        assert set(service.get("depends_on", {})) <= services.keys()
+        for volume in service.get("volumes", []):
+            source = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", volume).split(":")[0]
+            assert source in document["volumes"] or source.startswith((".", "/"))
+        for name, value in service.get("environment", {}).items():
+            if value.startswith("/run/secrets/"):
+                assert value.removeprefix("/run/secrets/") in service["secrets"], name
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_files(path: Path) -> None:
+    jsonschema.validate(read(path.name), SCHEMA)
+
+
+def test_names_fit_together() -> None:
+    document = read()
+    names_in(document)
+    for kind in ("configs", "secrets"):
+        for entry in document[kind].values():
+            assert entry["file"].startswith("secrets/") or (FOLDER / entry["file"]).is_file()
+    build = document["x-image"]["build"]
+    assert (FOLDER / build["context"]).resolve() == ROOT
+    assert (ROOT / build["dockerfile"]).is_file()
+    assert read("compose.gpu.yaml")["services"].keys() <= document["services"].keys()
+
+
+def _spoil_key(document: dict[str, Any]) -> None:
+    document["services"]["ray"]["commands"] = document["services"]["ray"].pop("command")
+
+
+def _spoil_port(document: dict[str, Any]) -> None:
+    document["services"]["mlflow"]["ports"] = ["5000:5000"]
+
+
+def _spoil_number(document: dict[str, Any]) -> None:
+    document["services"]["ray"]["environment"]["RAY_health_check_period_ms"] = 1000
+
+
+def _spoil_condition(document: dict[str, Any]) -> None:
+    document["services"]["mlflow"]["depends_on"]["postgres"] = {"condition": "healthy"}
+
+
+def _spoil_check(document: dict[str, Any]) -> None:
+    document["services"]["postgres"]["healthcheck"]["test"] = ["pg_isready"]
+
+
+@pytest.mark.parametrize(
+    "spoil", [_spoil_key, _spoil_port, _spoil_number, _spoil_condition, _spoil_check], ids=lambda spoil: spoil.__name__
+)
+def test_a_mistake_is_found(spoil: Callable[[dict[str, Any]], None]) -> None:
+    document = copy.deepcopy(read())
+    spoil(document)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("service", "key", "value"),
+    [
+        pytest.param("ray", "secrets", ["rays_token"], id="secret"),
+        pytest.param("ray", "secrets", [], id="secret that a variable names"),
+        pytest.param("postgres", "networks", ["databases"], id="network"),
+        pytest.param("postgres", "volumes", ["postgre:/data"], id="volume"),
+        pytest.param("ray", "depends_on", {"s4": {"condition": "service_healthy"}}, id="service"),
+    ],
+)
+def test_a_name_of_nothing_is_found(service: str, key: str, value: Any) -> None:
+    document = copy.deepcopy(read())
+    document["services"][service][key] = value
+    with pytest.raises(AssertionError):
+        names_in(document)
+
+
+def test_ports_are_on_the_loopback_address() -> None:
+    ports = [port for service in read()["services"].values() for port in service.get("ports", [])]
+    assert len(ports) == 3 and all(port.startswith("${BIND:-127.0.0.1}:") for port in ports)
+
+
+def test_the_database_is_reached_by_the_tracking_server_alone() -> None:
+    document = read()
+    assert document["networks"]["database"] == {"internal": True}
+    inside = {name for name, service in document["services"].items() if "database" in service.get("networks", [])}
+    assert inside == {"postgres", "mlflow"} and document["services"]["postgres"]["networks"] == ["database"]
+
+
+def test_what_stays_up_is_looked_after() -> None:
+    """It comes back after a reboot, and somebody asks whether it is well."""
+    for name, service in read()["services"].items():
+        if service["restart"] == "unless-stopped":
+            assert "healthcheck" in service or "HEALTH_URL" in service["environment"], name
+        assert re.fullmatch(r"[\w/.-]+:(\$\{TAG:-)?[\w.-]+\}?", service["image"]) and "latest" not in service["image"]
+        assert service["security_opt"] == ["no-new-privileges:true"]

@@ -1,0 +1,163 @@
+"""The image: its Dockerfile, what may enter it, its locks, and what runs in it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.deploy.files import DEPLOY, ROOT
+
+IMAGE = DEPLOY / "image"
+DOCKERFILE = IMAGE / "Dockerfile"
+
+
+def lint(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["hadolint", "--no-color", "-"], input=text, capture_output=True, text=True)
+
+
+def test_dockerfile() -> None:
+    found = lint(DOCKERFILE.read_text())
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        pytest.param("USER 1000", "USER root", "DL3002", id="root"),
+        pytest.param("FROM python:${PYTHON}\n", "FROM python\n", "DL3006", id="any version"),
+        pytest.param("WORKDIR /home/icr", "WORKDIR home", "DL3000", id="relative folder"),
+        pytest.param('ENTRYPOINT ["tini"', 'ENTRYPOINT tini "', "DL3025", id="a shell in between"),
+        pytest.param("--no-cache-dir ", "", "DL3042", id="a cache in a layer"),
+        pytest.param("COPY trainables trainables", "CPY trainables trainables", "unexpected", id="no Dockerfile"),
+    ],
+)
+def test_a_mistake_is_found(old: str, new: str, rule: str) -> None:
+    text = DOCKERFILE.read_text()
+    assert old in text
+    found = lint(text.replace(old, new))
+    assert found.returncode != 0 and rule in found.stdout + found.stderr
+
+
+def test_what_is_copied_is_there_and_let_in() -> None:
+    """And nothing else is: the context is closed but for what the Dockerfile names."""
+    first, *lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert first == "*"
+    allowed = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    sources = set()
+    for copied in re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", DOCKERFILE.read_text(), re.MULTILINE):
+        sources |= set(copied.split())
+    for source in sources:
+        assert list(ROOT.glob(source)), source
+        assert any(source == entry or source.startswith(f"{entry}/") for entry in allowed), source
+    for entry in allowed:
+        assert any(source == entry or source.startswith(f"{entry}/") for source in sources), entry
+
+
+def locked(path: Path) -> dict[str, str]:
+    """Return the versions in a lock file, by name."""
+    pins = re.findall(r"^([\w.-]+)(?:\[.*\])?==([^ \\]+)", path.read_text(), re.MULTILINE)
+    return {name.lower().replace("_", "-"): version for name, version in pins}
+
+
+def test_both_locks_agree() -> None:
+    main, ours = locked(ROOT / "requirements.lock"), locked(IMAGE / "requirements.lock")
+    both = ours.keys() & main.keys()
+    assert {name: main[name] for name in both} == {name: ours[name] for name in both}
+    lines = (IMAGE / "requirements.in").read_text().splitlines()
+    wanted = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert {requirement.name for requirement in wanted} <= ours.keys()
+    blocks = re.split(r"\n(?=\S)", (IMAGE / "requirements.lock").read_text().strip())
+    assert len(blocks) >= len(ours) and all("--hash=sha256:" in block for block in blocks)
+
+
+def only(requirement: Requirement, extra: str) -> bool:
+    """Say whether something is wanted with an extra, and not without."""
+    marker = requirement.marker
+    return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+
+
+def test_the_lock_has_what_the_extras_ask_for() -> None:
+    from importlib.metadata import requires
+
+    ours = locked(IMAGE / "requirements.lock")
+    for package, extra in (("ray", "default"), ("mlflow", "auth")):
+        names = {
+            one.name.lower().replace("_", "-") for one in map(Requirement, requires(package) or []) if only(one, extra)
+        }
+        assert names and names <= ours.keys(), (package, extra)
+
+
+def test_versions_of_files_are_those_of_the_lock() -> None:
+    versions = locked(ROOT / "requirements.lock")
+    for path in DEPLOY.glob("kubernetes/**/*.yaml"):
+        for version in re.findall(r"rayVersion: (\S+)", path.read_text()):
+            assert version == versions["ray"], path
+    project = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert project is not None
+    for path in [*DEPLOY.rglob("*.yaml"), DEPLOY / "README.md", DOCKERFILE]:
+        for version in re.findall(r"icr-orchestrator:(?:\$\{TAG:-)?(\d[\w.]*)", path.read_text()):
+            assert version == project[1], path
+
+
+ENTRYPOINT = IMAGE / "entrypoint.sh"
+
+
+def enter(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    base = {"PATH": "/usr/bin:/bin"}
+    return subprocess.run([str(ENTRYPOINT), *command], env=base | environment, capture_output=True, text=True)
+
+
+def test_secrets_come_from_files(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pass word\n")
+    done = enter("env", PGPASSWORD_FILE=str(secret), SSL_CERT_FILE=str(secret))
+    lines = done.stdout.splitlines()
+    assert "PGPASSWORD=pass word" in lines and f"SSL_CERT_FILE={secret}" in lines
+    assert not any(line.startswith(("PGPASSWORD_FILE=", "SSL_CERT=")) for line in lines)
+
+
+@pytest.mark.parametrize("content", [pytest.param("", id="empty"), pytest.param(None, id="missing")])
+def test_a_secret_that_is_none_starts_nothing(content: str | None, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    if content is not None:
+        secret.write_text(content)
+    done = enter("echo", "started", PGPASSWORD_FILE=str(secret))
+    assert done.returncode != 0 and "started" not in done.stdout and str(secret) in done.stderr
+
+
+def test_the_exit_code_is_the_commands() -> None:
+    assert enter("bash", "-c", "exit 5").returncode == 5
+
+
+def healthy(**environment: str) -> int:
+    variables = {"PATH": "/usr/bin:/bin"} | environment
+    return subprocess.run([str(IMAGE / "healthy.sh")], env=variables, capture_output=True).returncode
+
+
+def test_a_search_is_healthy_while_it_can_write(tmp_path: Path) -> None:
+    assert healthy(ORCHESTRATOR_OUTPUT=str(tmp_path)) == 0
+    assert not list(tmp_path.iterdir())
+    assert healthy(ORCHESTRATOR_OUTPUT=str(tmp_path / "gone")) != 0
+
+
+def test_a_server_is_healthy_while_it_answers(tmp_path: Path) -> None:
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/health" else 500)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        answers = healthy(HEALTH_URL=f"{address}/health"), healthy(HEALTH_URL=f"{address}/broken")
+        server.shutdown()
+    assert answers[0] == 0 and answers[1] != 0
+    assert healthy(HEALTH_URL=f"{address}/health") != 0

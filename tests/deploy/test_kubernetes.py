@@ -1,0 +1,243 @@
+"""Every manifest is what Kubernetes and KubeRay accept, fenced in, and built from what is there."""
+
+import copy
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+
+from tests.deploy.files import BASE, DEPLOY, KUBERNETES, OVERLAYS, documents, named, pods
+from tests.deploy.kustomize import KustomizationError, build
+
+VERSIONS = ["1.31", "1.34"]
+KUBERAY = json.loads((Path(__file__).parent / "kuberay.schema.json").read_text())
+MANIFESTS = [path for path in sorted(KUBERNETES.glob("**/*.yaml")) if path.name != "kustomization.yaml"]
+PATCHES = {"regress-on-cluster.yaml"}
+
+
+class InvalidError(Exception):
+    """A manifest that would be refused."""
+
+
+def validate(document: dict[str, Any], version: str) -> None:
+    """Check a manifest; KubeRay's by our schema of it, and the pods inside by Kubernetes' own."""
+    try:
+        if document["apiVersion"] != "ray.io/v1":
+            kubernetes_validate.validate(document, version, strict=True)
+            return
+        jsonschema.validate(document, KUBERAY)
+        for pod in pods(document):
+            template = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "x", **pod.get("metadata", {})}}
+            kubernetes_validate.validate(template, version, strict=True)
+    except jsonschema.ValidationError as error:
+        raise InvalidError(f"{document['kind']} {document['metadata']['name']}: {error.message}") from None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("path", [path for path in MANIFESTS if path.name not in PATCHES], ids=named)
+def test_manifests(path: Path, version: str) -> None:
+    for document in documents(path):
+        validate(document, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("folder", [BASE, *OVERLAYS], ids=named)
+def test_what_is_applied(folder: Path, version: str) -> None:
+    built = build(folder)
+    for document in built:
+        validate(document, version)
+    assert {document["metadata"].get("namespace", "icr") for document in built} == {"icr"}
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    [found] = [one for folder in OVERLAYS for one in build(folder) if one["kind"] == kind][:1]
+    return copy.deepcopy(found)
+
+
+def _spoil_container(document: dict[str, Any]) -> None:
+    next(pods(document))["spec"]["containers"][0]["imagePullPolice"] = "Always"
+
+
+def _spoil_port(document: dict[str, Any]) -> None:
+    document["spec"]["ports"][0]["port"] = "http"
+
+
+def _spoil_schedule(document: dict[str, Any]) -> None:
+    del document["spec"]["schedule"]
+
+
+def _spoil_workers(document: dict[str, Any]) -> None:
+    document["spec"]["workerGroupSpecs"][0]["maxReplica"] = 8
+
+
+def _spoil_start_parameter(document: dict[str, Any]) -> None:
+    document["spec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] = 0
+
+
+def _spoil_entrypoint(document: dict[str, Any]) -> None:
+    del document["spec"]["entrypoint"]
+
+
+def _spoil_mode(document: dict[str, Any]) -> None:
+    document["spec"]["authOptions"]["mode"] = "on"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    [
+        pytest.param("Deployment", _spoil_container, id="unknown key of a container"),
+        pytest.param("Service", _spoil_port, id="a port that is no number"),
+        pytest.param("CronJob", _spoil_schedule, id="no schedule"),
+        pytest.param("RayCluster", _spoil_container, id="unknown key in a pod of Ray"),
+        pytest.param("RayCluster", _spoil_workers, id="unknown key of a worker group"),
+        pytest.param("RayCluster", _spoil_start_parameter, id="a start parameter that is no string"),
+        pytest.param("RayCluster", _spoil_mode, id="unknown mode of authentication"),
+        pytest.param("RayJob", _spoil_entrypoint, id="no entrypoint"),
+    ],
+)
+def test_a_mistake_is_found(kind: str, spoil: Callable[[dict[str, Any]], None]) -> None:
+    document = manifest(kind)
+    validate(document, VERSIONS[-1])
+    spoil(document)
+    with pytest.raises(InvalidError):
+        validate(document, VERSIONS[-1])
+
+
+def test_every_file_is_in_a_kustomization() -> None:
+    listed = set()
+    for file in KUBERNETES.glob("**/kustomization.yaml"):
+        [kustomization] = documents(file)
+        paths = [
+            *kustomization["resources"],
+            *(patch["path"] for patch in kustomization.get("patches", []) if "path" in patch),
+        ]
+        listed |= {(file.parent / path).resolve() for path in paths}
+    assert listed - {BASE.resolve()} == {path.resolve() for path in MANIFESTS}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        pytest.param("  - raycluster.yaml", "  - raycluser.yaml", "is not there", id="a resource that is not there"),
+        pytest.param("path: regress-on-cluster.yaml", "path: r.yaml", "is not there", id="a patch that is not there"),
+        pytest.param("name: regress}", "name: rerun}", "is for", id="a patch for nothing"),
+        pytest.param("patches:", "patched:", "is not known", id="an unknown key"),
+        pytest.param("  - driver.yaml", "  - driver.yaml\n  - driver.yaml", "more than once", id="a resource twice"),
+        pytest.param("  - name: icr-orchestrator", "  - name: icr-orchestra", "no container", id="an image of nothing"),
+    ],
+)
+def test_a_mistake_in_a_kustomization_is_found(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    overlay = tmp_path / "kubernetes" / "overlays" / "raycluster"
+    build(overlay)
+    file = overlay / "kustomization.yaml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(KustomizationError, match=complaint):
+        build(overlay)
+
+
+def test_patches_do_what_they_are_for() -> None:
+    [cluster] = [one for one in build(KUBERNETES / "overlays" / "raycluster") if one["kind"] == "CronJob"]
+    [container] = next(pods(cluster))["spec"]["containers"]
+    assert container["args"][:3] == ["join-ray.sh", "orchestrator", "regress"]
+    assert {"MLFLOW_TRACKING_PASSWORD", "RAY_AUTH_TOKEN"} <= {variable["name"] for variable in container["env"]}
+    [job] = [one for one in build(KUBERNETES / "overlays" / "rayjob") if one["kind"] == "CronJob"]
+    assert job["spec"]["suspend"] is True
+
+
+def every_pod() -> Iterator[Any]:
+    for folder in OVERLAYS:
+        for document in build(folder):
+            for index, pod in enumerate(pods(document)):
+                yield pytest.param(pod, id=f"{folder.name}-{document['kind']}-{document['metadata']['name']}-{index}")
+
+
+@pytest.mark.parametrize("pod", list(every_pod()))
+def test_pods_are_fenced_in(pod: dict[str, Any]) -> None:
+    """As the namespace's restricted profile wants it, with limits and without a key to Kubernetes unless Ray's head."""
+    spec = pod["spec"]
+    of_ray = any(container["name"] in ("ray-head", "ray-worker") for container in spec["containers"])
+    assert of_ray or spec["automountServiceAccountToken"] is False
+    for container in spec["containers"]:
+        context = {**spec.get("securityContext", {}), **container["securityContext"]}
+        assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert context["allowPrivilegeEscalation"] is False and context["capabilities"] == {"drop": ["ALL"]}
+        assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+        assert {"cpu", "memory"} <= container["resources"]["limits"].keys()
+        assert container["image"].partition(":")[2] not in ("", "latest") and "/" not in container["image"]
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=named)
+def test_names_fit_together(folder: Path) -> None:
+    """Volumes, settings and secrets that a pod names are there, or are made as the runbook says."""
+    built = build(folder)
+    there = {(one["kind"], one["metadata"]["name"]) for one in built}
+    for document in built:
+        claims = {one["metadata"]["name"] for one in document.get("spec", {}).get("volumeClaimTemplates", [])}
+        for pod in pods(document):
+            volumes = pod["spec"].get("volumes", [])
+            for volume in volumes:
+                claim = volume.get("persistentVolumeClaim")
+                assert claim is None or ("PersistentVolumeClaim", claim["claimName"]) in there
+            for container in pod["spec"]["containers"]:
+                mounts = {mount["name"] for mount in container.get("volumeMounts", [])}
+                assert mounts <= claims | {volume["name"] for volume in volumes}
+                for kind, reference in references(container):
+                    assert kind != "configMapRef" or ("ConfigMap", reference["name"]) in there
+                    assert kind == "configMapRef" or is_made(reference), reference
+
+
+def references(container: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what a container's environment comes from."""
+    for source in [*container.get("envFrom", []), *(one.get("valueFrom", {}) for one in container.get("env", []))]:
+        for kind in ("configMapRef", "secretRef", "secretKeyRef"):
+            if kind in source:
+                yield kind, source[kind]
+
+
+def is_made(reference: dict[str, Any]) -> bool:
+    """Say whether the runbook makes a secret, with its key."""
+    lines = (DEPLOY / "README.md").read_text().splitlines()
+    made = [line for line in lines if f"create secret generic {reference['name']} " in line]
+    return any(f"--from-literal={reference.get('key', '')}" in line for line in made)
+
+
+@pytest.mark.parametrize("folder", [BASE, *OVERLAYS], ids=named)
+def test_nothing_is_reached_that_no_policy_allows(folder: Path) -> None:
+    """Everything is forbidden first; what a policy then allows is for pods that there are."""
+    built = build(folder)
+    policies = {one["metadata"]["name"]: one["spec"] for one in built if one["kind"] == "NetworkPolicy"}
+    assert policies["nothing"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    labels = [pod.get("metadata", {}).get("labels", {}) for one in built for pod in pods(one)]
+    of_ray = {"icr/ray", "kuberay-operator"}
+    for name, spec in policies.items():
+        wanted = spec["podSelector"].get("matchLabels", {})
+        if folder != BASE or not of_ray & set(wanted):
+            assert any(wanted.items() <= one.items() for one in labels), name
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=named)
+def test_rays_token_is_asked_for(folder: Path) -> None:
+    clusters = [one for one in build(folder) if one["apiVersion"] == "ray.io/v1"]
+    assert clusters
+    for cluster in clusters:
+        spec = cluster["spec"].get("rayClusterSpec", cluster["spec"])
+        assert spec["authOptions"] == {"mode": "token", "secretName": "ray-token"}
+
+
+def test_both_copies_of_basic_auth_are_the_same() -> None:
+    import configparser
+
+    [config] = [one for one in build(BASE) if one["kind"] == "ConfigMap" and one["metadata"]["name"] == "basic-auth"]
+    texts = [(DEPLOY / "basic_auth.ini").read_text(), config["data"]["basic_auth.ini"]]
+    parsers = [configparser.ConfigParser() for _ in texts]
+    for parser, text in zip(parsers, texts, strict=True):
+        parser.read_string(text)
+    assert parsers[0] == parsers[1] and "admin_password" not in parsers[0]["mlflow"]

@@ -1,0 +1,54 @@
+"""The files for ``ray up`` are what Ray's launcher takes."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.deploy.files import RAY_CLUSTERS, named
+
+
+def prepare(config: dict[str, Any]) -> dict[str, Any]:
+    """Do what ``ray up`` does before it starts anything: fill in, and check against Ray's own schema."""
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    prepared: dict[str, Any] = prepare_config(copy.deepcopy(config))
+    validate_config(prepared)
+    return prepared
+
+
+def read(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+@pytest.mark.parametrize("path", RAY_CLUSTERS, ids=named)
+def test_files(path: Path) -> None:
+    prepared = prepare(read(path))
+    workers = [kind for name, kind in prepared["available_node_types"].items() if name != prepared["head_node_type"]]
+    grows = workers or [prepared["available_node_types"][prepared["head_node_type"]]]
+    # One stays, because a search looks at its start at what there is.
+    assert all(1 <= kind["min_workers"] < kind["max_workers"] for kind in grows)
+    assert prepared["idle_timeout_minutes"] > 0 and prepared["max_workers"] == max(
+        kind["max_workers"] for kind in grows
+    )
+    assert "auth_token" in json.dumps(prepared["file_mounts"])
+
+
+@pytest.mark.parametrize("path", RAY_CLUSTERS, ids=named)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param("max_worker", 3, id="unknown key"),
+        pytest.param("idle_timeout_minutes", "ten", id="no number"),
+        pytest.param("provider", {"region": "x"}, id="no provider"),
+        pytest.param("head_start_ray_commands", "ray start", id="no list"),
+    ],
+)
+def test_a_mistake_is_found(path: Path, key: str, value: Any) -> None:
+    with pytest.raises((jsonschema.ValidationError, KeyError)):
+        prepare(read(path) | {key: value})

@@ -1,0 +1,117 @@
+"""Shell scripts and systemd units, as their checkers see them; the secrets that one of the scripts makes."""
+
+import configparser
+import json
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.files import DEPLOY, SCRIPTS, named
+
+UNITS = sorted(path for path in DEPLOY.glob("schedules/icr-regress.*"))
+
+
+def shellcheck(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["shellcheck", "--color=never", "-"], input=text, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=named)
+def test_scripts(path: Path) -> None:
+    found = shellcheck(path.read_text())
+    assert found.returncode == 0, found.stdout
+    assert "set -euo pipefail" in path.read_text() and path.stat().st_mode & stat.S_IXUSR
+
+
+def test_the_crontab() -> None:
+    """A line for /etc/cron.d: five fields, the user, and a command that a shell takes."""
+    lines = (DEPLOY / "schedules" / "regress.cron").read_text().splitlines()
+    [line] = [line for line in lines if not line.startswith("#") and "=" not in line.split()[0]]
+    *_, user, command = line.split(maxsplit=6)
+    assert (len(line.split(maxsplit=6)), user) == (7, "icr")
+    # cron makes a new line of every percent sign.
+    assert "%" not in command
+    found = shellcheck(f"#!/bin/bash\n# shellcheck disable=SC1091\n{command}\n")
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        pytest.param("#!/bin/bash\nrm -rf $1/x\n", "SC2086", id="no quotes"),
+        pytest.param("#!/bin/bash\nif true; then\n", "SC1073", id="no end"),
+        pytest.param("#!/bin/bash\ncd x\nls\n", "SC2164", id="a folder that may be missing"),
+    ],
+)
+def test_a_mistake_in_a_script_is_found(text: str, rule: str) -> None:
+    found = shellcheck(text)
+    assert found.returncode != 0 and rule in found.stdout
+
+
+def verify(folder: Path, old: str = "", new: str = "") -> str:
+    """Return what systemd has against the units, given a program and a user that there are on this machine."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here; on Debian: apt-get install systemd")
+    files = []
+    for unit in UNITS:
+        text = unit.read_text().replace("/opt/icr/.venv/bin/orchestrator", "/bin/true").replace("=icr\n", "=root\n")
+        files.append(folder / unit.name)
+        files[-1].write_text(text.replace(old, new))
+    found = subprocess.run(["systemd-analyze", "verify", "--man=no", *files], capture_output=True, text=True)
+    return found.stderr + ("" if found.returncode == 0 else f"exit code {found.returncode}")
+
+
+def test_units(tmp_path: Path) -> None:
+    assert verify(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("Type=oneshot", "Type=onshot", id="unknown type"),
+        pytest.param("ExecStart=", "ExecStrt=", id="nothing to run"),
+        pytest.param("OnCalendar=hourly", "OnCalendar=hurly", id="no time"),
+        pytest.param("ProtectSystem=strict", "ProtectSystm=strict", id="unknown key"),
+    ],
+)
+def test_a_mistake_in_a_unit_is_found(old: str, new: str, tmp_path: Path) -> None:
+    assert any(old in unit.read_text() for unit in UNITS)
+    assert verify(tmp_path, old, new) != ""
+
+
+def test_the_timer_starts_the_service() -> None:
+    assert [unit.suffix for unit in UNITS] == [".service", ".timer"]
+    timer = configparser.ConfigParser(strict=False)
+    timer.read(UNITS[1])
+    assert timer["Install"]["wantedby"] == "timers.target" and "unit" not in timer["Timer"]
+
+
+def make_secrets(folder: Path) -> str:
+    script = DEPLOY / "compose" / "make-secrets.sh"
+    return subprocess.run([str(script), str(folder)], check=True, capture_output=True, text=True).stdout
+
+
+def test_secrets_are_made_once(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    made = make_secrets(folder)
+    contents = {path.name: path.read_text() for path in folder.iterdir()}
+    assert len(contents) == len(made.splitlines()) == 7 and len(set(contents.values())) == 7
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o444}
+    [identity] = json.loads(contents["s3_identities.json"])["identities"]
+    assert identity["credentials"] == [{"accessKey": contents["s3_access_key"], "secretKey": contents["s3_secret_key"]}]
+    assert all(len(contents[name]) == 48 for name in contents if name != "s3_identities.json")
+    (folder / "ray_token").unlink()
+    assert make_secrets(folder) == f"made {folder}/ray_token\n"
+    again = {path.name: path.read_text() for path in folder.iterdir()}
+    assert again.pop("ray_token") != contents.pop("ray_token") and again == contents
+
+
+def test_they_are_those_that_compose_reads(tmp_path: Path) -> None:
+    import yaml
+
+    make_secrets(tmp_path)
+    wanted = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())["secrets"]
+    assert {entry["file"] for entry in wanted.values()} == {f"secrets/{path.name}" for path in tmp_path.iterdir()}
