@@ -1,7 +1,8 @@
 """The commands of ours, of Ray and of MLflow in files of any kind, and whether those programs take them.
 
 A text is read as a shell does, roughly: simple commands, in them the program wherever a wrapper puts it
-(``docker compose run``, ``srun``, ``kubectl exec``, ``bash -c "..."``). What is given to a program is parsed by its own parser.
+(``docker compose run``, ``srun``, ``kubectl exec``, ``bash -c "..."``). What is given to a program is parsed by its own
+parser.
 """
 
 import re

@@ -1,5 +1,6 @@
 """What lies in deploy/, read for the tests."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ BASE = KUBERNETES / "base"
 OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))
 SCRIPTS = sorted([*DEPLOY.glob("**/*.sh"), *DEPLOY.glob("**/*.sbatch")])
 RAY_CLUSTERS = sorted(DEPLOY.glob("ray/*.yaml"))
+TOOLS = Path(sys.executable).parent
+"""Where the checkers that come as packages are."""
 
 
 def documents(path: Path) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.deploy.files import DEPLOY, ROOT
+from tests.deploy.files import DEPLOY, ROOT, TOOLS
 
 IMAGE = DEPLOY / "image"
 DOCKERFILE = IMAGE / "Dockerfile"
 
 
 def lint(text: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["hadolint", "--no-color", "-"], input=text, capture_output=True, text=True)
+    return subprocess.run([TOOLS / "hadolint", "--no-color", "-"], input=text, capture_output=True, text=True)
 
 
 def test_dockerfile() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, SCRIPTS, named
+from tests.deploy.files import DEPLOY, SCRIPTS, TOOLS, named
 
 UNITS = sorted(path for path in DEPLOY.glob("schedules/icr-regress.*"))
 
 
 def shellcheck(text: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["shellcheck", "--color=never", "-"], input=text, capture_output=True, text=True)
+    return subprocess.run([TOOLS / "shellcheck", "--color=never", "-"], input=text, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=named)
