@@ -28,6 +28,7 @@ from trainables.models import RetrievalModel, build_model
 from trainables.optimizers import adjust_optimizer, build_optimizer
 from trainables.reports import EpochReport
 from trainables.seeding import derive_seed, generator, make_deterministic, seed_torch
+from trainables.step_losses import StepLosses
 
 COCOS_BATCHES = 8
 """Batches on which COCOS is measured during training; ``orchestrator cocos`` takes the whole train split."""
@@ -184,23 +185,20 @@ def train_epoch(
     """Take one step a batch and return the mean loss over the steps.
 
     Raises:
-        DivergedError: At the first step whose loss is not finite.
+        DivergedError: Naming the first step whose loss is not finite.
     """
     model.train()
-    total, steps = 0.0, 0
+    losses = StepLosses(epoch)
     for steps, batch in enumerate(batches, start=1):
         try:
             value = loss(similarities(model, batch), batch.positives, batch.ignore)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, epoch, steps) from error
-        number = value.item()
-        if not math.isfinite(number):
-            raise DivergedError("train/loss", number, epoch, steps)
+        losses.add(value)
         optimizer.zero_grad(set_to_none=True)
         value.backward()
         if gradient_clip is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
         optimizer.step()
         model.constrain()
-        total += number
-    return total / steps
+    return losses.mean()

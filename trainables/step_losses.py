@@ -1,0 +1,53 @@
+"""The losses of an epoch's steps, read from the device a few at a time, so that no step waits for its loss."""
+
+import math
+
+from torch import Tensor, stack
+
+from trainables.errors import DivergedError
+
+UNREAD = 32
+"""So many steps of an accelerator may be under way before their losses are looked at."""
+
+
+class StepLosses:
+    """Adds up losses and finds the first that is not finite.
+
+    Args:
+        epoch: Number of the epoch, from 1.
+        unread: So many are read at once; ``None`` is each at once on the CPU, where that costs nothing, and some steps
+            later elsewhere. What is trained beyond a loss that is not finite is thrown away with the trial.
+    """
+
+    def __init__(self, epoch: int, unread: int | None = None) -> None:
+        self._epoch, self._most = epoch, unread
+        self._unread: list[Tensor] = []
+        self._total, self._steps = 0.0, 0
+
+    def add(self, value: Tensor) -> None:
+        """Take the loss of the next step, a scalar.
+
+        Raises:
+            DivergedError: Naming the first step whose loss is not finite, now or when it is read.
+        """
+        self._unread.append(value.detach())
+        if len(self._unread) >= (self._most or (1 if value.device.type == "cpu" else UNREAD)):
+            self._read()
+
+    def mean(self) -> float:
+        """Return the mean over all steps, of which there is at least one.
+
+        Raises:
+            DivergedError: See ``add``.
+        """
+        self._read()
+        return self._total / self._steps
+
+    def _read(self) -> None:
+        numbers = stack(self._unread).tolist() if self._unread else []
+        self._unread.clear()
+        for number in numbers:
+            self._steps += 1
+            if not math.isfinite(number):
+                raise DivergedError("train/loss", number, self._epoch, self._steps)
+            self._total += number
