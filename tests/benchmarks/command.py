@@ -22,6 +22,7 @@ BENCHMARKS = {
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
     "memory": "what trials take while they share features, beside the features",
+    "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
 }
 """Each by its module's name, with what it measures, in the order in which all are run."""

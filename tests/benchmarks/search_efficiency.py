@@ -1,0 +1,149 @@
+"""Epochs that TPE with ASHA spends until it has what a grid finds: the best val rsum of 4 x 4 relative polynomials.
+
+    python -m tests.benchmarks search_efficiency                      # generated scenes, small, a few minutes
+    python -m tests.benchmarks search_efficiency --dataset flickr8k --data-root DATA --embedding-size 256 --epochs 4 \\
+        --seeds 0 1 2 --output runs/efficiency                        # goes on where it was interrupted
+
+Both are searches of the product, over e0 + Delta + e2 Delta^2: the grid trains all 16 points for all epochs, TPE with
+ASHA as many trials over the same points (``--space listed``), or over the slopes and offsets between them (``slopes``).
+Its epochs are counted over all of its trials, in the order of its journal, and only as far as half of the grid's.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from orchestrator.config_files import validate
+from orchestrator.experiment import Experiment
+from orchestrator.journal import read_journal
+from orchestrator.workload import Training
+from tests.benchmarks.command import main
+from tests.benchmarks.flickr8k import SHARED
+from tests.benchmarks.rows import Row
+from trainables.data.scenes.generate import generate_scenes
+
+OFFSETS, BENDS = (0.05, 0.1, 0.2, 0.4), (0.0, 0.08, 0.16, 0.24)
+LOSS, METRIC = "polynomial_relative", "val/rsum"
+SPACES: dict[str, dict[str, Any]] = {
+    "listed": {"e0": {"values": OFFSETS}, "e1": {"values": (1.0,)}, "e2": {"values": BENDS}},
+    # The slopes of 1 + 2 e2 Delta at Delta = -2 and 2.
+    "slopes": {"offset": (OFFSETS[0], OFFSETS[-1]), "slope_0": (0.04, 1.0), "slope_1": (1.0, 1.96)},
+}
+TRAINING = {"learning_rate": 5e-4}
+TRAINING_ON_SCENES = {"learning_rate": 1e-3, "batch_size": 32, "word_size": 64}
+"""The hardest of 128 near-twins is too hard to begin with."""
+
+NEEDED = 2.0
+"""Half of the grid's epochs."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How a search came to its best value.
+
+    Attributes:
+        values: ``METRIC`` of each epoch of all trials, in the order in which they were trained.
+    """
+
+    values: Sequence[float]
+
+    @property
+    def best(self) -> float:
+        """The highest value."""
+        return max(self.values)
+
+    def epochs_to(self, value: float) -> int | None:
+        """Return how many epochs it took to a value at least so high; ``None`` where it did not come to that."""
+        return next((count for count, found in enumerate(self.values, start=1) if found >= value), None)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--dataset", default="scenes", help="scenes is generated where no --data-root is given")
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--images", type=int, default=600, help="of the generated scenes")
+    parser.add_argument("--embedding-size", type=int, default=128)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--space", choices=SPACES, default="listed", help="of TPE")
+    parser.add_argument("--trials", type=int, default=16, help="of TPE with ASHA")
+    parser.add_argument("--concurrent", type=int, default=1, help="trials at a time, each on one core")
+    parser.add_argument("--output", type=Path, help="keep the searches there, and go on with them")
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        root, output = options.data_root, options.output or folder / "runs"
+        if root is None and options.dataset == "scenes":
+            root = folder / "data"
+            generate_scenes(root / "scenes", images=options.images, seed=0)
+        workload = Training(str((root or SHARED).resolve()), device=options.device)
+        found = []
+        for seed in options.seeds:
+            grid = follow(make_experiment(options, seed, "grid"), workload, output)
+            tpe = follow(make_experiment(options, seed, "tpe"), workload, output)
+            row = compare(f"{options.dataset}, seed {seed}", grid, tpe)
+            found.append(row)
+            yield row
+    if len(found) > 1 and all(row.ratio is not None for row in found):
+        middle = [float(median(values)) for values in ([row.ours for row in found], [row.other or 0 for row in found])]
+        yield Row(f"{options.dataset}, median", "epochs", *middle, "the whole grid", NEEDED)
+
+
+def compare(case: str, grid: Trace, tpe: Trace) -> Row:
+    """Return the epochs that both took to the best value of the grid."""
+    allowed = Trace(tpe.values[: len(grid.values) // 2])
+    needed = allowed.epochs_to(grid.best)
+    told = f"grid best {grid.best:.2f}, met there in epoch {grid.epochs_to(grid.best)}; TPE and ASHA {allowed.best:.2f}"
+    if needed is None:
+        note = f"NOT REACHED in half of the grid's {len(grid.values)} epochs; {told}"
+        return Row(case, "epochs", len(allowed.values), None, "the whole grid", NEEDED, note)
+    return Row(case, "epochs", needed, len(grid.values), "the whole grid", NEEDED, told)
+
+
+def follow(experiment: Experiment, workload: Training, output: Path) -> Trace:
+    """Run a search, or what is left of it, and return how it came to its best value."""
+    from orchestrator.search import run_search
+
+    run_search(experiment, workload, output, quiet=True)
+    records = read_journal(output / experiment.name / "journal.jsonl")
+    return Trace([record["metrics"][METRIC] for record in records if record["kind"] == "epoch"])
+
+
+def make_experiment(options: argparse.Namespace, seed: int, sampler: str) -> Experiment:
+    """Return the search with a grid, or with TPE and ASHA."""
+    is_grid = sampler == "grid"
+    space = SPACES["listed" if is_grid else options.space]
+    training = TRAINING_ON_SCENES if options.dataset == "scenes" else TRAINING
+    values = {
+        "name": f"{options.dataset}-{sampler}{'' if is_grid else f'-{options.space}'}-seed{seed}",
+        "datasets": [options.dataset],
+        "losses": [LOSS],
+        "training": {"epochs": options.epochs, "embedding_size": options.embedding_size, **training},
+        "search": {
+            "sampler": sampler,
+            "trials": len(OFFSETS) * len(BENDS) if is_grid else options.trials,
+            "seed": seed,
+            "metric": METRIC,
+            "space": {LOSS: space},
+        },
+        "scheduler": {"name": "none"} if is_grid else {"name": "asha", "grace_epochs": 1, "reduction_factor": 3},
+        "resources": {
+            "cpus": 1,
+            "gpus": 0 if options.device == "cpu" else 1 / options.concurrent,
+            "max_concurrent": options.concurrent,
+        },
+    }
+    return validate(Experiment, values, "search_efficiency")
+
+
+if __name__ == "__main__":
+    main(["search_efficiency", *sys.argv[1:]])
