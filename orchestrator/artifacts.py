@@ -1,7 +1,10 @@
-"""What a person opens beside a run's numbers: its history as a table, its weight curves and COCOS as pictures."""
+"""What a person opens beside a run's numbers: its history as a table and, where its hyper-parameters changed, their
+schedule; its weight curves and COCOS as pictures.
+"""
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -27,6 +30,8 @@ def protocol_of(dataset: str) -> str:
 def trial_artifacts(trial: Trial) -> dict[str, str]:
     """Return the files of an ended trial, by name."""
     files = {"history.csv": history_csv(trial)} if trial.epochs else {}
+    if "schedule" in trial.config:
+        files["schedule.json"] = json.dumps(schedule(trial), indent=2) + "\n"
     curves = weight_curves(trial.config["loss"], trial.config["loss_parameters"])
     if curves:
         lines = {curve.of: (POINTS, curve.weights) for curve in curves}
@@ -39,13 +44,22 @@ def trial_artifacts(trial: Trial) -> dict[str, str]:
 
 def history_csv(trial: Trial) -> str:
     """Return all metrics of all epochs, a row an epoch; empty where an epoch lacks one."""
-    names = sorted({name for metrics in trial.epochs.values() for name in metrics})
+    epochs = trial.reported
+    names = sorted({name for metrics in epochs.values() for name in metrics})
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["epoch", *names])
-    for epoch in sorted(trial.epochs):
-        writer.writerow([epoch, *(trial.epochs[epoch].get(name, "") for name in names)])
+    for epoch in sorted(epochs):
+        writer.writerow([epoch, *(epochs[epoch].get(name, "") for name in names)])
     return buffer.getvalue()
+
+
+def schedule(trial: Trial) -> dict[str, Any]:
+    """Return what a trial's model was trained with from which epoch on, and whose models the trial took over."""
+    config = trial.config
+    start = {"epoch": 1, "loss_parameters": config["loss_parameters"], "training": config["training"]}
+    moves = [{"after_epoch": move.epoch, "from": move.source} for move in trial.moves]
+    return {"schedule": [start, *config["schedule"]], "lineage": moves}
 
 
 def cocos_at_best(trial: Trial) -> dict[str, tuple[float, float]]:

@@ -59,8 +59,13 @@ class Spending:
             self.gpus[record["trial"]] = record["gpus"]
         elif record["kind"] == "experiment_ended":
             self.gpus.clear()
-        elif record["kind"] == "trial_retried" or record.get("state", TrialState.RUNNING) != TrialState.RUNNING:
+        elif _leaves_its_actor(record):
             self.gpus.pop(record["trial"], None)
+
+
+def _leaves_its_actor(record: Record) -> bool:
+    has_ended = record.get("state", TrialState.RUNNING) != TrialState.RUNNING
+    return has_ended or record["kind"] in ("trial_retried", "trial_paused")
 
 
 class Meter:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.storage import ObjectStore, StorageError
-from trainables.checkpoint import find_damage, find_latest, list_epochs, save_epoch
+from trainables.checkpoint import find_damage, find_latest, list_epochs, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
 from trainables.reports import EpochReport
 
@@ -44,6 +44,13 @@ class Checkpoints(Protocol):
 
     def save(self, trial: str, report: EpochReport) -> None:
         """Keep the checkpoint of a report; it is safe when this returns."""
+        ...
+
+    def adopt(self, trial: str, source: str, epoch: int) -> None:
+        """Put another trial's checkpoint of an epoch in the place of all that a trial has.
+
+        Where the source has none any more, the trial is left without: its config holds all that it takes to train it.
+        """
         ...
 
     def prune(self, trial: str) -> None:
@@ -108,6 +115,11 @@ class FolderCheckpoints:
         with self._undisputed():
             pass
         save_epoch(self.trials / trial, report, KEPT, self._undisputed())
+
+    def adopt(self, trial: str, source: str, epoch: int) -> None:
+        """See ``Checkpoints``."""
+        with self._undisputed():
+            replace_epochs(self.trials / trial, self.trials / source / f"epoch_{epoch:04d}")
 
     def prune(self, trial: str) -> None:
         """See ``Checkpoints``."""
@@ -189,6 +201,18 @@ class StoredCheckpoints:
         directory = save_epoch(root, report)
         self.store.put(directory, f"{trial}/{directory.name}-{secrets.token_hex(4)}")
         self._thin(trial, KEPT)
+
+    def adopt(self, trial: str, source: str, epoch: int) -> None:
+        """See ``Checkpoints``."""
+        copy = actor_scratch() / trial
+        shutil.rmtree(copy, ignore_errors=True)
+        for name in (name for name in self._names(source) if _epoch(name) == epoch):
+            self.store.get(f"{source}/{name}", copy)
+        for old in self._names(trial):
+            self.store.delete(f"{trial}/{old}")
+        if copy.exists():
+            self.store.put(copy, f"{trial}/epoch_{epoch:04d}-{secrets.token_hex(4)}")
+            shutil.rmtree(copy)
 
     def prune(self, trial: str) -> None:
         """See ``Checkpoints``."""

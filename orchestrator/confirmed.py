@@ -66,7 +66,7 @@ def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candida
         dataset=config["dataset"],
         model=config["model"],
         loss=config["loss"],
-        parameters=config["loss_parameters"],
+        parameters=trials[0].parameters,
         label=label,
         values={trial.config["seed"]: metrics_of(trial, history) for trial in trials if _has_finished(trial)},
         missing={trial.config["seed"]: str(trial.state) for trial in trials if not _has_finished(trial)},

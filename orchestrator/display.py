@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.history import History, Stage, Trial, TrialState, with_schedule
 from orchestrator.journal import Record
 from orchestrator.statements import statements
 from orchestrator.summary import Summary
@@ -110,6 +110,9 @@ class PlainDisplay(Display):
         if record.get("state", "running") != "running":
             trial = self._progress.history.trials[record["trial"]]
             print(f"{trial.id}: {describe_end(trial)}", flush=True)
+        elif record["kind"] == "population_moved":
+            moved = ", ".join(f"{move['trial']} goes on from {move['from']}" for move in record["moves"])
+            print(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}", flush=True)
         elif record["kind"] == "trial_retried":
             print(f"{record['trial']}: starts again: {record['error']}", flush=True)
         elif record["kind"] == "limit_noted":
@@ -167,14 +170,14 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
         epochs = TrialConfig.from_dict(trial.config).training.total_epochs
         best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
         state = Text(WORDS[trial.state], style=STYLES.get(trial.state, "dim"))
-        parameters = format_parameters(trial.config["loss_parameters"])
+        parameters = format_parameters(trial.parameters)
         table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, state)
     return table
 
 
 def describe_end(trial: Trial) -> str:
     """Return in words how a trial ended."""
-    parameters = format_parameters(trial.config["loss_parameters"])
+    parameters = format_parameters(trial.parameters)
     words = f"{WORDS[trial.state]} after epoch {trial.last_epoch}, {parameters}"
     if trial.error is not None:
         return f"{words}: {trial.error}"
@@ -221,7 +224,8 @@ def _winners_table(summary: Summary) -> Table:
     for dataset, winner in summary["winners"].items():
         test = "" if winner["test"] is None else f"{winner['test'][metric]:.2f}"
         table.add_row(
-            *(Text(text) for text in (dataset, winner["model"], winner["loss"], format_parameters(winner["params"]))),
+            *(Text(text) for text in (dataset, winner["model"], winner["loss"])),
+            Text(format_parameters(with_schedule(winner["params"], winner.get("schedule", ())))),
             Text(winner["trial"]),
             str(winner["seeds"]) if winner["confirmed"] else "unconfirmed",
             f"{winner['val'][metric]:.2f}",

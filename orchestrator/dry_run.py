@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment import Cell, Experiment
 from orchestrator.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
-from orchestrator.gpu_share import choose_share
+from orchestrator.gpu_share import choose_share, describe_limit
+from orchestrator.population import moving_trials
 from orchestrator.workload import Training
 from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
@@ -46,7 +47,11 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class DryRun:
-    """All that is known beforehand."""
+    """All that is known beforehand.
+
+    Attributes:
+        notes: What else a person should know before it runs, a sentence each.
+    """
 
     experiment: str
     studies: tuple[StudyPlan, ...]
@@ -54,6 +59,7 @@ class DryRun:
     forecast: Forecast
     device: str
     budget: Mapping[str, float | None]
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
@@ -81,7 +87,10 @@ def dry_run(experiment: Experiment, workload: Training) -> DryRun:
         )
         for number, (plan, dataset) in enumerate(zip(plans, datasets, strict=True))
     ]
-    concurrency = _concurrency(experiment, workload, sum(plan.trials for plan in plans))
+    machine = _machine()
+    gpus = _gpus(experiment, workload, machine)
+    concurrency = limit_concurrency(experiment.resources, gpus, machine, sum(plan.trials for plan in plans))
+    limit = describe_limit(experiment.resources, gpus, machine)
     return DryRun(
         experiment=experiment.name,
         studies=plans,
@@ -89,6 +98,7 @@ def dry_run(experiment: Experiment, workload: Training) -> DryRun:
         forecast=forecast(loads, experiment.scheduler, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
+        notes=(*([limit] if limit else []), *_describe_population(experiment)),
     )
 
 
@@ -142,13 +152,28 @@ def _confirmations(experiment: Experiment, plan: StudyPlan, is_first_of_dataset:
     return 0 if confirm is None else (min(confirm.top, plan.trials) + is_first_of_dataset) * confirm.seeds
 
 
-def _concurrency(experiment: Experiment, workload: Training, trials: int) -> Concurrency:
+def _machine() -> dict[str, float]:
+    """Return what this machine has, in Ray's terms."""
     import torch
 
-    wanted = experiment.resources
-    available = {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
-    gpus = wanted.gpus
-    if gpus == "auto":
-        cells = experiment.cells() if available["GPU"] else []
-        gpus = choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
-    return limit_concurrency(wanted, gpus, available, trials)
+    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+
+
+def _gpus(experiment: Experiment, workload: Training, machine: Mapping[str, float]) -> float:
+    """Return what a trial gets of a GPU: as asked for, or measured."""
+    wanted = experiment.resources.gpus
+    if wanted != "auto":
+        return wanted
+    cells = experiment.cells() if machine["GPU"] else []
+    return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
+
+
+def _describe_population(experiment: Experiment) -> list[str]:
+    rules, trials = experiment.scheduler, experiment.search.trials
+    if rules.name != "pbt":
+        return []
+    moving = moving_trials(rules, trials)
+    return [
+        f"every {rules.perturbation_epochs} epochs the worst {moving} of {trials} trials of a study go on from the "
+        f"best {moving}, with hyper-parameters near theirs"
+    ]

@@ -46,7 +46,7 @@ def describe(found: DryRun) -> list[str]:
         for name, limit in found.budget.items()
         if limit is not None and needs[name] > limit
     ]
-    return [*sentences, "nothing was searched and nothing written"]
+    return [*sentences, *found.notes, "nothing was searched and nothing written"]
 
 
 def duration(hours: float) -> str:

@@ -13,6 +13,7 @@ from orchestrator.sections import COUNTS, METRICS, Budget, Confirm, Override, Pa
 from orchestrator.study_spaces import (
     check_beside,
     check_names,
+    check_population,
     check_sampler,
     check_training,
     enqueued_points,
@@ -114,6 +115,7 @@ class Experiment(BaseModel):
             self.trial_config(cell, {})
             check_beside(cell.space, cell.model, cell.training)
             check_sampler(self.search, cell.space)
+            check_population(self.search, self.scheduler, cell.space, cell.training.total_epochs)
         names = [cell.name for cell in cells]
         for name in names:
             if names.count(name) > 1:
@@ -207,11 +209,12 @@ def shipped_experiments() -> dict[str, Path]:
 def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the keys whose change would make trials of two starts of one experiment incomparable.
 
-    More trials than before are no such change, nor are those of ``FREE``.
+    More trials than before are no such change, unless they are a population, nor are those of ``FREE``.
     """
     before, after = dict(_flat(old)), dict(_flat(new))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    if before.get("search.trials", 0) <= after.get("search.trials", 0):
+    grows = before.get("search.trials", 0) <= after.get("search.trials", 0)
+    if grows and before.get("scheduler.name") != "pbt":
         changed = [key for key in changed if key != "search.trials"]
     return [key for key in changed if key.partition(".")[0] not in FREE]
 

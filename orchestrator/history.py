@@ -39,6 +39,21 @@ class Stage(StrEnum):
     """A baseline that is watched."""
 
 
+@dataclass(frozen=True)
+class Move:
+    """A trial's change to the model of another one, and to hyper-parameters near that one's.
+
+    Attributes:
+        epoch: After which it moved.
+        source: The trial whose model it took over as it was then.
+        former: Its own config until then.
+    """
+
+    epoch: int
+    source: str
+    former: Mapping[str, Any]
+
+
 @dataclass
 class Trial:
     """One trial, as far as the journal goes.
@@ -47,10 +62,10 @@ class Trial:
         id: ``<study>-<number>`` in a search; the same across restarts.
         study: Name of the (dataset, model, loss) cell.
         number: Position in its study, from 0.
-        params: What the searcher suggested, by the names of the search space.
-        config: The whole ``TrialConfig`` as plain values.
+        params: What the searcher suggested, by the names of the search space; of a trial that moved, the newest.
+        config: The whole ``TrialConfig`` as plain values; of a trial that moved, with the schedule that its model has.
         state: How it stands.
-        epochs: Metrics by epoch, from 1; each epoch once.
+        epochs: Metrics by epoch, from 1, of the model that it has; each epoch once.
         times: When each epoch was recorded, in seconds since the Unix epoch.
         created: Seconds since the Unix epoch.
         stage: What it is for.
@@ -60,6 +75,8 @@ class Trial:
         setbacks: The same since its newest epoch, those for want of memory left out.
         memory_retries: How often it was started again for want of memory.
         error: What ended it, where it diverged or failed.
+        moves: When it took over another's model, oldest first.
+        abandoned: Metrics by epoch of models that it had before.
     """
 
     id: str
@@ -78,6 +95,22 @@ class Trial:
     setbacks: int = 0
     memory_retries: int = 0
     error: str | None = None
+    moves: tuple[Move, ...] = ()
+    abandoned: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def reported(self) -> dict[int, Mapping[str, float]]:
+        """Metrics by epoch as the trial itself reported them, whatever model it had."""
+        return {**self.epochs, **self.abandoned}
+
+    def config_in(self, epoch: int) -> Mapping[str, Any]:
+        """Return the config that the trial had when it trained an epoch."""
+        return next((move.former for move in self.moves if epoch <= move.epoch), self.config)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The loss's hyper-parameters for people, see ``with_schedule``."""
+        return with_schedule(self.config["loss_parameters"], self.config.get("schedule", ()))
 
     @property
     def has_ended(self) -> bool:
@@ -116,6 +149,16 @@ class Trial:
         return {epoch: (best := max(best, self.epochs[epoch][self.metric])) for epoch in sorted(self.epochs)}
 
 
+def with_schedule(parameters: Mapping[str, Any], schedule: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return hyper-parameters and what becomes of them: ``temperature@5`` is that of epoch 5 and later ones."""
+    changes = {
+        f"{name}@{change['epoch']}": value
+        for change in schedule
+        for name, value in {**change["loss_parameters"], **change["training"]}.items()
+    }
+    return {**parameters, **changes}
+
+
 @dataclass(frozen=True)
 class WarmTrial:
     """A trial of another experiment that a sampler starts from.
@@ -152,6 +195,7 @@ class History:
         ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
             ``signal``, or ``None``.
         concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources.
+        moved: Study -> the epoch after which its population moved last.
     """
 
     experiment: Mapping[str, Any] = field(default_factory=dict)
@@ -168,6 +212,7 @@ class History:
     outcome: str | None = None
     ended_by: str | None = None
     concurrency: int | None = None
+    moved: dict[str, int] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -243,6 +288,16 @@ def _set_state(trial: Trial, record: Record) -> None:
     trial.ended = None if trial.state is TrialState.RUNNING else record["time"]
 
 
+def _move(history: History, record: Record) -> None:
+    history.moved[record["study"]] = record["epoch"]
+    for move in record["moves"]:
+        trial, source = history.trials[move["trial"]], history.trials[move["from"]]
+        trial.abandoned = trial.reported
+        trial.epochs = {epoch: source.epochs[epoch] for epoch in sorted(source.epochs) if epoch <= record["epoch"]}
+        trial.moves = (*trial.moves, Move(record["epoch"], source.id, trial.config))
+        trial.params, trial.config = move["params"], move["config"]
+
+
 def _retry(history: History, record: Record) -> None:
     trial = history.trials[record["trial"]]
     trial.retries += 1
@@ -285,6 +340,7 @@ _HANDLERS = {
     "epoch": _epoch,
     "trial_ended": _end,
     "trial_retried": _retry,
+    "population_moved": _move,
     "concurrency_lowered": _run_fewer,
     "warm_started": _warm,
     "test_opened": _open_test,

@@ -1,6 +1,6 @@
 """The journal and what it says, kept in step: nothing is acted upon that is not on the disk first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from orchestrator.journal import Journal, Record
 
 if TYPE_CHECKING:
     from orchestrator.plan import PlannedTrial
+    from orchestrator.population import PlannedMove
 
 Listener = Callable[[Record], None]
 
@@ -70,6 +71,14 @@ class Ledger:
         """
         if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
             self.append("epoch", trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state)
+
+    def move(self, study: str, epoch: int, moves: Sequence["PlannedMove"]) -> None:
+        """Record what a population decided after an epoch, all of it at once: no crash can come in between."""
+        told = [
+            {"trial": move.trial.id, "from": move.source.id, "params": move.params, "config": move.config.to_dict()}
+            for move in moves
+        ]
+        self.append("population_moved", study=study, epoch=epoch, moves=told)
 
     def end(self, trial: Trial, state: TrialState, error: str) -> None:
         """Record that a trial diverged or failed; the first end of a trial is the one that counts."""

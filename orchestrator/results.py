@@ -95,7 +95,7 @@ def _row(trial: Trial, rank: int, history: History) -> Row:
         dataset=trial.config["dataset"],
         model=trial.config["model"],
         loss=trial.config["loss"],
-        parameters=trial.config["loss_parameters"],
+        parameters=trial.parameters,
         measures=measures | spreads,
         number=str(rank),
         verdict="unconfirmed",

@@ -21,6 +21,7 @@ from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
 from orchestrator.history import Stage, Trial, TrialState
 from orchestrator.ledger import Ledger
+from orchestrator.population import waits
 from orchestrator.sections import Scheduler
 from orchestrator.trial_actor import Step
 
@@ -89,6 +90,7 @@ def make_rule(rules: Scheduler, epochs: int) -> Ladder | Brackets | Median | Non
         "asha": lambda: Ladder(epochs, rules),
         "hyperband": lambda: Brackets(epochs, rules),
         "median": lambda: Median(rules),
+        "pbt": lambda: None,
     }
     return makers[rules.name]()
 
@@ -116,10 +118,15 @@ class Judge(Ephemeral, FIFOScheduler):
         """Judge what an actor returned; ``STOP`` ends the trial there."""
         ours = self._ledger.history.trials[trial.config["trial"]]
         state = self.judge(ours, result["step"])
-        return str(TrialScheduler.CONTINUE if state is TrialState.RUNNING else TrialScheduler.STOP)
+        goes_on = state is TrialState.RUNNING and not self.pauses(ours)
+        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         """Leave the choice to Ray, which starts trials in their order; its default looks at every trial ever made."""
+
+    def pauses(self, trial: Trial) -> bool:
+        """Say whether a trial is to leave its actor to others, and will be issued again."""
+        return False
 
     def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
         """Say whether a trial with this best value so far may go on after an epoch."""
@@ -130,6 +137,21 @@ class Judge(Ephemeral, FIFOScheduler):
         if epoch >= trial.total_epochs:
             return TrialState.FINISHED
         return TrialState.RUNNING if climbs else TrialState.STOPPED_EARLY
+
+
+class InStep(Judge):
+    """Lets the trials of a population wait for each other; what becomes of them is decided in ``populations.py``."""
+
+    def __init__(self, rules: Scheduler, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._rules = rules
+
+    def pauses(self, trial: Trial) -> bool:
+        """Say whether a trial has reached an epoch after which it waits, and put that in the journal."""
+        if not waits(trial, self._rules, self._ledger.history):
+            return False
+        self._ledger.append("trial_paused", trial=trial.id, epoch=trial.last_epoch)
+        return True
 
 
 class StudyScheduler(Judge):

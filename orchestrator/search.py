@@ -180,7 +180,8 @@ def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
 
 def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
     """Run what is left of the search; return the signal that ended it, or ``None`` where it is done."""
-    from orchestrator.scheduler import StudyScheduler
+    from orchestrator.populations import Populations
+    from orchestrator.scheduler import InStep, StudyScheduler
     from orchestrator.searcher import Studies
     from orchestrator.tuner import run_trials
 
@@ -188,6 +189,9 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
     with displayed(session, Stage.SEARCH, total, quiet) as shown:
         studies = Studies(experiment, ledger, meter.is_closed)
+        if experiment.scheduler.name == "pbt":
+            populations = Populations(experiment, studies, ledger, session.checkpoints)
+            return run_trials(shown, populations, InStep(experiment.scheduler, ledger))
         return run_trials(shown, studies, StudyScheduler(experiment, ledger))
 
 

@@ -95,35 +95,45 @@ class Search(BaseModel):
 
 
 class Scheduler(BaseModel):
-    """When a trial is stopped for being worse than the others of its study.
+    """What becomes of a trial that is worse than the others of its study.
 
     Attributes:
         name: ``none``; ``asha``: of the trials that reach a rung, the best go on; ``hyperband``: the same in several
             brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial goes on
-            while it is no worse than the median of the others at the same epoch.
+            while it is no worse than the median of the others at the same epoch; ``pbt``, population-based training:
+            none is stopped, the worst go on from the models of the best with other hyper-parameters.
         grace_epochs: No trial ends before this epoch, >= 1.
         reduction_factor: One trial in so many goes on at each rung, > 1; a rung is so many times the one before. For
             ``asha`` and ``hyperband``.
         brackets: Of ``hyperband``, >= 1; trials take turns.
         min_trials: Of ``median``: with fewer others at an epoch nobody is stopped there, >= 1.
+        perturbation_epochs: Of ``pbt``: the trials of a study wait for each other after every so many epochs, >= 1.
+        quantile: Of ``pbt``: which part of them is replaced there, and by which part, in (0, 0.5]; at least one.
     """
 
     model_config = STRICT
-    name: Literal["none", "asha", "hyperband", "median"] = "asha"
+    name: Literal["none", "asha", "hyperband", "median", "pbt"] = "asha"
     grace_epochs: Annotated[int, Field(ge=1)] = 3
     reduction_factor: Annotated[float, Field(gt=1)] = 3
     brackets: Annotated[int, Field(ge=1)] = 3
     min_trials: Annotated[int, Field(ge=1)] = 3
+    perturbation_epochs: Annotated[int, Field(ge=1)] = 2
+    quantile: Annotated[float, Field(gt=0, le=0.5)] = 0.25
+
+    def pauses_after(self, epoch: int, total: int) -> bool:
+        """Say whether a trial of so many epochs waits after one of them for the others of its study."""
+        return self.name == "pbt" and 0 < epoch < total and epoch % self.perturbation_epochs == 0
 
     @model_validator(mode="after")
     def _check(self) -> "Scheduler":
-        used = {
+        used: dict[str, tuple[str, ...]] = {
             "none": (),
             "asha": ("grace_epochs", "reduction_factor"),
             "hyperband": ("grace_epochs", "reduction_factor", "brackets"),
             "median": ("grace_epochs", "min_trials"),
+            "pbt": ("perturbation_epochs", "quantile"),
         }
-        for name in ("grace_epochs", "reduction_factor", "brackets", "min_trials"):
+        for name in dict.fromkeys(name for names in used.values() for name in names):
             if getattr(self, name) != type(self).model_fields[name].default and name not in used[self.name]:
                 raise ValueError(
                     f"{name}: {self.name} has no such setting; it has {', '.join(used[self.name]) or 'none'}"

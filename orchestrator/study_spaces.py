@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from orchestrator.config_files import STRICT, validate
-from orchestrator.sections import ListedValues, Search
+from orchestrator.sections import ListedValues, Scheduler, Search
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
 from search_spaces.space import check_name
-from trainables.config import TrainingConfig
+from trainables.config import CHANGEABLE, TrainingConfig
 from trainables.errors import ConfigError
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 
@@ -20,6 +20,9 @@ Bound = tuple[float, float] | ListedValues | str
 
 NOT_SEARCHED = ("backbone", "weights")
 """Parameters of models that are the same in all trials of a study: the data and their digests depend on them."""
+
+SMALLEST_POPULATION = 4
+"""Trials of a study of population-based training; with fewer, a quarter is nobody."""
 
 
 class _TrainingSection(BaseModel):
@@ -90,6 +93,44 @@ def check_sampler(search: Search, space: StudySpace) -> None:
         raise ValueError("search.sampler: cmaes needs a range to search; take grid or random for listed values")
     if name == "cmaes" and len(search.goals) > 1:
         raise ValueError("search.sampler: cmaes has one objective; take tpe, gp, qmc or random for several")
+
+
+def movable(space: StudySpace) -> list[str]:
+    """Return the parameters that can change during a training, by the names of the space."""
+    names = [name for name in space.bounds() if name != "loss" and not name.startswith("model.")]
+    return [name for name in names if not name.startswith("training.") or name.removeprefix("training.") in CHANGEABLE]
+
+
+def check_population(search: Search, scheduler: Scheduler, space: StudySpace, epochs: int) -> None:
+    """Refuse population-based training where it could not move anything.
+
+    Args:
+        search: What the experiment says; the same for ``scheduler``.
+        scheduler: Of any name.
+        space: Of a study.
+        epochs: Of its trials.
+
+    Raises:
+        ValueError: If there is a reason; the message names the key.
+    """
+    if scheduler.name != "pbt":
+        return
+    if search.sampler in ("grid", "cmaes", "gp"):
+        raise ValueError(
+            f"search.sampler: pbt draws all trials at once and moves them; {search.sampler} goes from value to value "
+            f"or from point to point; take random, qmc or tpe"
+        )
+    if search.trials < SMALLEST_POPULATION:
+        raise ValueError(
+            f"search.trials: the trials are pbt's population, which needs {SMALLEST_POPULATION}, got {search.trials}"
+        )
+    if scheduler.perturbation_epochs >= epochs:
+        raise ValueError(
+            f"scheduler.perturbation_epochs: must be less than the {epochs} epochs of a trial, "
+            f"got {scheduler.perturbation_epochs}"
+        )
+    if not any(len(space.bounds()[name].ends()) > 1 for name in movable(space)):
+        raise ValueError(f"scheduler.name: pbt has nothing to move in {list(space.bounds()) or 'an empty space'}")
 
 
 def check_beside(space: StudySpace, model: str, training: TrainingConfig) -> None:

@@ -135,7 +135,9 @@ def _row(trial: Trial) -> dict[str, Any]:
 def _identity(trial: Trial) -> dict[str, Any]:
     config = trial.config
     names = {name: config[name] for name in ("dataset", "model", "loss")}
-    return {"study": trial.study, **names, "params": config["loss_parameters"], "seed": config["seed"]}
+    # Those of the first epoch, and what changed after it.
+    schedule = {"schedule": config["schedule"]} if config.get("schedule") else {}
+    return {"study": trial.study, **names, "params": config["loss_parameters"], "seed": config["seed"], **schedule}
 
 
 def _best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:

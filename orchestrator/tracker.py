@@ -101,6 +101,7 @@ class Tracker:
             self._history.apply(record)
             if "trial" in record:
                 self._due[record["trial"]] = None
+            self._due |= {move["trial"]: None for move in record.get("moves", ())}
 
     def _deliver(self, *, closing: bool) -> None:
         if closing:

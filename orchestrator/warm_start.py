@@ -55,7 +55,8 @@ def _ended(history: History, cell: Cell) -> Iterator[Trial]:
     """Yield the ended trials of a search on the same dataset with the same model and, unless it is chosen, loss."""
     for trial in history.stage(Stage.SEARCH):
         same = (trial.config["dataset"], trial.config["model"]) == (cell.dataset, cell.model)
-        if same and trial.has_ended and trial.config["loss"] in cell.space.losses:
+        # One that moved owes its value to several points.
+        if same and trial.has_ended and not trial.moves and trial.config["loss"] in cell.space.losses:
             yield trial
 
 

@@ -5,6 +5,7 @@ Nothing here imports torch, Ray or Optuna: a space is checked before anything he
 """
 
 from search_spaces.nt_xent import NT_XENT
+from search_spaces.perturbation import perturb
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
 from search_spaces.smooth_ap import SMOOTH_AP
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
@@ -35,4 +36,5 @@ __all__ = [
     "Suggestion",
     "Trial",
     "Values",
+    "perturb",
 ]

@@ -110,6 +110,19 @@ def save_epoch(
     return final
 
 
+def replace_epochs(root: Path, found: Path) -> None:
+    """Put a copy of a checkpoint in the place of all that are under ``root``; of one that is missing, nothing."""
+    copied = root / f".{found.name}.{os.getpid()}"
+    shutil.rmtree(copied, ignore_errors=True)
+    if found.exists():
+        shutil.copytree(found, copied)
+    for old in list_epochs(root):
+        shutil.rmtree(old)
+    if copied.exists():
+        copied.rename(root / found.name)
+        force_directory(root)
+
+
 def list_epochs(root: Path) -> list[Path]:
     """Return the checkpoint directories under ``root``, oldest epoch first."""
     return sorted(root.glob("epoch_[0-9]*"), key=lambda path: int(path.name.removeprefix("epoch_")))

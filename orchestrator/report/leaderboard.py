@@ -78,7 +78,7 @@ def _row(study: Study, trial: Trial) -> Row:
         "state": trial.state.value,
         "epochs": trial.last_epoch,
         "seconds": round(seconds_of(trial), 3),
-        "params": values_text(trial.params),
+        "params": values_text(trial.parameters if trial.moves else trial.params),
     }
     shown = {
         **{key: metric_text(key, sort[key]) for key in ("i2t_r1", "t2i_r1")},
@@ -98,9 +98,11 @@ def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) 
         facts.append(("ended by", trial.error))
     if trial.retries:
         facts.append(("retries", str(trial.retries)))
-    facts += [(name, value_text(value)) for name, value in trial.params.items()]
-    searched = set(trial.params)
-    fixed = trial.config.get("loss_parameters", {})
+    facts += [(f"after epoch {move.epoch}", f"took over the model of {move.source}") for move in trial.moves]
+    chosen = {} if trial.moves else trial.params
+    facts += [(name, value_text(value)) for name, value in chosen.items()]
+    searched = set(chosen)
+    fixed = trial.parameters if "loss_parameters" in trial.config else {}
     facts += [(name, value_text(value)) for name, value in fixed.items() if name not in searched]
     facts += [("seed", str(trial.config["seed"]))] if "seed" in trial.config else []
     for repeat in repeats:

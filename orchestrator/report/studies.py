@@ -113,7 +113,7 @@ def best_first(trials: Iterable[Trial | None]) -> list[Trial]:
 
 def seconds_of(trial: Trial) -> float:
     """Return how long a trial trained: its epochs' own times, or, where they have none, from creation to end."""
-    epochs = [metrics["time/epoch_seconds"] for metrics in trial.epochs.values() if "time/epoch_seconds" in metrics]
+    epochs = [metrics["time/epoch_seconds"] for metrics in trial.reported.values() if "time/epoch_seconds" in metrics]
     if epochs:
         return float(sum(epochs))
     return max(0.0, (trial.ended or trial.created) - trial.created)

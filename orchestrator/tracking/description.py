@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.artifacts import protocol_of
 from orchestrator.history import History, Trial
 from orchestrator.workload import data_key
-from trainables.config import TrialConfig
+from search_spaces.space import is_number
+from trainables.config import CHANGEABLE, TrialConfig
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric
@@ -29,13 +30,35 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
 
 
 def params_of(trial: Trial) -> dict[str, Any]:
-    """Return the coefficients under their own names, and the rest of the config under dotted ones."""
-    config = trial.config
+    """Return the coefficients under their own names, and the rest of the config under dotted ones, as they began."""
+    config = trial.config_in(1)
     rest = {f"training.{name}": value for name, value in config["training"].items()}
     names = {name: config[name] for name in ("dataset", "model", "loss", "seed", "vocabulary")}
     coefficients = dict(_coefficients(config["loss_parameters"]))
     model = {f"model.{name}": value for name, value in config["model_parameters"].items()}
     return {**coefficients, **names, **model, **rest}
+
+
+def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:
+    """Return the hyper-parameters with which an epoch was trained, of a trial that may change them: ``schedule/...``.
+
+    They are numbers by the names of ``params_of``: the loss's, and the settings of ``training`` that were searched.
+    """
+    if history.experiment.get("scheduler", {}).get("name") != "pbt":
+        return {}
+    config = TrialConfig.from_dict(trial.config_in(epoch)).at(epoch).to_dict()
+    searched = [name for name in history.experiment["search"]["training"] if name in CHANGEABLE]
+    named = {
+        **dict(_coefficients(config["loss_parameters"])),
+        **{f"training.{name}": config["training"][name] for name in searched},
+    }
+    return {f"schedule/{name}": float(value) for name, value in named.items() if is_number(value)}
+
+
+def lineage_of(trial: Trial) -> dict[str, str]:
+    """Return the tag that names whose models a trial took over, and after which epoch; none where it took over none."""
+    steps = [f"{move.source} after epoch {move.epoch}" for move in trial.moves]
+    return {"lineage": "; ".join(steps)} if steps else {}
 
 
 def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

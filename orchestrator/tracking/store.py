@@ -13,7 +13,7 @@ from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.summary import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.connection import default_uri
-from orchestrator.tracking.description import dataset_of, metrics_of, params_of, tags_of
+from orchestrator.tracking.description import dataset_of, lineage_of, metrics_of, params_of, schedule_of, tags_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -82,11 +82,11 @@ class Store:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
             run = self._find_trial(trial, history, parent.id)
-            self._send_epochs(trial, run)
+            self._send_epochs(trial, run, history)
             self._send_test(trial, run, history)
             if trial.has_ended and run.status != status[trial.state]:
                 self._send_artifacts(trial, run)
-            self._set_status(run, status[trial.state], state=str(trial.state))
+            self._set_status(run, status[trial.state], state=str(trial.state), **lineage_of(trial))
 
     def end_studies(self, history: History, status: str) -> None:
         """Give the parent runs their status and the best value of their trials."""
@@ -137,7 +137,8 @@ class Store:
             run = self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
         if not run.described:
             self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
-            self._describe(run, params_of(trial), "config.yaml", trial.config)
+            # As it began: what MLflow holds as a param cannot change.
+            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1))
         return run
 
     def _send_artifacts(self, trial: Trial, run: Run) -> None:
@@ -159,11 +160,13 @@ class Store:
         self._client.log_batch(run.id, params=named, tags=[RunTag("described", "true")])
         run.described = True
 
-    def _send_epochs(self, trial: Trial, run: Run) -> None:
+    def _send_epochs(self, trial: Trial, run: Run, history: History) -> None:
         """Send whole epochs, each together with the metric ``epoch``, which tells later how far this came."""
         batch: list[Metric] = []
-        for epoch in sorted(epoch for epoch in trial.epochs if epoch > run.epoch):
-            metrics = {**trial.epochs[epoch], "epoch": float(epoch)}
+        for epoch, reported in sorted(trial.reported.items()):
+            if epoch <= run.epoch:
+                continue
+            metrics = {**reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
             if len(batch) + len(metrics) > BATCH:
                 self._send(run, batch, epoch - 1)
                 batch = []

@@ -13,7 +13,8 @@ from orchestrator.experiment import Experiment
 from orchestrator.journal import Journal, Record
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.orchestrator import fake_workload
+from tests.orchestrator import drifting_workload, fake_workload
+from tests.orchestrator.drifting_workload import DriftingWorkload
 from trainables.errors import UserError
 
 MOMENTS = ("before", "torn", "after")
@@ -65,7 +66,7 @@ class DeadlyJournal(Journal):
 def drive(
     output: Path,
     values: dict[str, Any],
-    workload: TroubledWorkload,
+    workload: TroubledWorkload | DriftingWorkload,
     address: str | None,
     death: Death | None,
     tracking: Tracking,
@@ -84,7 +85,7 @@ def drive(
     import orchestrator.tuner  # noqa: F401  sets what Ray reads when it is imported
 
     # The actors don't know the tests.
-    for module in (fake_workload, troubled_workload):
+    for module in (fake_workload, troubled_workload, drifting_workload):
         ray.cloudpickle.register_pickle_by_value(module)
     if address is not None:
         ray.init(address=address, configure_logging=False, log_to_driver=False)

@@ -16,6 +16,7 @@ from orchestrator.history import History
 from orchestrator.journal import read_journal
 from tests.faults.driver import Death, Tracking, drive
 from tests.faults.troubled_workload import TroubledWorkload
+from tests.orchestrator.drifting_workload import DriftingWorkload
 from tests.orchestrator.experiments import make_experiment
 
 # On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
@@ -50,7 +51,12 @@ class Searches:
         self.started: list[ForkServerProcess] = []
 
     def start(
-        self, experiment: Experiment, workload: TroubledWorkload, death: Death | None = None, *, own_ray: bool = False
+        self,
+        experiment: Experiment,
+        workload: TroubledWorkload | DriftingWorkload,
+        death: Death | None = None,
+        *,
+        own_ray: bool = False,
     ) -> ForkServerProcess:
         address = None if own_ray else self.address
         arguments = (self.output, experiment.to_dict(), workload, address, death, self.tracking)
@@ -60,7 +66,7 @@ class Searches:
         self.started.append(process)
         return process
 
-    def finish(self, experiment: Experiment, workload: TroubledWorkload, *, code: int = 0) -> None:
+    def finish(self, experiment: Experiment, workload: TroubledWorkload | DriftingWorkload, *, code: int = 0) -> None:
         """Run a search to its end, which has to be that exit code."""
         process = self.start(experiment, workload)
         process.join(240)
