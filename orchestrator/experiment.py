@@ -1,7 +1,7 @@
 """One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -212,6 +212,8 @@ def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     More trials than before are no such change, unless they are a population, nor are those of ``FREE``.
     """
     before, after = dict(_flat(old)), dict(_flat(new))
+    # What an older version did not know was then as it is by default now.
+    before = {f"training.{name}": value for name, value in asdict(TrainingConfig()).items()} | before
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     grows = before.get("search.trials", 0) <= after.get("search.trials", 0)
     if grows and before.get("scheduler.name") != "pbt":

@@ -30,6 +30,9 @@ PIXEL_MODELS = ("vsepp",)
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """What a hyper-parameter can be: a number, a word, or coefficients."""
 
+Precision = Literal["float32", "bf16", "auto"]
+"""What matrix products are computed in; ``auto`` is bf16 on a GPU that has it, and float32 elsewhere."""
+
 CHANGEABLE = (
     "learning_rate",
     "learning_rate_drop_epochs",
@@ -70,6 +73,8 @@ class TrainingConfig:
         finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
         frozen_epochs: With ``finetune``, the backbone stands still for the first so many epochs, >= 0; ``scale_epochs``
             multiplies them too.
+        precision: Of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that has it.
+            GRUs, lengths, similarities and losses are float32 always.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` goes on as before. Published:
             2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
     """
@@ -91,6 +96,7 @@ class TrainingConfig:
     duplicates: Literal["mask", "negatives"] = "mask"
     cocos_every: int = 0
     augment: bool = True
+    precision: Precision = "float32"
     finetune: bool = False
     frozen_epochs: int = 0
     finetune_learning_rate: float | None = None

@@ -18,6 +18,7 @@ from trainables.errors import CheckpointError
 from trainables.losses import Loss, NotANumberError
 from trainables.metrics import embedding_metrics
 from trainables.models import RetrievalModel, build_model
+from trainables.models.precision import in_full
 
 CHUNK = 512
 """Images or captions encoded at a time; bounds memory, changes no number."""
@@ -85,9 +86,11 @@ def measure_contributions(
 
 def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
     """Return the similarity of each image to each caption of a batch, shape (I, C)."""
-    images = model.encode_images(batch.images)
-    captions = model.encode_captions(batch.tokens, batch.lengths)
-    matrix: Tensor = images @ captions.T
+    with model.computing():
+        images = model.encode_images(batch.images)
+        captions = model.encode_captions(batch.tokens, batch.lengths)
+    # Cosines near 1 are too coarse in bf16 for a temperature of 0.01.
+    matrix: Tensor = in_full(images) @ in_full(captions).T
     return matrix
 
 
@@ -106,7 +109,8 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
 def encode_images(model: RetrievalModel, split: ResidentSplit) -> Tensor:
     """Return the vectors of all images of a split, shape (I, E), in the order of the split."""
     chunks = split.image_chunks(CROPS if model.crop_size else CHUNK)
-    return torch.cat([model.encode_images(images) for images in chunks])
+    with model.computing():
+        return in_full(torch.cat([model.encode_images(images) for images in chunks]))
 
 
 def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Tensor:
@@ -115,5 +119,6 @@ def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Tensor:
     They are encoded longest first, so that a chunk holds captions of nearly one length and little padding.
     """
     order = split.lengths.argsort(descending=True, stable=True)
-    encoded = torch.cat([model.encode_captions(*split.captions(part)) for part in order.split(CHUNK)])
+    with model.computing():
+        encoded = in_full(torch.cat([model.encode_captions(*split.captions(part)) for part in order.split(CHUNK)]))
     return encoded[order.argsort().to(encoded.device)]

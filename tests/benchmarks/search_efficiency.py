@@ -5,8 +5,9 @@
         --seeds 0 1 2 --output runs/efficiency                        # goes on where it was interrupted
 
 Both are searches of the product, over e0 + Delta + e2 Delta^2: the grid trains all 16 points for all epochs, TPE with
-ASHA as many trials over the same points (``--space listed``), or over the slopes and offsets between them (``slopes``).
-Its epochs are counted over all of its trials, in the order of its journal, and only as far as half of the grid's.
+ASHA as many trials over the slopes and offsets between these (``--space slopes``), or over the same points (``listed``).
+Its epochs are counted over all of its trials, in the order of its journal, and only as far as half of the grid's. The
+best of 16 flatters itself, so what comes within a hundredth of it, which seeds differ by, is counted as well.
 """
 
 import argparse
@@ -39,6 +40,7 @@ TRAINING = {"learning_rate": 5e-4}
 TRAINING_ON_SCENES = {"learning_rate": 1e-3, "batch_size": 32, "word_size": 64}
 """The hardest of 128 near-twins is too hard to begin with."""
 
+NEAR = 0.99
 NEEDED = 2.0
 """Half of the grid's epochs."""
 
@@ -67,11 +69,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
     parser.add_argument("--dataset", default="scenes", help="scenes is generated where no --data-root is given")
     parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--images", type=int, default=600, help="of the generated scenes")
+    parser.add_argument("--images", type=int, default=1000, help="of the generated scenes")
     parser.add_argument("--embedding-size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--space", choices=SPACES, default="listed", help="of TPE")
+    parser.add_argument("--space", choices=SPACES, default="slopes", help="of TPE")
     parser.add_argument("--trials", type=int, default=16, help="of TPE with ASHA")
     parser.add_argument("--concurrent", type=int, default=1, help="trials at a time, each on one core")
     parser.add_argument("--output", type=Path, help="keep the searches there, and go on with them")
@@ -93,16 +95,17 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             row = compare(f"{options.dataset}, seed {seed}", grid, tpe)
             found.append(row)
             yield row
+            yield compare("  within 1 %", grid, tpe, NEAR)
     if len(found) > 1 and all(row.ratio is not None for row in found):
         middle = [float(median(values)) for values in ([row.ours for row in found], [row.other or 0 for row in found])]
         yield Row(f"{options.dataset}, median", "epochs", *middle, "the whole grid", NEEDED)
 
 
-def compare(case: str, grid: Trace, tpe: Trace) -> Row:
-    """Return the epochs that both took to the best value of the grid."""
+def compare(case: str, grid: Trace, tpe: Trace, share: float = 1.0) -> Row:
+    """Return the epochs that both took to the best value of the grid, or to a share of it."""
     allowed = Trace(tpe.values[: len(grid.values) // 2])
-    needed = allowed.epochs_to(grid.best)
-    told = f"grid best {grid.best:.2f}, met there in epoch {grid.epochs_to(grid.best)}; TPE and ASHA {allowed.best:.2f}"
+    needed = allowed.epochs_to(share * grid.best)
+    told = f"grid best {grid.best:.2f}, met there in epoch {grid.epochs_to(share * grid.best)}; TPE and ASHA {allowed.best:.2f}"
     if needed is None:
         note = f"NOT REACHED in half of the grid's {len(grid.values)} epochs; {told}"
         return Row(case, "epochs", len(allowed.values), None, "the whole grid", NEEDED, note)

@@ -169,6 +169,14 @@ def test_changes_that_make_trials_incomparable_are_named(changes: dict, keys: li
     assert changed_keys(make_experiment().to_dict(), make_experiment(**changes).to_dict()) == keys
 
 
+def test_what_an_older_version_did_not_know_has_not_changed() -> None:
+    old, new = make_experiment().to_dict(), make_experiment().to_dict()
+    del old["training"]["precision"]
+    assert changed_keys(old, new) == []
+    new["training"]["precision"] = "bf16"
+    assert changed_keys(old, new) == ["training.precision"]
+
+
 TRIALS = [
     (["dataset=x", "los=nt_xent"], "los: unknown key; did you mean 'loss'?"),
     (["loss=nt_xent"], "dataset: missing"),

@@ -18,4 +18,6 @@ def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) 
         data: What it is trained on.
         pretrained: Whether a backbone gets the weights that the config names; a checkpoint's come from the checkpoint.
     """
-    return MODELS[config.model].build(config, data, pretrained=pretrained)
+    model = MODELS[config.model].build(config, data, pretrained=pretrained)
+    model.precision = config.training.precision
+    return model

@@ -26,6 +26,8 @@ from math import sqrt
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from trainables.models.precision import computing_in_full, in_full
+
 BLOCKS = 4
 """Graph blocks one after the other [Li2019, section 3.1]."""
 
@@ -86,8 +88,9 @@ class RegionReasoning(nn.Module):
         if self.norm_before_reasoning:
             regions = self.normalize_regions(regions)
         regions = self.normalize_regions(self.blocks(regions))
-        _, final = self.gru(regions)
-        return normalize(self.norm(final[0]), dim=-1, eps=1e-12)
+        with computing_in_full(regions.device):
+            _, final = self.gru(in_full(regions))
+            return normalize(self.norm(final[0]), dim=-1, eps=1e-12)
 
 
 def _over_features(regions: Tensor) -> Tensor:

@@ -1,12 +1,14 @@
 """What the training loop and the evaluation ask of a model."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Self
 
 from torch import Tensor, nn
 
-from trainables.config import TrialConfig
+from trainables.config import Precision, TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.models.precision import computing
 
 
 class RetrievalModel(nn.Module, ABC):
@@ -14,9 +16,11 @@ class RetrievalModel(nn.Module, ABC):
 
     Attributes:
         crop_size: Side in pixels of the crops that it reads; 0 where it reads features.
+        precision: What ``computing`` computes in.
     """
 
     crop_size = 0
+    precision: Precision = "float32"
 
     @classmethod
     @abstractmethod
@@ -30,6 +34,10 @@ class RetrievalModel(nn.Module, ABC):
     @abstractmethod
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map token ids (C, T), zero-padded, with lengths (C,) on the CPU, to vectors (C, E)."""
+
+    def computing(self) -> AbstractContextManager[None]:
+        """Return the context in which its vectors are computed."""
+        return computing(self.precision, next(self.parameters()).device)
 
     def train_backbone(self, trained: bool) -> None:
         """Let the backbone learn, or stand still as it is; called before each epoch. Most models have none."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from trainables.models.gru import final_states
+from trainables.models.precision import computing_in_full
 
 
 class TextEncoder(nn.Module):
@@ -30,4 +31,5 @@ class TextEncoder(nn.Module):
         Returns:
             Unit vectors, shape (C, embedding_size).
         """
-        return normalize(final_states(self.words, self.gru, tokens, lengths), dim=-1, eps=1e-12)
+        with computing_in_full(tokens.device):
+            return normalize(final_states(self.words, self.gru, tokens, lengths), dim=-1, eps=1e-12)

@@ -15,6 +15,7 @@ from torch.nn.functional import normalize
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
+from trainables.models.precision import in_full
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.text_encoder import TextEncoder
 
@@ -58,7 +59,7 @@ class VSEPP(RetrievalModel):
         """Map features (I, D), used as they are stored, or pixels (I, S, S, 3) to unit vectors (I, embedding_size)."""
         if self.backbone is not None:
             features, _ = self.backbone(features)
-        return normalize(self.image_projection(features), dim=-1, eps=1e-12)
+        return normalize(in_full(self.image_projection(features)), dim=-1, eps=1e-12)
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""

@@ -1,0 +1,29 @@
+"""In which precision a model computes: float32, or bfloat16 where that is safe.
+
+In bf16, matrix products and convolutions are; weights, optimiser, GRUs, lengths of vectors, similarities and losses
+stay float32. Autocast would run cuDNN's GRU in float16, whose range needs its gradients scaled: it is left out.
+"""
+
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from trainables.config import Precision
+
+
+def computing(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
+    """Return the context in which a model computes its vectors on a device; ``auto`` is bf16 on a GPU that has it."""
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    is_low = precision == "bf16" or (precision == "auto" and has_bf16)
+    return torch.autocast(device.type, torch.bfloat16, enabled=is_low)
+
+
+def computing_in_full(device: torch.device) -> AbstractContextManager[None]:
+    """Return the context of what is float32 in any precision."""
+    return torch.autocast(device.type, enabled=False)
+
+
+def in_full(values: Tensor) -> Tensor:
+    """Return the same as float32, or as it is where that is more."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
