@@ -5,9 +5,9 @@
         --seeds 0 1 2 --output runs/efficiency                        # goes on where it was interrupted
 
 Both are searches of the product, over e0 + Delta + e2 Delta^2: the grid trains all 16 points for all epochs, TPE with
-ASHA as many trials over the slopes and offsets between these (``--space slopes``), or over the same points (``listed``).
-Its epochs are counted over all of its trials, in the order of its journal, and only as far as half of the grid's. The
-best of 16 flatters itself, so what comes within a hundredth of it, which seeds differ by, is counted as well.
+ASHA as many trials over the slopes and offsets between these (``--space slopes``), or over the same points. Its epochs
+are counted over all of its trials, in the order of its journal, and only as far as half of the grid's. The best of 16
+flatters itself, so what comes within a hundredth of it, which seeds differ by, is counted as well.
 """
 
 import argparse
@@ -105,7 +105,8 @@ def compare(case: str, grid: Trace, tpe: Trace, share: float = 1.0) -> Row:
     """Return the epochs that both took to the best value of the grid, or to a share of it."""
     allowed = Trace(tpe.values[: len(grid.values) // 2])
     needed = allowed.epochs_to(share * grid.best)
-    told = f"grid best {grid.best:.2f}, met there in epoch {grid.epochs_to(share * grid.best)}; TPE and ASHA {allowed.best:.2f}"
+    met = grid.epochs_to(share * grid.best)
+    told = f"grid best {grid.best:.2f}, met there in epoch {met}; TPE and ASHA {allowed.best:.2f}"
     if needed is None:
         note = f"NOT REACHED in half of the grid's {len(grid.values)} epochs; {told}"
         return Row(case, "epochs", len(allowed.values), None, "the whole grid", NEEDED, note)
