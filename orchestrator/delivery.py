@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.history import History, TrialState
 from orchestrator.journal import NAME, read_journal
 from orchestrator.lock import find_holder
-from orchestrator.tracking import STATUS, Store, first_line, refuse_default_password, store_failures
+from orchestrator.tracking import STATUS, Store, first_line, store_failures, without_password
 from trainables.errors import UserError
 
 
@@ -38,10 +38,9 @@ def deliver(directory: Path, output: Path, uri: str) -> Delivery:
         uri: Of the store.
 
     Raises:
-        UserError: If the journal is damaged, or the server has the default password.
+        UserError: If the journal is damaged.
         DeliveryError: If the store does not answer, or refuses.
     """
-    refuse_default_password(uri)
     history = History.of(read_journal(directory / NAME))
     name = history.experiment["name"]
     is_running = find_holder(directory) is not None
@@ -53,5 +52,7 @@ def deliver(directory: Path, output: Path, uri: str) -> Delivery:
         if not is_running:
             store.end_studies(history, "FINISHED" if history.finished else "KILLED")
     except store_failures() as error:
-        raise DeliveryError(f"{uri}: {first_line(error)}; the journal keeps everything, try again later") from None
+        raise DeliveryError(
+            f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
+        ) from None
     return Delivery(name, len(history.trials), is_running)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.cluster import Cluster
-from trainables.errors import UserError
+from trainables.errors import ConfigError, UserError
 
 TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
 """The torchvision that goes with each torch; others fail at import or at the first operator."""
@@ -181,13 +181,16 @@ def check_output(output: Path) -> Finding:
 
 def check_store(output: Path, tracking_uri: str | None) -> Finding:
     """The MLflow store answers."""
-    from orchestrator.tracking import count_experiments, default_uri
+    from orchestrator.tracking import choose_uri, count_experiments, without_password
 
     if tracking_uri is None and not (output / "mlflow.db").is_file():
         return Finding("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")
-    uri = tracking_uri or default_uri(output)
     try:
-        return Finding("store", "ok", f"{uri}: {count_experiments(uri)} experiments")
+        uri = choose_uri(tracking_uri, output)
+        return Finding("store", "ok", f"{without_password(uri)}: {count_experiments(uri)} experiments")
+    except ConfigError as error:
+        reason, _, way_out = str(error).partition("; ")
+        return Finding("store", "fail", reason, way_out)
     except ConnectionError as error:
         way_out = "start the server, or remove --tracking-uri; a search runs all the same and says what is missing"
         return Finding("store", "warn", str(error), way_out)

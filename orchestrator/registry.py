@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.champions import MODEL, Champion, packed_champions
-from orchestrator.tracking import default_uri, first_line, store_failures
+from orchestrator.tracking import choose_uri, first_line, store_failures, without_password
 from trainables.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def register(uri: str, packed: Path, champion: Champion) -> Registered:
         version = _find_version(client, name, champion) or _create_version(client, name, packed, champion)
         return Registered(name, int(version.version), _crown(client, name, version, champion))
     except store_failures() as error:
-        raise RegistryError(f"{uri}: {name} is not registered: {first_line(error)}") from None
+        raise RegistryError(f"{without_password(uri)}: {name} is not registered: {first_line(error)}") from None
 
 
 def register_all(uri: str, directory: Path, unreachable: str | None = None) -> tuple[list[Registered], list[str]]:
@@ -95,17 +95,18 @@ def register_all(uri: str, directory: Path, unreachable: str | None = None) -> t
     return registered, problems
 
 
-def local_store(output: Path) -> str:
-    """Return the store that the experiments under an output directory share.
+def find_store(given: str | None, output: Path) -> str:
+    """Return the store that was named, or the one that the experiments under an output directory share.
 
     Raises:
         RegistryError: If there is none yet.
+        ConfigError: If it is a server with the password that everybody knows.
     """
-    if not (output / "mlflow.db").is_file():
+    if given is None and not (output / "mlflow.db").is_file():
         raise RegistryError(
             f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
         )
-    return default_uri(output)
+    return choose_uri(given, output)
 
 
 def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Registered]:
@@ -120,16 +121,15 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         version = _champion(client, name)
         if version is None:
             there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
-            raise RegistryError(
-                f"{uri}: no champion {name}; there are: {there or 'none'}. A search registers its winner"
-            )
+            found = f"there are: {there or 'none'}. A search registers its winner"
+            raise RegistryError(f"{without_password(uri)}: no champion {name}; {found}")
         from mlflow.artifacts import download_artifacts
 
         # The loader's code lies beside it, and stays there: only what holds no code is fetched.
         source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
         local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
     except store_failures() as error:
-        raise RegistryError(f"{uri}: {name} cannot be fetched: {first_line(error)}") from None
+        raise RegistryError(f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}") from None
     return Path(local), Registered(name, int(version.version), True)
 
 

@@ -27,7 +27,7 @@ from orchestrator.registry import Registered, register_all
 from orchestrator.sections import Resources
 from orchestrator.summary import Summary, summarise
 from orchestrator.tracker import Tracker
-from orchestrator.tracking import default_uri, refuse_default_password
+from orchestrator.tracking import choose_uri
 from orchestrator.warm_start import read_sources, start_warm
 from orchestrator.workload import Workload
 from trainables.errors import ConfigError, UserError
@@ -128,8 +128,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     digests = workload.check(experiment)
     sources = read_sources(experiment, given.output)
     directory = open_directory(given.output, experiment.name)
-    uri = given.tracking_uri or default_uri(given.output)
-    refuse_default_password(uri)
+    uri = choose_uri(given.tracking_uri, given.output)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)

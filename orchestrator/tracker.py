@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from orchestrator.breaker import Breaker
 from orchestrator.history import History, TrialState
 from orchestrator.journal import Record
-from orchestrator.tracking import STATUS, Store, first_line, store_failures
+from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 
 PAUSE = 0.5
 """Seconds between passes; what comes in between goes into one request a trial."""
@@ -35,6 +35,7 @@ class Tracker:
 
     def __init__(self, uri: str, output: Path, experiment: str, past: Iterable[Record]) -> None:
         self._make_store = lambda: Store(uri, output, experiment)
+        self._sync_command = sync_command(uri, output, experiment)
         self._history = History.of(past)
         self._due = dict.fromkeys(self._history.trials)
         self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
@@ -59,7 +60,7 @@ class Tracker:
             reason = self.problem or "it did not answer in time"
             self.problem = (
                 f"{len(self._due)} runs are not up to date in MLflow: {reason}; "
-                f"`orchestrator sync` delivers them when it answers again"
+                f"`{self._sync_command}` delivers them when it answers again"
             )
 
     def _run(self) -> None:

@@ -24,10 +24,10 @@ def compare(
 ) -> None:
     """Print where two trials differ and what came of it, with a link to MLflow's page of both."""
     from orchestrator.comparison import compare_trials
-    from orchestrator.tracking import comparison_page, default_uri
+    from orchestrator.tracking import choose_uri, comparison_page, is_server, sync_command, without_password
 
     found = compare_trials(first, second, output)
-    uri = tracking_uri or default_uri(output)
+    uri = choose_uri(tracking_uri, output)
     sides = [(side.experiment, side.trial.id) for side in (found.first, found.second)]
     page = comparison_page(uri, sides)
     if as_json:
@@ -35,7 +35,10 @@ def compare(
         return
     _print(found)
     if page is None:
-        print(f"{uri}: does not hold both; `orchestrator sync` delivers them")
+        names = dict.fromkeys(experiment for experiment, _ in sides)
+        print(f"{without_password(uri)}: does not hold both; `{sync_command(uri, output, *names)}` delivers them")
+    elif is_server(uri):
+        print(f"in the browser: {without_password(uri).rstrip('/')}{page}")
     else:
         print(f"in the browser, with `orchestrator ui --output {output}` running: {page}")
 

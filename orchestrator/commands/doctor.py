@@ -46,10 +46,10 @@ def doctor(
 def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Finding]":
     from orchestrator.checkup import check_experiment
     from orchestrator.journal import find_directory
-    from orchestrator.tracking import default_uri
+    from orchestrator.tracking import choose_uri
 
     directory = find_directory(experiment, output).resolve()
-    return check_experiment(directory, tracking_uri or default_uri(directory.parent), repair=repair)
+    return check_experiment(directory, choose_uri(tracking_uri, directory.parent), repair=repair)
 
 
 def _print(findings: "list[Finding]") -> None:

@@ -29,9 +29,9 @@ def retrieve(
 
     if (caption is None) == (image is None):
         raise ConfigError("give a caption to find images for, or --image to find captions for; one of the two")
-    from orchestrator.registry import fetch_champion, local_store
+    from orchestrator.registry import fetch_champion, find_store
 
-    uri = tracking_uri or local_store(output)
+    uri = find_store(tracking_uri, output)
     with tempfile.TemporaryDirectory() as scratch:
         folder, registered = fetch_champion(uri, dataset, Path(scratch))
         from trainables.retriever import Retriever

@@ -20,18 +20,22 @@ def sync(
     from orchestrator.delivery import deliver
     from orchestrator.journal import NAME, JournalError, find_directory
     from orchestrator.registry import register_all
-    from orchestrator.tracking import default_uri
+    from orchestrator.tracking import choose_uri, without_password
 
     directories = [find_directory(name, output) for name in experiments or []]
     directories = directories or sorted(path.parent for path in output.glob(f"*/{NAME}"))
     if not directories:
         raise JournalError(f"{output}: holds no experiment; name another with --output")
-    uri = tracking_uri or default_uri(output)
+    uri = choose_uri(tracking_uri, output)
     done = [deliver(directory, output, uri) for directory in directories]
     registrations = [register_all(uri, directory) for directory in directories]
     problems = [problem for _, unregistered in registrations for problem in unregistered]
     if as_json:
-        said = {"tracking_uri": uri, "experiments": [asdict(one) for one in done], "unregistered": problems}
+        said = {
+            "tracking_uri": without_password(uri),
+            "experiments": [asdict(one) for one in done],
+            "unregistered": problems,
+        }
         print(json.dumps(said, indent=2))
         return
     for problem in problems:

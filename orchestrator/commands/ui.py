@@ -23,12 +23,15 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen; another port if this is taken.")] = 5000,
 ) -> None:
     """Open MLflow on the experiments' store; Ctrl-C ends it."""
-    uri = tracking_uri or _database(output)
-    if uri.startswith(("http://", "https://")):
-        print(f"the store is a server already: {uri}")
+    from orchestrator.tracking import is_server, without_password
+
+    uri = _store(tracking_uri, output)
+    if is_server(uri):
+        print(f"the store is a server already: {without_password(uri)}")
         return
     chosen = choose_port(port)
-    print(f"MLflow on {uri}\nopen http://{HOST}:{chosen} (Ctrl-C ends it; it takes some seconds to start)", flush=True)
+    print(f"MLflow on {without_password(uri)}")
+    print(f"open http://{HOST}:{chosen} (Ctrl-C ends it; it takes some seconds to start)", flush=True)
     raise typer.Exit(serve(uri, chosen))
 
 
@@ -63,11 +66,11 @@ def choose_port(wanted: int) -> int:
     raise ConfigError(f"--port {wanted}: neither this nor any other port of {HOST} is free")
 
 
-def _database(output: Path) -> str:
-    from orchestrator.tracking import default_uri
+def _store(given: str | None, output: Path) -> str:
+    from orchestrator.tracking import choose_uri
 
-    if not (output / "mlflow.db").is_file():
+    if given is None and not (output / "mlflow.db").is_file():
         raise ConfigError(
             f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
         )
-    return default_uri(output)
+    return choose_uri(given, output)

@@ -27,7 +27,7 @@ from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
 from orchestrator.search import check_cpus, open_checkpoints, open_directory, start, tracked
 from orchestrator.tracker import Tracker
-from orchestrator.tracking import default_uri
+from orchestrator.tracking import choose_uri
 from orchestrator.workload import Workload
 from trainables.errors import UserError
 from trainables.files import write_whole
@@ -100,6 +100,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     experiment = suite.experiment()
     digests = workload.check(experiment)
     home = open_directory(request.output, suite.name)
+    uri = choose_uri(request.tracking_uri, request.output)
     with make_scratch() as scratch, hold(home, scratch):
         fresh = find_fresh(home, request.if_due)
         if fresh is not None:
@@ -111,7 +112,6 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         # Only now, because Ray takes longer to import than refusing everything above.
         from orchestrator.tuner import Session
 
-        uri = request.tracking_uri or default_uri(request.output)
         with closing(Ledger(directory / NAME)) as ledger:
             with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
                 start(ledger, experiment, digests, directory, cluster)

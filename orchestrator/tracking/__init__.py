@@ -5,7 +5,8 @@ what the journal says, and the difference is sent. Runs are found again by their
 process began them, or what it came to.
 """
 
-from orchestrator.tracking.connection import count_experiments, default_uri, first_line, store_failures
+from orchestrator.tracking.address import choose_uri, default_uri, is_server, sync_command, without_password
+from orchestrator.tracking.connection import count_experiments, first_line, store_failures
 from orchestrator.tracking.pages import comparison_page
 from orchestrator.tracking.password import refuse_default_password
 from orchestrator.tracking.store import STATUS, Store, find_differences
@@ -13,11 +14,15 @@ from orchestrator.tracking.store import STATUS, Store, find_differences
 __all__ = [
     "STATUS",
     "Store",
+    "choose_uri",
     "comparison_page",
     "count_experiments",
     "default_uri",
     "find_differences",
     "first_line",
+    "is_server",
     "refuse_default_password",
     "store_failures",
+    "sync_command",
+    "without_password",
 ]

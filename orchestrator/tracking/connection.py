@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.tracking.address import without_password
+
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
@@ -16,15 +18,12 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 # Retries are the tracker's, which looks first what the store did before an answer was lost: MLflow would have a run
 # made again unseen. A slow answer is waited for a while.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
+TIMEOUT_IS_OURS = TIMEOUT not in os.environ
+os.environ.setdefault(TIMEOUT, "60")
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-
-def default_uri(output: Path) -> str:
-    """Return the store that all experiments under an output directory share."""
-    return f"sqlite:///{output.resolve() / 'mlflow.db'}"
 
 
 def store_failures() -> tuple[type[Exception], ...]:
@@ -58,7 +57,7 @@ def hush() -> None:
 
 def first_line(error: Exception) -> str:
     """Return what an error says, without the traces that MLflow puts into it."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:300]
 
 
 def connect(uri: str, output: Path) -> "MlflowClient":
@@ -85,13 +84,26 @@ def count_experiments(uri: str) -> int:
     Raises:
         ConnectionError: If it does not answer.
     """
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
     hush()
     failures = store_failures()
     from mlflow import MlflowClient
 
     try:
-        return len(MlflowClient(tracking_uri=uri).search_experiments())
+        with hurried():
+            return len(MlflowClient(tracking_uri=uri).search_experiments())
     except failures as error:
-        raise ConnectionError(f"{uri}: {first_line(error)}") from None
+        raise ConnectionError(f"{without_password(uri)}: {first_line(error)}") from None
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Wait for answers for a few seconds only, because a person waits for them."""
+    if not TIMEOUT_IS_OURS:
+        yield
+        return
+    usual = os.environ[TIMEOUT]
+    os.environ[TIMEOUT] = "5"
+    try:
+        yield
+    finally:
+        os.environ[TIMEOUT] = usual

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from orchestrator.tracking.connection import hush, store_failures
+from orchestrator.tracking.connection import hurried, hush, store_failures
 
 
 def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
@@ -24,15 +24,16 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
     runs, experiments = [], []
     try:
         client = MlflowClient(tracking_uri=uri)
-        for experiment, trial in trials:
-            found = client.get_experiment_by_name(experiment)
-            if found is None:
-                return None
-            page = client.search_runs([found.experiment_id], f"tags.trial = '{trial}'")
-            if not page:
-                return None
-            runs.append(page[0].info.run_id)
-            experiments.append(str(found.experiment_id))
+        with hurried():
+            for experiment, trial in trials:
+                found = client.get_experiment_by_name(experiment)
+                if found is None:
+                    return None
+                page = client.search_runs([found.experiment_id], f"tags.trial = '{trial}'")
+                if not page:
+                    return None
+                runs.append(page[0].info.run_id)
+                experiments.append(str(found.experiment_id))
     except failures:
         return None
     query = f"runs={json.dumps(runs)}&experiments={json.dumps(list(dict.fromkeys(experiments)))}"

@@ -12,7 +12,7 @@ from orchestrator.experiment import ANY
 from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.summary import find_champions
 from orchestrator.tracking import connection
-from orchestrator.tracking.connection import default_uri
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.description import dataset_of, lineage_of, metrics_of, params_of, schedule_of, tags_of
 
 if TYPE_CHECKING:

@@ -172,7 +172,7 @@ def test_a_server_that_stays_away_gets_it_from_sync(
     tracked.tracking = replace(tracked.tracking, end=1)
     proxy.choose(Fault(Kind.UNAUTHORIZED, path=METRICS))
     tracked.finish(EXPERIMENT, workload := TroubledWorkload(log=tmp_path / "trained.jsonl"))
-    assert "orchestrator sync" in tracked.printed()
+    assert f"`orchestrator sync tiny --output {tracked.output} --tracking-uri {proxy.uri}`" in tracked.printed()
     proxy.choose(PASS)
     for _ in range(2):
         deliver(tracked.output / "tiny", tracked.output, proxy.uri)

@@ -1,0 +1,93 @@
+"""What a team has: a tracking server on PostgreSQL with artifacts in a bucket; a search, sync and compare on it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from orchestrator.cli import main
+from orchestrator.history import History
+from orchestrator.journal import read_journal
+from orchestrator.search import run_search
+from tests.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
+from tests.faults.invariants import assert_tracked_once
+from tests.orchestrator import fake_workload
+from tests.orchestrator.experiments import make_experiment
+from tests.orchestrator.fake_workload import FakeWorkload
+from tests.servers.mlflow_server import MlflowServer, mlflow_server
+from tests.servers.postgres import postgres_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with s3_server("127.0.0.1", free_port()) as endpoint:
+        make_bucket(endpoint)
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, bucket: str) -> Iterator[MlflowServer]:
+    folder = tmp_path_factory.mktemp("server")
+    environment = {**CREDENTIALS, "MLFLOW_S3_ENDPOINT_URL": bucket}
+    with (
+        postgres_server() as database,
+        mlflow_server(database, folder, "s3://bucket/mlflow", environment=environment) as running,
+    ):
+        yield running
+
+
+def call(*arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return ended.value.code
+
+
+def experiment_of(uri: str, name: str) -> str:
+    found = MlflowClient(tracking_uri=uri).get_experiment_by_name(name)
+    assert found is not None
+    return str(found.experiment_id)
+
+
+def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
+    server: MlflowServer, bucket: str, ray_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import ray
+
+    ray.cloudpickle.register_pickle_by_value(fake_workload)
+    output, uri = tmp_path / "runs", server.uri
+    experiment = make_experiment(search={"sampler": "random", "trials": 2}, training={"epochs": 3})
+    result = run_search(experiment, FakeWorkload(), output, tracking_uri=uri, quiet=True)
+    assert result.tracking_problem is None
+    history = History.of(read_journal(output / "tiny" / "journal.jsonl"))
+    assert_tracked_once(uri, history)
+    assert not (output / "mlflow.db").exists()
+    assert not (output / "artifacts").exists()
+
+    client = MlflowClient(tracking_uri=uri)
+    runs = client.search_runs([experiment_of(uri, "tiny")], "tags.kind = 'trial'")
+    for run in runs:
+        held = {key.rpartition("/")[2] for key in keys(bucket) if f"/{run.info.run_id}/" in key}
+        assert {"config.yaml", "history.csv", "weight_curve.svg"} <= held
+        config = Path(client.download_artifacts(run.info.run_id, "config.yaml", str(tmp_path)))
+        assert yaml.safe_load(config.read_text()) == history.trials[run.data.tags["trial"]].config
+
+    there = sorted(keys(bucket))
+    place = ["--output", str(output), "--tracking-uri", uri]
+    assert call("sync", "tiny", *place, "--json") == 0
+    delivered = json.loads(capsys.readouterr().out)
+    assert delivered["experiments"] == [{"experiment": "tiny", "runs": len(history.trials), "running": False}]
+    assert_tracked_once(uri, history)
+    assert sorted(keys(bucket)) == there
+
+    first, second = list(history.trials)[:2]
+    assert call("compare", first, second, *place) == 0
+    said = capsys.readouterr().out
+    by_trial = {run.data.tags["trial"]: run.info.run_id for run in runs}
+    assert f"{uri}/#/compare-runs" in said
+    assert by_trial[first] in said
+    assert by_trial[second] in said

@@ -1,0 +1,87 @@
+"""Which store is used: a server with the password that everybody knows is refused, and no password is shown."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.journal import NAME
+from orchestrator.ledger import Ledger
+from orchestrator.tracking import choose_uri, default_uri, sync_command, without_password
+from tests.orchestrator.experiments import add_trial, make_experiment, start
+from trainables.errors import ConfigError
+
+OPEN = "http://admin:password1234@127.0.0.1:9"
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    (tmp_path / "tiny").mkdir()
+    ledger = Ledger(tmp_path / "tiny" / NAME)
+    start(ledger, make_experiment())
+    add_trial(ledger, [100.0])
+    ledger.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["ui"], id="ui"),
+        pytest.param(["compare", "tiny", "tiny"], id="compare"),
+        pytest.param(["sync"], id="sync"),
+        pytest.param(["doctor", "tiny"], id="doctor EXPERIMENT"),
+        pytest.param(["retrieve", "two dogs", "--dataset", "pets"], id="retrieve"),
+    ],
+)
+def test_a_server_with_the_default_password_is_refused(
+    output: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--output", str(output), "--tracking-uri", OPEN])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert "default password is in use; change it on the server" in said.err
+    assert "password1234" not in said.err + said.out
+
+
+def test_doctor_says_that_a_server_has_the_default_password(
+    output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.doctor.PORTS", {})
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--output", str(output), "--tracking-uri", OPEN, "--json"])
+    assert ended.value.code == 1
+    found = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert (found["store"]["state"], found["store"]["way_out"][:9]) == ("fail", "change it")
+
+
+def test_the_named_store_is_used_or_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_uri(None, tmp_path) == default_uri(tmp_path)
+    assert choose_uri("http://host:5000", tmp_path) == "http://host:5000"
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "password1234")
+    with pytest.raises(ConfigError, match="default password"):
+        choose_uri("http://host:5000", tmp_path)
+
+
+def test_the_command_that_delivers_can_be_pasted(tmp_path: Path) -> None:
+    there = tmp_path / "my runs"
+    assert sync_command(default_uri(there), there, "tiny", "more") == f"orchestrator sync tiny more --output '{there}'"
+    command = sync_command("http://me:secret@host:5000", Path("runs"), "tiny")
+    assert command == "orchestrator sync tiny --output runs --tracking-uri http://me@host:5000"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://host:5000/a", "http://host:5000/a"),
+        ("https://me:p%40ss@host:5000", "https://me@host:5000"),
+        ("postgresql+psycopg2://me:secret@host/db", "postgresql+psycopg2://me@host/db"),
+        ("API request to http://me:secret@host/a?b=c@d failed", "API request to http://me@host/a?b=c@d failed"),
+        ("sqlite:////tmp/a:b@c/mlflow.db", "sqlite:////tmp/a:b@c/mlflow.db"),
+    ],
+)
+def test_passwords_are_not_shown(text: str, shown: str) -> None:
+    assert without_password(text) == shown
