@@ -131,6 +131,20 @@ def test_the_exit_code_is_the_commands() -> None:
     assert enter("bash", "-c", "exit 5").returncode == 5
 
 
+def test_a_driver_joins_before_it_runs(tmp_path: Path) -> None:
+    """The script that makes a container a node, with a Ray that writes down what it was told."""
+    said = tmp_path / "said"
+    ray = tmp_path / "ray"
+    ray.write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    ray.chmod(0o755)
+    join = [str(IMAGE / "join-ray.sh"), "bash", "-c", f"echo searched >> {said}; exit 4"]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert subprocess.run(join, env=environment, capture_output=True).returncode != 0 and not said.exists()
+    assert subprocess.run(join, env=environment | {"RAY_ADDRESS": "head:6379"}, capture_output=True).returncode == 4
+    joined, searched = said.read_text().splitlines()
+    assert joined.startswith("start --address=head:6379 --num-cpus=0 --num-gpus=0") and searched == "searched"
+
+
 def healthy(**environment: str) -> int:
     variables = {"PATH": "/usr/bin:/bin"} | environment
     return subprocess.run([str(IMAGE / "healthy.sh")], env=variables, capture_output=True).returncode

@@ -1,0 +1,43 @@
+"""What the documents name is there: files of the repository, and what is said to stand in them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md"]
+FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/")
+
+
+def places(text: str) -> set[str]:
+    """Return what a document says of where things are in the repository."""
+    return {code for code in re.findall(r"`([\w./-]+)`", text) if code.startswith(FOLDERS) and "NAME" not in code}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_files_are_there(name: str) -> None:
+    missing = {place for place in places((ROOT / name).read_text()) if not (ROOT / place).exists()}
+    assert not missing
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text()
+    headings = {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in re.findall(r"^#+ (.*)$", text, re.M)}
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        file, _, anchor = link.partition("#")
+        assert (ROOT / name).parent.joinpath(file).exists()
+        assert not anchor or file or anchor in headings
+
+
+def test_what_stands_where() -> None:
+    """``X`` in ``FILE``, as the README says where a loss, a model and a form of data are registered."""
+    said = re.findall(r"`([A-Z_]{3,})` (?:in|of) `([\w./]+\.py)`", (ROOT / "README.md").read_text())
+    assert len(said) >= 6
+    for name, file in said:
+        assert re.search(rf"^{name}\b", (ROOT / file).read_text(), re.M), (name, file)
+
+
+def test_what_is_missing_is_found() -> None:
+    assert places("see `trainables/gone.py`, `nt_xent.py` and `trainables/losses/NAME.py`") == {"trainables/gone.py"}
