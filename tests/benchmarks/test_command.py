@@ -16,6 +16,7 @@ TINY = {
     "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "search_efficiency": ["--images", "60", "--embedding-size", "8", "--epochs", "2", "--trials", "4"],
+    "tracking": ["--trials", "4", "--metrics", "200"],
     "throughput": ["--trials", "30", "--only", "ours"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
