@@ -1,24 +1,29 @@
-"""The last state of a GRU over captions of unequal length.
+"""The last state of a GRU over captions of unequal length, of one model or of K stacked ones.
 
 With r, z, n the reset gate, update gate and candidate, and h the state [Cho2014], in PyTorch's parametrisation:
 
     r = sigmoid(W_r x + b_r + U_r h + c_r)      n = tanh(W_n x + b_n + r * (U_n h + c_n))
     z = sigmoid(W_z x + b_z + U_z h + c_z)      h' = (1 - z) * n + z * h
 
-On a GPU this is cuDNN's packed GRU. On a CPU the library's packed GRU spends half its time on bookkeeping, so there the
-recurrence is written out: W x is computed once for each distinct word of the batch instead of once for each token,
-captions are sorted by length so that each step is one matrix product over those that still have a token, and the
-backward pass collects the gradient of U in one product at the end.
+Of one model on a GPU this is cuDNN's packed GRU. On a CPU the library's packed GRU spends half its time on bookkeeping,
+and it knows no stacked models at all, so there the recurrence is written out: captions are sorted by length so that
+each step is one (batched) matrix product over those that still have a token, and the backward pass collects the
+gradient of U in one product at the end. On a CPU W x is computed once for each distinct word of the batch instead of
+once for each token.
+
+Stacked models each have their own captions, or all have the same. A step takes as many rows of each as the one with the
+most needs; what is computed beyond the end of a caption is never read and gets no gradient.
 
 References:
     [Cho2014] Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, eq. 5-8. arXiv:1406.1078
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding
 from torch.nn.utils.rnn import pack_padded_sequence
 
 
@@ -26,50 +31,129 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
     """Return the state of a one-layer, left-to-right GRU after each caption's last token.
 
     Args:
-        words: Word embeddings, (V, W).
-        gru: The GRU's parameters, from W to H.
-        tokens: Word ids, shape (C, T), int64; what stands after a caption's end is not read.
-        lengths: Tokens of each caption, shape (C,), int64 on the CPU, in [1, T].
+        words: Word embeddings, (V, W), or stacked, (K, V, W).
+        gru: The GRU's parameters, from W to H; stacked where the words are.
+        tokens: Word ids, shape (C, T), int64; what stands after a caption's end is not read. For stacked parameters
+            (K, C, T), or (1, C, T) where all have the same captions.
+        lengths: Tokens of each caption, shape (C,), (K, C) or (1, C), int64 on the CPU, in [1, T].
 
     Returns:
-        States, shape (C, H).
+        States, shape (C, H) or (K, C, H).
     """
-    if tokens.device.type != "cpu":
+    is_stacked = words.weight.dim() == 3
+    if not is_stacked and tokens.device.type != "cpu":
         packed = pack_padded_sequence(words(tokens), lengths, batch_first=True, enforce_sorted=False)
         return gru(packed)[1][0]
-    order = lengths.argsort(descending=True, stable=True)
-    present = torch.arange(int(lengths.max()))[:, None] < lengths[order]
-    distinct, token_word = tokens[order].T[: len(present)][present].unique(return_inverse=True)
-    input_weight, weight, input_bias, bias = gru.parameters()
-    inputs = embedding(token_word, linear(words(distinct), input_weight, input_bias))
-    states: Tensor = _Recurrence.apply(inputs, weight, bias, present.sum(1).tolist(), torch.is_grad_enabled())
-    return states[order.argsort()]
+    parameters = [words.weight, *gru.parameters()]
+    if is_stacked:
+        return _stacked_states(parameters, tokens, lengths)
+    return _stacked_states([parameter[None] for parameter in parameters], tokens[None], lengths[None])[0]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One token of the captions that still have one.
+
+    Attributes:
+        rows: How many of the captions, sorted by length, it takes.
+        first: The first of these that ends here, in any of the models.
+        ends: Which from there on end here, shape (K, rows - first, 1), bool; ``None`` where all of them do.
+    """
+
+    rows: int
+    first: int
+    ends: Tensor | None
+
+
+def _stacked_states(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
+    """See ``final_states``; G below is 1 where all models have the same captions, else K."""
+    words, input_weight, weight, input_bias, bias = parameters
+    device = tokens.device
+    order = lengths.argsort(dim=-1, descending=True, stable=True)
+    ordered = lengths.gather(-1, order)
+    steps = _plan(ordered, device)
+    # Rows of all steps one after the other: step 0's captions, then those of step 1 that go on, and so on.
+    places = torch.cat([torch.arange(step.rows) * tokens.shape[-1] + t for t, step in enumerate(steps)])
+    order = order.to(device)
+    by_length = tokens.gather(1, order[..., None].expand_as(tokens))
+    ids = by_length.flatten(1)[:, places.to(device)]
+    inputs = _project(ids, words, input_weight, input_bias)
+    states: Tensor = _Recurrence.apply(inputs, weight, bias, steps, torch.is_grad_enabled())
+    back = order.argsort(dim=-1)[..., None]
+    return states.gather(1, back.expand(len(words), -1, states.shape[-1]))
+
+
+def _plan(lengths: Tensor, device: torch.device) -> list[_Step]:
+    """Return the steps over captions of these lengths, (G, C), longest first, on the CPU."""
+    times = torch.arange(int(lengths.max()) + 1)
+    counts = (lengths[:, None, :] > times[:, None]).sum(-1)
+    rows, fewest = counts.amax(0).tolist(), counts.amin(0).tolist()
+    agree = rows == fewest
+    steps = []
+    for t in range(len(rows) - 1):
+        first = fewest[t + 1]
+        ends = None if agree else (lengths[:, first : rows[t], None] == t + 1).to(device)
+        steps.append(_Step(rows[t], first, ends))
+    return steps
+
+
+def _project(ids: Tensor, words: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return W x + b of each token, (K, N, 3H), of word ids (G, N)."""
+    if ids.device.type == "cpu":
+        ids, place = _distinct(ids, words.shape[1])
+        return _look_up(_affine(_look_up(words, ids), weight, bias), place)
+    return _affine(_look_up(words, ids), weight, bias)
+
+
+def _look_up(tables: Tensor, rows: Tensor) -> Tensor:
+    """Return rows (G, N) of tables (K, V, W), shape (K, N, W)."""
+    offsets = torch.arange(len(tables), device=rows.device)[:, None] * tables.shape[1]
+    return embedding(rows + offsets, tables.flatten(0, 1))
+
+
+def _affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.baddbmm(bias[:, None], inputs, weight.mT)
+
+
+def _distinct(ids: Tensor, words: int) -> tuple[Tensor, Tensor]:
+    """Return the distinct ids of each row, (G, U), filled up with 0, and where each id stands among them, (G, N)."""
+    groups = len(ids)
+    found, place = (ids + torch.arange(groups)[:, None] * words).unique(return_inverse=True)
+    counts = torch.bincount(found // words, minlength=groups)
+    firsts = counts.cumsum(0) - counts
+    if groups == 1:
+        return found[None], place
+    distinct = torch.zeros(groups, int(counts.max()), dtype=ids.dtype)
+    group = found // words
+    distinct[group, torch.arange(len(found)) - firsts[group]] = found % words
+    return distinct, place - firsts[:, None]
 
 
 class _Recurrence(torch.autograd.Function):
-    """The steps of a GRU over packed inputs: rows of step 0 first, and in each step the longest caption first."""
+    """The steps of K GRUs over packed inputs: rows of step 0 first, and in each step the longest caption first."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, sizes: list[int], with_grad: bool) -> Tensor:
-        """Return final states (C, H) from ``inputs`` = W x + b, (sum(sizes), 3H), ordered r, z, n."""
-        width = weight.shape[1]
-        state = inputs.new_zeros(sizes[0], width)
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, steps: list[_Step], with_grad: bool) -> Tensor:
+        """Return final states (K, C, H) from ``inputs`` = W x + b, (K, sum of rows, 3H), ordered r, z, n."""
+        width = weight.shape[-1]
+        state = inputs.new_zeros(len(weight), steps[0].rows, width)
         final = torch.empty_like(state)
-        steps = []
-        for x in inputs.split(sizes):
-            running = len(x)
-            final[running : len(state)] = state[running:]
-            state = state[:running]
-            hidden = torch.addmm(bias, state, weight.T)
-            gates = (x[:, : 2 * width] + hidden[:, : 2 * width]).sigmoid_()
-            reset, update = gates[:, :width], gates[:, width:]
-            recalled = hidden[:, 2 * width :]
-            candidate = torch.addcmul(x[:, 2 * width :], reset, recalled).tanh_()
+        kept = []
+        for step, x in zip(steps, inputs.split([step.rows for step in steps], dim=1), strict=True):
+            state = state[:, : step.rows]
+            hidden = torch.baddbmm(bias[:, None], state, weight.mT)
+            gates = (x[..., : 2 * width] + hidden[..., : 2 * width]).sigmoid_()
+            reset, update = gates[..., :width], gates[..., width:]
+            recalled = hidden[..., 2 * width :]
+            candidate = torch.addcmul(x[..., 2 * width :], reset, recalled).tanh_()
             if with_grad:
-                steps.append((state, reset, update, candidate, recalled))
+                kept.append((state, reset, update, candidate, recalled))
             state = torch.lerp(candidate, state, update)
-        final[: len(state)] = state
-        ctx.steps, ctx.sizes = steps, sizes
+            ended = slice(step.first, step.rows)
+            final[:, ended] = (
+                state[:, ended] if step.ends is None else torch.where(step.ends, state[:, ended], final[:, ended])
+            )
+        ctx.steps, ctx.kept = steps, kept
         ctx.save_for_backward(weight)
         return final
 
@@ -78,21 +162,31 @@ class _Recurrence(torch.autograd.Function):
         """Walk the steps back; the gradient of U is summed over all of them in one product at the end."""
         (final_gradient,) = gradients
         (weight,) = ctx.saved_tensors
-        width = weight.shape[1]
-        input_gradient = final_gradient.new_empty(sum(ctx.sizes), 3 * width)
+        width, sizes = weight.shape[-1], [step.rows for step in ctx.steps]
+        input_gradient = final_gradient.new_empty(len(weight), sum(sizes), 3 * width)
         hidden_gradient = torch.empty_like(input_gradient)
-        state_gradient = final_gradient[:0]
-        by_step = zip(input_gradient.split(ctx.sizes), hidden_gradient.split(ctx.sizes), ctx.steps, strict=True)
-        for for_input, for_hidden, (state, reset, update, candidate, recalled) in reversed(list(by_step)):
-            # Captions whose last token this is join with the gradient of their final state.
-            joined = final_gradient[len(state_gradient) : len(state)]
-            state_gradient = torch.cat([state_gradient, joined]) if len(joined) else state_gradient
+        state_gradient = final_gradient[:, :0]
+        by_step = zip(ctx.steps, input_gradient.split(sizes, 1), hidden_gradient.split(sizes, 1), ctx.kept, strict=True)
+        for step, for_input, for_hidden, (state, reset, update, candidate, recalled) in reversed(list(by_step)):
+            state_gradient = _join(state_gradient, final_gradient, step)
             for_candidate = state_gradient * (1 - update) * (1 - candidate * candidate)
-            for_input[:, :width] = for_candidate * recalled * reset * (1 - reset)
-            for_input[:, width : 2 * width] = state_gradient * (state - candidate) * update * (1 - update)
-            for_input[:, 2 * width :] = for_candidate
-            for_hidden[:, : 2 * width] = for_input[:, : 2 * width]
-            torch.mul(for_candidate, reset, out=for_hidden[:, 2 * width :])
-            state_gradient = torch.addmm(state_gradient * update, for_hidden, weight)
-        states = torch.cat([step[0] for step in ctx.steps])
-        return input_gradient, hidden_gradient.T @ states, hidden_gradient.sum(0), None, None
+            for_input[..., :width] = for_candidate * recalled * reset * (1 - reset)
+            for_input[..., width : 2 * width] = state_gradient * (state - candidate) * update * (1 - update)
+            for_input[..., 2 * width :] = for_candidate
+            for_hidden[..., : 2 * width] = for_input[..., : 2 * width]
+            torch.mul(for_candidate, reset, out=for_hidden[..., 2 * width :])
+            state_gradient = torch.baddbmm(state_gradient * update, for_hidden, weight)
+        states = torch.cat([kept[0] for kept in ctx.kept], dim=1)
+        return input_gradient, hidden_gradient.mT @ states, hidden_gradient.sum(1), None, None
+
+
+def _join(state_gradient: Tensor, final_gradient: Tensor, step: _Step) -> Tensor:
+    """Add the gradient of the final state of captions whose last token this is; rows that are new here have no other."""
+    joined = final_gradient[:, step.first : step.rows]
+    if step.ends is not None:
+        joined = torch.where(step.ends, joined, 0.0)
+    overlap = state_gradient.shape[1] - step.first
+    if overlap:
+        both = state_gradient[:, step.first :] + joined[:, :overlap]
+        return torch.cat([state_gradient[:, : step.first], both, joined[:, overlap:]], dim=1)
+    return torch.cat([state_gradient, joined], dim=1) if joined.shape[1] else state_gradient

@@ -17,10 +17,16 @@ class RetrievalModel(nn.Module, ABC):
     Attributes:
         crop_size: Side in pixels of the crops that it reads; 0 where it reads features.
         precision: What ``computing`` computes in.
+        can_stack: Whether it also works with parameters of shape (K, ...), those of K models on top of each other
+            (``trainables.models.stack``). Features and captions then have a leading dimension too, K, or 1 where all
+            models see the same, and so have the vectors.
+        stacked_settings: Attributes that may differ between stacked models; numbers, and tensors (K, 1, 1) there.
     """
 
     crop_size = 0
     precision: Precision = "float32"
+    can_stack = False
+    stacked_settings: tuple[str, ...] = ()
 
     @classmethod
     @abstractmethod

@@ -9,6 +9,7 @@ References:
 from math import sqrt
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -22,6 +23,8 @@ from trainables.models.text_encoder import TextEncoder
 
 class VSEPP(RetrievalModel):
     """Images and captions as unit vectors of one joint space."""
+
+    can_stack = True
 
     def __init__(
         self,
@@ -59,7 +62,12 @@ class VSEPP(RetrievalModel):
         """Map features (I, D), used as they are stored, or pixels (I, S, S, 3) to unit vectors (I, embedding_size)."""
         if self.backbone is not None:
             features, _ = self.backbone(features)
-        return normalize(in_full(self.image_projection(features)), dim=-1, eps=1e-12)
+        weight, bias = self.image_projection.parameters()
+        if weight.dim() == 2:
+            projected = self.image_projection(features)
+        else:
+            projected = torch.baddbmm(bias[:, None], features.expand(len(weight), -1, -1), weight.mT)
+        return normalize(in_full(projected), dim=-1, eps=1e-12)
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""

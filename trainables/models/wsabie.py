@@ -43,7 +43,10 @@ class WSABIE(RetrievalModel):
         idf: Weight of each word, shape (q,), >= 0; 0 for what is no word.
     """
 
+    can_stack = True
+    stacked_settings = ("radius",)
     idf: Tensor
+    radius: float | Tensor
 
     def __init__(self, image_size: int, idf: Tensor, embedding_size: int, *, radius: float = 1.0) -> None:
         """Draw both maps from N(0, 1/P), columns of length about 1 [Weston2011]; ``radius`` > 0 is lambda."""
@@ -69,13 +72,25 @@ class WSABIE(RetrievalModel):
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map captions (C, T), zero-padded, to vectors (C, P): the weighted sum of their words' columns."""
         # Dense bags would cost C * q * P; this costs C * T * P. Padding has weight 0.
-        return embedding_bag(tokens, self.word_columns, per_sample_weights=self.idf[tokens], mode="sum")
+        columns, weights = self.word_columns, self.idf[tokens]
+        if columns.dim() == 2:
+            return embedding_bag(tokens, columns, per_sample_weights=weights, mode="sum")
+        models, words, size = columns.shape
+        bags = tokens + torch.arange(models, device=tokens.device)[:, None, None] * words
+        weights = weights.expand_as(bags).flatten(0, 1)
+        summed = embedding_bag(bags.flatten(0, 1), columns.flatten(0, 1), per_sample_weights=weights, mode="sum")
+        return summed.view(models, -1, size)
 
     @torch.no_grad()
     def constrain(self) -> None:
         """Project the columns of both maps onto the ball: those longer than ``radius`` are scaled to it."""
-        self.image_columns.renorm_(p=2, dim=0, maxnorm=self.radius)
-        self.word_columns.renorm_(p=2, dim=0, maxnorm=self.radius)
+        for columns in (self.image_columns, self.word_columns):
+            if isinstance(self.radius, Tensor):
+                # As ``renorm_`` does it, which knows one radius only.
+                norms = torch.linalg.vector_norm(columns, dim=-1, keepdim=True)
+                columns.mul_(torch.where(norms > self.radius, self.radius / (norms + 1e-7), 1.0))
+            else:
+                columns.renorm_(p=2, dim=0, maxnorm=self.radius)
 
 
 def inverse_document_frequency(split: Split, vocabulary_size: int) -> np.ndarray:
