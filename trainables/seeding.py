@@ -43,3 +43,42 @@ def make_deterministic(device: "torch.device") -> None:
         torch.use_deterministic_algorithms(True)
         # Filling fresh memory is for finding bugs; it costs time and changes no result.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+class RandomStream:
+    """Numbers from torch's generator of a device as they come after ``seed_torch``, whatever others draw in between.
+
+    Entered around the draws; each time they go on where they ended.
+
+    Args:
+        device: Whose generator is drawn from.
+        seed: See ``derive_seed``, and so the purpose.
+    """
+
+    def __init__(self, device: "torch.device", seed: int, *purpose: str | int) -> None:
+        self._device = device
+        self._state: torch.Tensor | None = None
+        with self:
+            seed_torch(seed, *purpose)
+
+    def __enter__(self) -> None:
+        self._outer = self._get()
+        if self._state is not None:
+            self._set(self._state)
+
+    def __exit__(self, *exc: object) -> None:
+        self._state = self._get()
+        self._set(self._outer)
+
+    def _get(self) -> "torch.Tensor":
+        import torch
+
+        return torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else torch.get_rng_state()
+
+    def _set(self, state: "torch.Tensor") -> None:
+        import torch
+
+        if self._device.type == "cuda":
+            torch.cuda.set_rng_state(state, self._device)
+        else:
+            torch.set_rng_state(state)

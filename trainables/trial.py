@@ -67,14 +67,33 @@ class Trial:
         epoch: Epochs trained so far.
     """
 
-    def __init__(self, config: TrialConfig, data: Dataset, device: torch.device, *, is_new: bool = True) -> None:
-        """Build everything; what is not new gets the weights of a backbone from its checkpoint."""
+    def __init__(
+        self,
+        config: TrialConfig,
+        data: Dataset,
+        device: torch.device,
+        *,
+        is_new: bool = True,
+        beside: "Trial | None" = None,
+    ) -> None:
+        """Build everything; what is not new gets the weights of a backbone from its checkpoint.
+
+        Args:
+            config: See ``run_trial``.
+            data: See ``run_trial``.
+            device: Where everything lies.
+            is_new: Whether no checkpoint is restored.
+            beside: A trial on the same data and device, whose tensors of it are shared.
+        """
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
         self.config, self.data, self.epoch = config, data, 0
         self.model = build_model(config, data, pretrained=is_new).to(device)
-        self.train_split = ResidentSplit(data.splits["train"], device, self.model.crop_size)
-        self.val_split = ResidentSplit(data.splits["val"], device, self.model.crop_size)
+        if beside is None:
+            self.train_split = ResidentSplit(data.splits["train"], device, self.model.crop_size)
+            self.val_split = ResidentSplit(data.splits["val"], device, self.model.crop_size)
+        else:
+            self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
         self.optimizer = build_optimizer(self.model, config.training)
         self.metrics: dict[str, float] = {}
@@ -84,27 +103,47 @@ class Trial:
     def run_epoch(self) -> EpochReport:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
         started = time.monotonic()
+        self.begin_epoch()
+        train_loss = self.train()
+        return self.end_epoch(train_loss, time.monotonic() - started)
+
+    def begin_epoch(self) -> None:
+        """Set loss, optimiser and backbone to what the next epoch is trained with."""
         self.epoch += 1
         present = self.config.at(self.epoch)
-        training = present.training
         # The schedule may have other hyper-parameters from this epoch on.
         self.loss = build_loss(present.loss, **present.loss_parameters)
+        adjust_optimizer(self.optimizer, present.training, self.epoch)
+        self.model.train_backbone(present.training.trains_backbone(self.epoch))
+
+    def train(self) -> float:
+        """Take the steps of the epoch that has begun, and return the mean loss over them.
+
+        Raises:
+            DivergedError: At the first step whose loss is not finite.
+        """
         seed_torch(self.config.seed, "epoch", self.epoch)
-        adjust_optimizer(self.optimizer, training, self.epoch)
-        self.model.train_backbone(training.trains_backbone(self.epoch))
+        clip = self.config.at(self.epoch).training.gradient_clip
+        return train_epoch(self.model, self.loss, self.optimizer, self.batches(), clip, self.epoch)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batches of the epoch that has begun; trials of one seed, split and settings have the same."""
+        training = self.config.at(self.epoch).training
         draw = derive_seed(self.config.seed, "views", self.epoch) if training.augment else None
-        batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch), draw)
-        train_loss = train_epoch(self.model, self.loss, self.optimizer, batches, training.gradient_clip, self.epoch)
-        trained = time.monotonic()
+        return epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch), draw)
+
+    def end_epoch(self, train_loss: float, train_seconds: float) -> EpochReport:
+        """Evaluate what was trained in so many seconds, and report it."""
+        started = time.monotonic()
         self.metrics = {"train/loss": train_loss, **self._evaluate()}
         self._remember_if_best()
-        if self.best_epoch == self.epoch or (training.cocos_every and self.epoch % training.cocos_every == 0):
+        every = self.config.training.cocos_every
+        if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
             self.metrics |= self._count_contributions()
-        now = time.monotonic()
         self.metrics |= {
             f"{self.config.metric}_best": self.best_value,
-            "time/train_seconds": trained - started,
-            "time/epoch_seconds": now - started,
+            "time/train_seconds": train_seconds,
+            "time/epoch_seconds": train_seconds + time.monotonic() - started,
         }
         return self._report()
 
@@ -134,7 +173,9 @@ class Trial:
     def save(self, directory: Path) -> None:
         """Write ``state.pt`` and ``best.pt`` into a directory that exists."""
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        # Copied, for a file holds all of the memory that a tensor is a view of, and stacked models are views.
+        weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        state = {"model": weights, "optimizer": self.optimizer.state_dict()}
         write_file(directory / STATE, {**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
         best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
         write_file(directory / BEST, {**origin, **best})

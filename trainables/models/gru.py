@@ -181,7 +181,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _join(state_gradient: Tensor, final_gradient: Tensor, step: _Step) -> Tensor:
-    """Add the gradient of the final state of captions whose last token this is; rows that are new here have no other."""
+    """Add the gradient of the final states of captions whose last token this is; rows new here have no other."""
     joined = final_gradient[:, step.first : step.rows]
     if step.ends is not None:
         joined = torch.where(step.ends, joined, 0.0)

@@ -1,7 +1,7 @@
 """K models of one shape on top of each other: one forward and backward pass instead of K.
 
-The parameters of the stacked model have the shape (K, ...). Those of each single model become views of its part, so that
-whatever changes one, an optimiser or a constraint, changes the other, and nothing is copied between them.
+The parameters of the stacked model have the shape (K, ...). Those of each single model become views of its part, so
+that whatever changes one, an optimiser or a constraint, changes the other, and nothing is copied between them.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]
 
 @torch.no_grad()
 def clip_gradients(stacked: RetrievalModel, limit: float) -> None:
-    """Scale the gradients of each model to a global norm of ``limit`` where it is above, as ``clip_grad_norm_`` does."""
+    """Scale the gradients of each model to a norm of ``limit`` where theirs is above, as ``clip_grad_norm_`` does."""
     gradients = [parameter.grad for parameter in stacked.parameters() if parameter.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
     scales = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)

@@ -29,7 +29,7 @@ class TextEncoder(nn.Module):
             lengths: Tokens of each caption, shape (C,), int64 on the CPU, in [1, T].
 
         Returns:
-            Unit vectors, shape (C, embedding_size); of stacked parameters with the leading dimensions of ``final_states``.
+            Unit vectors, shape (C, embedding_size); of stacked parameters (K, C, embedding_size).
         """
         with computing_in_full(tokens.device):
             return normalize(final_states(self.words, self.gru, tokens, lengths), dim=-1, eps=1e-12)

@@ -1,0 +1,261 @@
+"""Trials that are trained together learn what each of them learns alone, and do not touch each other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.config import Change, TrialConfig
+from trainables.data.batches import Batch
+from trainables.data.dataset import Dataset
+from trainables.errors import DivergedError
+from trainables.fused import FusedTrials
+from trainables.reports import EpochReport
+from trainables.stacked_epoch import StackedEpoch, stack_shape
+from trainables.trial import Trial, run_trial
+
+CPU = torch.device("cpu")
+STEPS = 50
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    """160 images with 5 captions: an epoch of 50 steps of 16 pairs."""
+    return tiny_dataset(images=160)
+
+
+def config(loss: str = "nt_xent", *, seed: int = 0, model: str = "vsepp", **rest: Any) -> TrialConfig:
+    parts = {name: rest.pop(name) for name in ("loss_parameters", "model_parameters") if name in rest}
+    return replace(tiny_config(loss=loss, seed=seed, **rest), model=model, **parts)
+
+
+DIFFERENT = {
+    "temperatures": [config(loss_parameters={"temperature": value}) for value in (0.05, 0.1, 0.3)],
+    "rates and decay": [
+        config("triplet", learning_rate=rate, weight_decay=decay) for rate, decay in [(1e-3, 0.0), (5e-3, 0.1)]
+    ],
+    "seeds": [config("triplet_sh", seed=seed) for seed in (0, 1, 2)],
+    "coefficients": [
+        config("polynomial_relative", loss_parameters={"coefficients": value})
+        for value in [(0.2, 1.0), (0.3, 1.0, 0.5), (0.2, 1.0, 0.1, 0.05)]
+    ],
+    "losses": [config("triplet"), config("nt_xent"), config("polynomial_self"), config("nt_xent", seed=3)],
+    "wsabie": [
+        config("warp", model="wsabie", model_parameters={"radius": radius}, loss_parameters={"margin": margin})
+        for radius, margin in [(0.5, 0.2), (1.0, 1.0), (2.0, 0.5)]
+    ],
+    "wsabie seeds": [config("warp", model="wsabie", seed=seed) for seed in (0, 0, 1)],
+    "sgd without clipping": [
+        config("triplet", seed=seed, optimizer="sgd", gradient_clip=None, learning_rate=1e-3) for seed in (0, 1)
+    ],
+    "buckets": [config("nt_xent", loss_parameters={"temperature": t}, length_buckets=4) for t in (0.1, 0.2)],
+    "images": [
+        config("smooth_ap", seed=seed, batches="images", batch_size=3, loss_parameters={"temperature": 0.05})
+        for seed in (0, 1)
+    ],
+}
+
+
+@dataclass
+class Snapshot:
+    """A trial after one step."""
+
+    parameters: list[Tensor]
+    gradients: list[Tensor]
+
+
+def snapshot(trial: Trial) -> Snapshot:
+    parameters = list(trial.model.parameters())
+    gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
+    return Snapshot([parameter.detach().clone() for parameter in parameters], gradients)
+
+
+def alone(trial_config: TrialConfig, data: Dataset) -> tuple[float, list[Snapshot]]:
+    """Train as the product does without fusion; return the mean loss and the trial after each step."""
+    trial, after = Trial(trial_config, data, CPU), []
+    batches = trial.batches
+
+    def watched() -> Iterator[Batch]:
+        for index, batch in enumerate(batches()):
+            if index == STEPS:
+                return
+            if index:
+                after.append(snapshot(trial))
+            yield batch
+
+    trial.batches = watched  # type: ignore[method-assign]
+    trial.begin_epoch()
+    loss = trial.train()
+    return loss, [*after, snapshot(trial)]
+
+
+def close(got: list[Tensor], wanted: list[Tensor]) -> None:
+    """Compare each tensor by the norm of the difference: an entry that is nearly 0 has no relative precision."""
+    assert len(got) == len(wanted) > 0
+    for mine, other in zip(got, wanted, strict=True):
+        assert float((mine - other).norm()) <= 1e-4 * float(other.norm()) + 1e-7
+
+
+@pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
+def test_losses_gradients_and_parameters_are_those_of_each_trial_alone(
+    configs: list[TrialConfig], data: Dataset
+) -> None:
+    trials = [Trial(each, data, CPU) for each in configs]
+    for trial in trials:
+        trial.begin_epoch()
+    epoch, fused = StackedEpoch(trials), []
+    while epoch.steps < STEPS and epoch.step():
+        fused.append([snapshot(trial) for trial in trials])
+    losses = epoch.finish()
+    assert epoch.steps == len(fused) == STEPS
+    for place, each in enumerate(configs):
+        loss, after = alone(each, data)
+        assert losses[place] == pytest.approx(loss, rel=1e-4)
+        for step, wanted in enumerate(after):
+            close(fused[step][place].parameters, wanted.parameters)
+            close(fused[step][place].gradients, wanted.gradients)
+
+
+def finished(outcome: EpochReport | DivergedError) -> EpochReport:
+    assert isinstance(outcome, EpochReport)
+    return outcome
+
+
+def test_a_trial_that_comes_later_trains_beside_those_that_are_further(data: Dataset) -> None:
+    first, later = config(epochs=3), config(epochs=3, loss_parameters={"temperature": 0.2})
+    together = FusedTrials("cpu")
+    together.add("first", first, data)
+    seen: dict[str, list[EpochReport]] = {"first": [], "later": []}
+    for epoch in range(1, 5):
+        if epoch == 2:
+            together.add("later", later, data)
+        if epoch == 4:
+            together.remove("first")
+        names = [name for name, start in (("first", 1), ("later", 2)) if start <= epoch < start + 3]
+        for name, outcome in together.run_epoch(names).items():
+            seen[str(name)].append(finished(outcome))
+    for name, each in (("first", first), ("later", later)):
+        expected = list(run_trial(each, data, device="cpu"))
+        assert [report.epoch for report in seen[name]] == [1, 2, 3]
+        for got, wanted in zip(seen[name], expected, strict=True):
+            assert got.metrics.keys() == wanted.metrics.keys()
+            assert got.metrics["train/loss"] == pytest.approx(wanted.metrics["train/loss"], rel=1e-3)
+            assert got.metrics["val/rsum"] == pytest.approx(wanted.metrics["val/rsum"], abs=8)
+
+
+WILD = {
+    "its rate": ({"learning_rate": 1e38}, "triplet", {}),
+    "its loss": ({}, "polynomial_relative", {"coefficients": (0.2, 3e38)}),
+}
+
+
+@pytest.mark.parametrize("model", ["vsepp", "wsabie"])
+@pytest.mark.parametrize("cause", WILD)
+def test_one_that_diverges_does_not_touch_its_neighbours(cause: str, model: str, data: Dataset) -> None:
+    training, loss, parameters = WILD[cause]
+    plain = {"optimizer": "sgd", "gradient_clip": None, "learning_rate": 1e-4}
+    wild = config(loss, model=model, loss_parameters=parameters, **{**plain, **training})
+    tame = config("triplet", model=model, seed=1, **plain)
+    together = FusedTrials("cpu")
+    for place, each in enumerate((wild, tame)):
+        together.add(place, each, data)
+    outcomes = [together.run_epoch([0, 1]), together.run_epoch([1])]
+    error = outcomes[0][0]
+    assert isinstance(error, DivergedError)
+    with pytest.raises(DivergedError) as alone_too:
+        list(run_trial(wild, data, device="cpu"))
+    assert str(error) == str(alone_too.value)
+    for outcome, wanted in zip(outcomes, run_trial(tame, data, device="cpu"), strict=False):
+        assert finished(outcome[1]).metrics["train/loss"] == pytest.approx(wanted.metrics["train/loss"], rel=1e-4)
+
+
+def test_its_checkpoint_is_that_of_a_trial_alone(data: Dataset, tmp_path: Path) -> None:
+    configs = [config(epochs=3, seed=seed) for seed in (0, 1)]
+    together = FusedTrials("cpu")
+    for place, each in enumerate(configs):
+        together.add(place, each, data)
+    for _ in range(2):
+        outcomes = together.run_epoch([0, 1])
+    saved = save_epoch(tmp_path / "fused", finished(outcomes[1]))
+    *_, second = (report for report, _ in zip(run_trial(configs[1], data, device="cpu"), range(2), strict=False))
+    other = save_epoch(tmp_path / "alone", second)
+    for name in ("state.pt", "best.pt"):
+        assert (saved / name).stat().st_size == (other / name).stat().st_size
+    # It goes on alone, and beside another trial.
+    resumed = list(run_trial(configs[1], data, saved, device="cpu"))
+    beside = FusedTrials("cpu")
+    beside.add("new", configs[0], data)
+    report = beside.add("resumed", configs[1], data, saved)
+    assert report is not None and report.epoch == 2
+    last = finished(beside.run_epoch(["new", "resumed"])["resumed"])
+    assert last.epoch == 3
+    assert last.metrics["train/loss"] == pytest.approx(resumed[-1].metrics["train/loss"], rel=1e-3)
+    assert resumed[0].metrics["val/rsum"] == report.metrics["val/rsum"]
+
+
+def test_what_a_schedule_changes_is_changed_for_its_trial_alone(data: Dataset) -> None:
+    changing = replace(config(epochs=2), schedule=(Change(epoch=2, loss_parameters={"temperature": 0.5}),))
+    configs = [config(epochs=2), changing]
+    together = FusedTrials("cpu")
+    for place, each in enumerate(configs):
+        together.add(place, each, data)
+    together.run_epoch([0, 1])
+    outcomes = together.run_epoch([0, 1])
+    for place, each in enumerate(configs):
+        expected = list(run_trial(each, data, device="cpu"))[-1]
+        assert finished(outcomes[place]).metrics["train/loss"] == pytest.approx(
+            expected.metrics["train/loss"], rel=1e-3
+        )
+
+
+def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
+    def shape(each: TrialConfig) -> object:
+        trial = Trial(each, data, CPU, beside=base)
+        trial.begin_epoch()
+        return stack_shape(trial)
+
+    base = Trial(config(), data, CPU)
+    base.begin_epoch()
+    same = stack_shape(base)
+    for each in (config("triplet"), config(seed=4), config(learning_rate=1.0), config(weight_decay=0.5)):
+        assert shape(each) == same
+    for each in (
+        config(embedding_size=16),
+        config(batch_size=8),
+        config(gradient_clip=1.0),
+        config(duplicates="negatives"),
+        config(model="wsabie"),
+        config(length_buckets=2),
+        config(batches="images"),
+    ):
+        assert shape(each) != same
+
+
+def test_final_scores_lie_within_the_noise_of_seeds(data: Dataset) -> None:
+    configs = [config("triplet_sh", seed=seed, epochs=4) for seed in range(5)]
+    together = FusedTrials("cpu")
+    for each in configs:
+        together.add(each.seed, each, data)
+    for _ in range(4):
+        outcomes = together.run_epoch(range(5))
+    fused = [finished(outcome).metrics["val/rsum_best"] for outcome in outcomes.values()]
+    single = [list(run_trial(each, data, device="cpu"))[-1].metrics["val/rsum_best"] for each in configs]
+    assert abs(mean(fused) - mean(single)) <= stdev(single)
+
+
+def test_a_stack_of_nobody_takes_no_step(data: Dataset) -> None:
+    _, loss, parameters = WILD["its loss"]
+    trials = [Trial(config(loss, loss_parameters=parameters, seed=seed), data, CPU) for seed in (0, 1)]
+    for trial in trials:
+        trial.begin_epoch()
+    epoch = StackedEpoch(trials)
+    assert epoch.step()
+    assert not epoch.step()
+    assert all(isinstance(outcome, DivergedError) for outcome in epoch.finish())

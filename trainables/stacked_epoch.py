@@ -1,0 +1,205 @@
+"""One epoch of K trials on one stacked model: the steps that ``train_epoch`` takes for one of them."""
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, groupby
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from trainables.data.batches import Batch
+from trainables.errors import DivergedError
+from trainables.losses import Loss
+from trainables.losses.stacked import loss_shape, stack_losses
+from trainables.models.stack import clip_gradients, hand_out_gradients, stack_models
+from trainables.seeding import RandomStream
+from trainables.trial import Trial
+
+CHECKED_STEPS = 16
+"""A GPU's losses are read so many steps at a time: reading them makes it wait. A CPU's are read at each step."""
+
+
+def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError]:
+    """Train trials for the epoch that each has begun.
+
+    Args:
+        trials: Of one ``stack_shape``, on one device.
+        steps: So many at most; ``None`` is all of the epoch.
+
+    Returns:
+        For each trial the mean loss over its steps, or where it diverged. One that did has taken no part since.
+    """
+    epoch = StackedEpoch(trials)
+    while steps is None or epoch.steps < steps:
+        if not epoch.step():
+            break
+    return epoch.finish()
+
+
+def stack_shape(trial: Trial) -> Hashable:
+    """Return what must be equal between trials that are stacked for the epoch that they have begun."""
+    model, split = trial.model, trial.train_split
+    training = trial.config.at(trial.epoch).training
+    alone = id(trial)
+    own_batches = (trial.config.seed, trial.epoch)
+    captions = split.image_of_caption.bincount(minlength=split.image_count).clamp(max=training.captions_per_image)
+    ragged = training.batches == "images" and captions.min() != captions.max()
+    return (
+        None if model.can_stack and not model.crop_size else alone,
+        type(model),
+        tuple(parameter.shape for parameter in model.parameters()),
+        id(split),
+        (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
+        (training.duplicates, training.augment, training.gradient_clip),
+        # Where batches are not all of one size, only equal ones lie on top of each other.
+        own_batches if ragged or training.length_buckets > 1 else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Neighbours in a stack that see the same batches and have the same kind of loss, which is called once for them.
+
+    Attributes:
+        part: Their places in the stack.
+        source: Where among the stack's batches theirs is.
+        loss: Of all of them.
+        stream: What the loss draws from.
+    """
+
+    part: slice
+    source: int
+    loss: Loss
+    stream: RandomStream
+
+
+class StackedEpoch:
+    """The steps of one epoch.
+
+    Attributes:
+        steps: Taken so far.
+    """
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self.steps = 0
+        self._all = list(trials)
+        self._device = trials[0].train_split.device
+        self._interval = 1 if self._device.type == "cpu" else CHECKED_STEPS
+        self._unread: list[Tensor] = []
+        self._totals = dict.fromkeys(map(id, trials), 0.0)
+        self._diverged: dict[int, DivergedError] = {}
+        ordered = sorted(trials, key=lambda trial: (*_batches_of(trial), *map(str, loss_shape(trial.loss))))
+        self._batches: dict[Hashable, Iterator[Batch]] = {}
+        self._streams: dict[Hashable, RandomStream] = {}
+        for trial in ordered:
+            key = _batches_of(trial)
+            self._batches.setdefault(key, trial.batches())
+            stream = RandomStream(self._device, trial.config.seed, "epoch", trial.epoch)
+            self._streams.setdefault((key, loss_shape(trial.loss)), stream)
+        self._stack(ordered)
+
+    def step(self) -> bool:
+        """Take one step; ``False`` where there is none left, or nobody to take it."""
+        if not self._trials:
+            return False
+        batches = [next(batches, None) for batches in self._batches.values()]
+        present = [batch for batch in batches if batch is not None]
+        if not present:
+            return False
+        self.steps += 1
+        losses = self._losses(present)
+        for parameter in self._model.parameters():
+            parameter.grad = None
+        losses.sum().backward()
+        if self._clip is not None:
+            clip_gradients(self._model, self._clip)
+        hand_out_gradients(self._model, [trial.model for trial in self._trials])
+        for trial in self._trials:
+            trial.optimizer.step()
+        self._model.constrain()
+        self._unread.append(losses.detach())
+        if len(self._unread) == self._interval:
+            self._read()
+        return True
+
+    def finish(self) -> list[float | DivergedError]:
+        """Return what ``train_stacked`` returns."""
+        self._read()
+        for trial in self._all:
+            trial.optimizer.zero_grad(set_to_none=True)
+        return [self._diverged.get(id(trial), self._totals[id(trial)] / max(1, self.steps)) for trial in self._all]
+
+    def _stack(self, trials: list[Trial]) -> None:
+        """Train these from now on: neighbours that share batches and kind of loss are next to each other."""
+        self._trials, self._groups = trials, []
+        if not trials:
+            return
+        self._model = stack_models([trial.model for trial in trials]).train()
+        self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
+        sources, places = list(self._batches), count()
+        for key, members in groupby(trials, key=lambda trial: (_batches_of(trial), loss_shape(trial.loss))):
+            losses = {next(places): trial.loss for trial in members}
+            part = slice(min(losses), max(losses) + 1)
+            loss = stack_losses(list(losses.values()), self._device)
+            self._groups.append(_Group(part, sources.index(key[0]), loss, self._streams[key]))
+        parts = [torch.full((group.part.stop - group.part.start,), group.source) for group in self._groups]
+        self._source = torch.cat(parts)
+
+    def _losses(self, batches: list[Batch]) -> Tensor:
+        """Return the loss of each trial, shape (K,)."""
+        images, tokens, lengths = self._lay(batches)
+        vectors = self._model.encode_images(images)
+        similarity = self._without_nan(vectors @ self._model.encode_captions(tokens, lengths).mT)
+        values = []
+        for group in self._groups:
+            batch = batches[group.source]
+            with group.stream:
+                values.append(group.loss(similarity[group.part], batch.positives, batch.ignore))
+        return torch.cat(values)
+
+    def _lay(self, batches: list[Batch]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return images, tokens and lengths of each trial; with a leading 1 where all have the same."""
+        if len(batches) == 1:
+            return batches[0].images[None], batches[0].tokens[None], batches[0].lengths[None]
+        longest = max(batch.tokens.shape[-1] for batch in batches)
+        tokens = torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batches])
+        images = torch.stack([batch.images for batch in batches])
+        lengths = torch.stack([batch.lengths for batch in batches])
+        source = self._source.to(self._device)
+        return images[source], tokens[source], lengths[self._source]
+
+    def _without_nan(self, similarity: Tensor) -> Tensor:
+        """Put 0 for the similarities of trials that have diverged, which losses on a CPU refuse."""
+        if self._device.type != "cpu":
+            return similarity
+        bad = similarity.detach().isnan().flatten(1).any(1)
+        if not bool(bad.any()):
+            return similarity
+        for place in bad.nonzero().flatten().tolist():
+            trial = self._trials[place]
+            self._diverged[id(trial)] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)
+        return similarity.masked_fill(bad[:, None, None], 0.0)
+
+    def _read(self) -> None:
+        """Add up the losses of the latest steps, and go on without the trials where one is not finite."""
+        if not self._unread:
+            return
+        losses = torch.stack(self._unread).cpu().double()
+        before = self.steps - len(losses)
+        self._unread.clear()
+        for trial, numbers in zip(self._trials, losses.unbind(1), strict=True):
+            wrong = (~numbers.isfinite()).nonzero().flatten().tolist()
+            if wrong:
+                error = DivergedError("train/loss", float(numbers[wrong[0]]), trial.epoch, before + wrong[0] + 1)
+                self._diverged.setdefault(id(trial), error)
+            self._totals[id(trial)] += float(numbers.sum())
+        alive = [trial for trial in self._trials if id(trial) not in self._diverged]
+        if len(alive) < len(self._trials):
+            self._stack(alive)
+
+
+def _batches_of(trial: Trial) -> tuple[int, int]:
+    """Return what decides a trial's batches within a stack: its seed and its epoch."""
+    return trial.config.seed, trial.epoch
