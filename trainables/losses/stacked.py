@@ -1,6 +1,7 @@
 """K losses of one name that differ in their numbers, as one loss whose hyper-parameters are tensors of shape (K,)."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import fields
 from typing import Any
 
@@ -18,18 +19,21 @@ def stack_losses(losses: Sequence[Loss], device: torch.device) -> Loss:
         losses: At least one, of one class; see ``loss_shape``.
         device: Of the similarities.
     """
-    # The class is one of the frozen dataclasses of ``LOSSES``.
-    made: Any = type(losses[0])
-    values = {field.name: [getattr(loss, field.name) for loss in losses] for field in fields(made)}
-    stacked: Loss = made(**{name: _stack(column, device) for name, column in values.items()})
+    # Copied rather than made: each was checked on its own, and a check of all together would know one domain only.
+    stacked = copy(losses[0])
+    for name in _names(stacked):
+        object.__setattr__(stacked, name, _stack([getattr(loss, name) for loss in losses], device))
     return stacked
 
 
 def loss_shape(loss: Loss) -> tuple[object, ...]:
     """Return what must be equal between losses that are stacked: the class, words, switches, and what is absent."""
-    made: Any = type(loss)
-    values = [getattr(loss, field.name) for field in fields(made)]
-    return (made, *(type(value) if _is_number(value) or isinstance(value, tuple) else value for value in values))
+    return (type(loss), *(_kind(getattr(loss, name)) for name in _names(loss)))
+
+
+def _names(loss: Loss) -> list[str]:
+    made: Any = loss
+    return [field.name for field in fields(made)]
 
 
 def _stack(column: list[Any], device: torch.device) -> Any:
@@ -43,3 +47,10 @@ def _stack(column: list[Any], device: torch.device) -> Any:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _kind(value: object) -> object:
+    """Return what two values have in common that can be stacked: being a number or coefficients, or being equal."""
+    if _is_number(value):
+        return float
+    return tuple if isinstance(value, tuple) else value

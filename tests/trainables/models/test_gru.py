@@ -59,6 +59,39 @@ def test_gradients_agree_with_finite_differences() -> None:
     assert torch.autograd.gradcheck(function, inputs)
 
 
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param([[3, 1, 7, 7, 2]], id="all the same captions"),
+        pytest.param([[3, 1, 7, 7, 2], [1, 1, 2, 6, 4], [5, 5, 5, 5, 5]], id="each its own"),
+    ],
+)
+def test_stacked_models_are_separate_models(lengths: list[list[int]]) -> None:
+    models = [make(lengths[index % len(lengths)], seed=index) for index in range(3)]
+    longest = max(map(max, lengths)) + 2
+    tokens = torch.randint(1, 9, (len(lengths), 5, longest))
+    names = [name for name, _ in TextEncoder(9, 4, 5).named_parameters()]
+    encoder = TextEncoder(9, 4, 5)
+    stacked = [
+        torch.stack(values).detach()
+        for values in zip(*([words.weight, *gru.parameters()] for words, gru, _, _ in models), strict=True)
+    ]
+    inputs = (tokens, torch.tensor(lengths))
+    for name, value in zip(names, stacked, strict=True):
+        owner, _, attribute = name.rpartition(".")
+        setattr(encoder.get_submodule(owner), attribute, nn.Parameter(value))
+    got = final_states(encoder.words, encoder.gru, *inputs)
+    weights = torch.randn_like(got)
+    gradients = torch.autograd.grad((got * weights).sum(), list(encoder.parameters()))
+    for index, (words, gru, _, _) in enumerate(models):
+        own = index % len(lengths)
+        theirs = library_states(words, gru, tokens[own], torch.tensor(lengths[own]))
+        torch.testing.assert_close(got[index], theirs, rtol=1e-12, atol=1e-12)
+        expected = torch.autograd.grad((theirs * weights[index]).sum(), [words.weight, *gru.parameters()])
+        for mine, other in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(mine[index], other, rtol=1e-10, atol=1e-12)
+
+
 def test_what_stands_behind_a_captions_end_is_not_read() -> None:
     words, gru, tokens, sizes = make([3, 1, 5])
     before = final_states(words, gru, tokens, sizes)
