@@ -85,12 +85,12 @@ def measure_contributions(
 
 
 def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
-    """Return the similarity of each image to each caption of a batch, shape (I, C)."""
+    """Return the similarity of each image to each caption of a batch, shape (I, C), or (K, I, C) of stacked models."""
     with model.computing():
         images = model.encode_images(batch.images)
         captions = model.encode_captions(batch.tokens, batch.lengths)
     # Cosines near 1 are too coarse in bf16 for a temperature of 0.01.
-    matrix: Tensor = in_full(images) @ in_full(captions).T
+    matrix: Tensor = in_full(images) @ in_full(captions).mT
     return matrix
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, groupby
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 from trainables.data.batches import Batch
 from trainables.errors import DivergedError
+from trainables.evaluation import similarities
 from trainables.losses import Loss
 from trainables.losses.stacked import loss_shape, stack_losses
 from trainables.models.stack import clip_gradients, hand_out_gradients, stack_models
@@ -49,6 +50,7 @@ def stack_shape(trial: Trial) -> Hashable:
     return (
         None if model.can_stack and not model.crop_size else alone,
         type(model),
+        model.precision,
         tuple(parameter.shape for parameter in model.parameters()),
         id(split),
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
@@ -149,9 +151,7 @@ class StackedEpoch:
 
     def _losses(self, batches: list[Batch]) -> Tensor:
         """Return the loss of each trial, shape (K,)."""
-        images, tokens, lengths = self._lay(batches)
-        vectors = self._model.encode_images(images)
-        similarity = self._without_nan(vectors @ self._model.encode_captions(tokens, lengths).mT)
+        similarity = self._without_nan(similarities(self._model, self._lay(batches)))
         values = []
         for group in self._groups:
             batch = batches[group.source]
@@ -159,16 +159,16 @@ class StackedEpoch:
                 values.append(group.loss(similarity[group.part], batch.positives, batch.ignore))
         return torch.cat(values)
 
-    def _lay(self, batches: list[Batch]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return images, tokens and lengths of each trial; with a leading 1 where all have the same."""
-        if len(batches) == 1:
-            return batches[0].images[None], batches[0].tokens[None], batches[0].lengths[None]
+    def _lay(self, batches: list[Batch]) -> Batch:
+        """Return images and captions of each trial; with a leading 1 where all have the same."""
         longest = max(batch.tokens.shape[-1] for batch in batches)
-        tokens = torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batches])
         images = torch.stack([batch.images for batch in batches])
+        tokens = torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batches])
         lengths = torch.stack([batch.lengths for batch in batches])
-        source = self._source.to(self._device)
-        return images[source], tokens[source], lengths[self._source]
+        if len(batches) > 1:
+            source = self._source.to(self._device)
+            images, tokens, lengths = images[source], tokens[source], lengths[self._source]
+        return replace(batches[0], images=images, tokens=tokens, lengths=lengths)
 
     def _without_nan(self, similarity: Tensor) -> Tensor:
         """Put 0 for the similarities of trials that have diverged, which losses on a CPU refuse."""
