@@ -6,7 +6,6 @@ returned from outlives the process and, in a bucket or on a shared disk, the mac
 
 import atexit
 import fcntl
-import logging
 import os
 import secrets
 import shutil
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.storage import ObjectStore, StorageError
-from trainables.checkpoint import find_damage, find_latest, list_epochs, replace_epochs, save_epoch
+from trainables.checkpoint import find_damage, list_epochs, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
 from trainables.reports import EpochReport
 
@@ -32,11 +31,26 @@ KEPT = 3
 SCRATCH = "icr-actors"
 """Start of the name of the folder in which a machine's actors write what goes into a bucket."""
 
-_log = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class Found:
+    """What a trial goes on from.
+
+    Attributes:
+        path: Local directory with its newest undamaged checkpoint; ``None`` where it has none.
+        damage: What is wrong with the newer ones, which were passed over, a line each.
+    """
+
+    path: Path | None
+    damage: tuple[str, ...] = ()
 
 
 class Checkpoints(Protocol):
     """Where the checkpoints of trials lie, by the trials' ids; pickled once and sent to every actor."""
+
+    def find(self, trial: str) -> Found:
+        """Return what a trial goes on from, and what cannot be used any more."""
+        ...
 
     def latest(self, trial: str) -> Path | None:
         """Return a local directory with the newest undamaged checkpoint of a trial, or ``None`` where it has none."""
@@ -103,11 +117,15 @@ class FolderCheckpoints:
             file.write(token)
         return cls(trials, token)
 
-    def latest(self, trial: str) -> Path | None:
+    def find(self, trial: str) -> Found:
         """See ``Checkpoints``."""
         with self._undisputed():
             pass
         return _newest_whole(self.trials / trial)
+
+    def latest(self, trial: str) -> Path | None:
+        """See ``Checkpoints``."""
+        return self.find(trial).path
 
     def save(self, trial: str, report: EpochReport) -> None:
         """See ``Checkpoints``."""
@@ -179,20 +197,26 @@ class StoredCheckpoints:
 
     store: ObjectStore
 
-    def latest(self, trial: str) -> Path | None:
+    def find(self, trial: str) -> Found:
         """See ``Checkpoints``."""
         root = actor_scratch() / trial
         shutil.rmtree(root, ignore_errors=True)
+        passed_over: list[str] = []
         for name in reversed(self._names(trial)):
             directory = root / name.partition("-")[0]
             with suppress(FileNotFoundError):
                 self.store.get(f"{trial}/{name}", directory)
             damage = find_damage(directory)
             if damage is None:
-                return directory
-            _log.warning("%s/%s/%s: passed over: %s", self.store.address, trial, name, damage)
+                return Found(directory, tuple(passed_over))
+            where = f"{self.store.address}/{trial}/{name}"
+            passed_over.append(damage.replace(str(directory), where))
             shutil.rmtree(directory, ignore_errors=True)
-        return None
+        return Found(None, tuple(passed_over))
+
+    def latest(self, trial: str) -> Path | None:
+        """See ``Checkpoints``."""
+        return self.find(trial).path
 
     def save(self, trial: str, report: EpochReport) -> None:
         """See ``Checkpoints``."""
@@ -230,7 +254,7 @@ class StoredCheckpoints:
 
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""
-        found = _newest_whole(target)
+        found = _newest_whole(target).path
         newest = self._names(trial)[-1:]
         if found is not None and newest and found.name == newest[0].partition("-")[0]:
             return found
@@ -271,13 +295,15 @@ def _remove_abandoned(lock: Path) -> None:
         shutil.rmtree(lock.parent, ignore_errors=True)
 
 
-def _newest_whole(root: Path) -> Path | None:
-    """Return the newest undamaged checkpoint under a folder, and name those that were passed over."""
-    found = find_latest(root)
-    for path in list_epochs(root):
-        if found is None or _epoch(path.name) > _epoch(found.name):
-            _log.warning("passed over: %s", find_damage(path))
-    return found
+def _newest_whole(root: Path) -> Found:
+    """Return the newest undamaged checkpoint under a folder."""
+    passed_over: list[str] = []
+    for path in reversed(list_epochs(root)):
+        damage = find_damage(path)
+        if damage is None:
+            return Found(path, tuple(passed_over))
+        passed_over.append(damage)
+    return Found(None, tuple(passed_over))
 
 
 def _brought(found: Path | None, target: Path) -> Path:

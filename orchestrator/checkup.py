@@ -82,6 +82,7 @@ def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
         return
     history = History.of(records)
     yield from check_journal(directory / NAME, records, history, runs=runs)
+    yield from check_passed_over(history)
     if history.storage is None or not is_bucket(history.storage):
         yield from check_checkpoints(_trials(directory, history), history, runs=runs)
     if not runs:
@@ -142,6 +143,14 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
             yield Breach(
                 Finding("checkpoint", "fail", found, way_out), lambda: FolderCheckpoints(trials).rewind(epochs)
             )
+
+
+def check_passed_over(history: History) -> Iterator[Breach]:
+    """No trial that runs had to go back to an older checkpoint; in a bucket, this is all that is known of damage."""
+    for trial in history.running():
+        for damage in trial.damage:
+            way_out = "its epochs were trained again, with the same numbers; look at what damages files there"
+            yield Breach(Finding("checkpoint", "warn", f"{trial.id}: passed over: {damage}", way_out))
 
 
 def check_derived(directory: Path, history: History) -> Iterator[Breach]:

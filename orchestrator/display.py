@@ -115,6 +115,8 @@ class PlainDisplay(Display):
             print(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}", flush=True)
         elif record["kind"] == "trial_retried":
             print(f"{record['trial']}: starts again: {record['error']}", flush=True)
+        elif record["kind"] == "checkpoint_damaged":
+            print(f"{record['trial']}: goes on from an older checkpoint: {record['damage']}", flush=True)
         elif record["kind"] == "limit_noted":
             print(record["message"], flush=True)
 

@@ -77,6 +77,7 @@ class Trial:
         error: What ended it, where it diverged or failed.
         moves: When it took over another's model, oldest first.
         abandoned: Metrics by epoch of models that it had before.
+        damage: What was wrong with checkpoints of it that were passed over, a line each.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Trial:
     error: str | None = None
     moves: tuple[Move, ...] = ()
     abandoned: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    damage: tuple[str, ...] = ()
 
     @property
     def reported(self) -> dict[int, Mapping[str, float]]:
@@ -298,6 +300,11 @@ def _move(history: History, record: Record) -> None:
         trial.params, trial.config = move["params"], move["config"]
 
 
+def _note_damage(history: History, record: Record) -> None:
+    trial = history.trials[record["trial"]]
+    trial.damage = (*trial.damage, record["damage"])
+
+
 def _retry(history: History, record: Record) -> None:
     trial = history.trials[record["trial"]]
     trial.retries += 1
@@ -341,6 +348,7 @@ _HANDLERS = {
     "trial_ended": _end,
     "trial_retried": _retry,
     "population_moved": _move,
+    "checkpoint_damaged": _note_damage,
     "concurrency_lowered": _run_fewer,
     "warm_started": _warm,
     "test_opened": _open_test,

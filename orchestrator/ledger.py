@@ -85,6 +85,11 @@ class Ledger:
         if trial.state is TrialState.RUNNING:
             self.append("trial_ended", trial=trial.id, state=state, error=error)
 
+    def note_damage(self, trial: Trial, damage: str) -> None:
+        """Record that a checkpoint cannot be used any more, once."""
+        if damage not in trial.damage:
+            self.append("checkpoint_damaged", trial=trial.id, damage=damage)
+
     def _create(self, trial: str, stage: Stage, candidate: str | None, fields: Mapping[str, Any]) -> Trial:
         self.append("trial_created", trial=trial, stage=stage, candidate=candidate, **fields)
         return self.history.trials[trial]

@@ -104,6 +104,8 @@ class Judge(Ephemeral, FIFOScheduler):
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
         """Record a step of a trial and return how the trial stands after it."""
+        for damage in step.damage:
+            self._ledger.note_damage(trial, damage)
         if step.diverged is not None:
             self._ledger.end(trial, TrialState.DIVERGED, step.diverged)
         elif step.refused is not None:

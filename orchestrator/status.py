@@ -67,6 +67,11 @@ class Status:
         limit = "" if by in (None, "trials", "signal") else f" (budget.{by})"
         return self.history.outcome.replace("_", " ") + limit
 
+    @property
+    def damage(self) -> list[str]:
+        """The checkpoints that were found damaged and passed over, a line each."""
+        return [f"{trial.id}: {line}" for trial in self.history.trials.values() for line in trial.damage]
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, without the trials."""
         return {
@@ -75,6 +80,7 @@ class Status:
             "stages": {
                 one.stage.value: {"total": one.total, "waiting": one.waiting, **dict(one.states)} for one in self.stages
             },
+            "damage": self.damage,
             "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
         }
 

@@ -28,12 +28,14 @@ class Step:
         metrics: Finite numbers by name.
         diverged: What stopped being finite, where that ended the trial.
         refused: Why the trial cannot run, where trying again would not help.
+        damage: What is wrong with newer checkpoints than the one that the trial goes on from, a line each.
     """
 
     epoch: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     diverged: str | None = None
     refused: str | None = None
+    damage: tuple[str, ...] = ()
 
 
 class TrialActor(Trainable):
@@ -82,17 +84,17 @@ class TrialActor(Trainable):
 
     def _next(self) -> Step:
         if self._stream is None:
-            found = self._checkpoints.latest(self._id)
-            self._stream = self._workload.train(self._trial, found)
-            report = next(self._stream)
+            found = self._checkpoints.find(self._id)
+            self._stream = self._workload.train(self._trial, found.path)
+            report, damage = next(self._stream), found.damage
             # The first report of a resumed trial is that of the checkpoint it comes from.
-            is_saved = found is not None
+            is_saved = found.path is not None
         else:
-            report, is_saved = next(self._stream), False
+            report, is_saved, damage = next(self._stream), False, ()
         _check(report, self._trial.metric)
         if not is_saved:
             self._checkpoints.save(self._id, report)
-        return Step(report.epoch, dict(report.metrics))
+        return Step(report.epoch, dict(report.metrics), damage=damage)
 
 
 def _check(report: EpochReport, metric: str) -> None:

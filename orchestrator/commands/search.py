@@ -33,13 +33,15 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
-    from orchestrator.cluster import Cluster
     from orchestrator.experiment import load_experiment
 
     chosen = load_experiment(experiment, overrides or [])
     if dry_run:
         show_plan(chosen, data_root, address, as_json=as_json)
         return
+    # Only now, because a refusal of the above need not wait for it.
+    from orchestrator.cluster import Cluster
+
     run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
 
 

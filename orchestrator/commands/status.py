@@ -72,6 +72,7 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
 
     table = trials_table(now.history, f"{now.name}: {now.words}", rows=len(now.history.trials) if whole else ROWS)
     lines = [_line(one.stage, one.total, one.waiting, one.states) for one in now.stages]
+    lines += [f"went on from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     if now.holder is None and now.history.experiment:
         summary = summarise(now.history)

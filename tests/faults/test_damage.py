@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.checkup import check_experiment
 from orchestrator.history import History
+from orchestrator.status import read_status
 from orchestrator.tracking import default_uri
 from tests.faults.driver import Tracking
 from tests.faults.invariants import assert_invariants
@@ -57,6 +58,7 @@ def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches, tmp_p
     log = tmp_path / "trained.jsonl"
     killed.finish(EXPERIMENT, TroubledWorkload(log=log))
     assert_invariants(killed.output, before=[before], log=log, kills=2)
+    assert [line for line in read_status(folder).damage if victim.id in line and "state.pt: damaged" in line]
 
 
 def test_a_search_without_its_database_or_any_checkpoint_still_ends_right(killed: Searches, tmp_path: Path) -> None:

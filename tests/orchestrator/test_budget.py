@@ -51,6 +51,18 @@ RUNS_A, RUNS_B = {"trial": "a", "gpus": 0.5}, {"trial": "b", "gpus": 2.0}
             [
                 record(0, STARTED),
                 record(0, "trial_started", **RUNS_B),
+                record(10, "trial_paused", trial="b"),
+                record(15, "trial_started", **RUNS_B),
+                record(18, ENDED),
+            ],
+            18,
+            13 * 2.0,
+            id="a trial that waits for others takes nothing",
+        ),
+        pytest.param(
+            [
+                record(0, STARTED),
+                record(0, "trial_started", **RUNS_B),
                 record(10, "trial_retried", trial="b"),
                 record(15, "trial_started", **RUNS_B),
                 record(20, "epoch", trial="b", state="running"),

@@ -50,6 +50,17 @@ def states(folder: Path, *, repair: bool = False) -> dict[str, str]:
     return {finding.check: finding.way_out for finding in findings if finding.state != "ok"}
 
 
+def test_a_checkpoint_that_was_passed_over_is_named(folder: Path) -> None:
+    ledger = Ledger(folder / "journal.jsonl")
+    (trial,) = ledger.history.running()
+    ledger.note_damage(trial, "s3://bucket/x/epoch_0002-ab/state.pt: damaged")
+    ledger.close()
+    findings = [one for one in check_experiment(folder, default_uri(folder.parent)) if one.check == "checkpoint"]
+    assert [(one.state, one.found) for one in findings] == [
+        ("warn", f"{trial.id}: passed over: s3://bucket/x/epoch_0002-ab/state.pt: damaged")
+    ]
+
+
 def test_everything_holds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert states(folder) == {}
     with pytest.raises(SystemExit) as exit_:

@@ -74,6 +74,13 @@ def test_what_is_no_epoch_ends_the_trial_and_reaches_no_rung(
     assert scheduler._rules[trial.study]._asha.debug_string() == before
 
 
+def test_a_damaged_checkpoint_is_written_down_once(ledger: Ledger) -> None:
+    scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
+    for _ in range(2):
+        scheduler.judge(trial, Step(1, {"val/rsum": 1.0}, damage=("epoch_0002/state.pt: damaged",)))
+    assert trial.damage == ("epoch_0002/state.pt: damaged",)
+
+
 def test_a_repeated_report_is_dropped(ledger: Ledger) -> None:
     scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
     for epoch in (1, 2, 1, 2, 3):

@@ -165,16 +165,29 @@ def test_what_the_journal_lost_is_trained_again(checkpoints: Checkpoints) -> Non
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b")] == [4, None]
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_named(
-    store: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_checkpoint_of_another_trial_takes_the_place_of_all(checkpoints: Checkpoints) -> None:
+    for epoch in (1, 2, 3):
+        checkpoints.save("a", report(0.1, epoch))
+        checkpoints.save("b", report(0.2, epoch))
+    for _ in range(2):
+        checkpoints.adopt("a", "b", 2)
+        found = checkpoints.latest("a")
+        assert found is not None and found.name == "epoch_0002"
+        assert json.loads((found / "state.pt").read_text()) == {"epoch": 2, "parameter": 0.2}
+    assert epoch_of(checkpoints.latest("b")) == 3
+    checkpoints.adopt("a", "b", 7)
+    assert checkpoints.latest("a") is None
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> None:
     stored = StoredCheckpoints(store)
     for epoch in (1, 2):
         stored.save("a", report(0.1, epoch))
     (name,) = (name for trial, name in store.names("", depth=2) if name.startswith("epoch_0002"))
     store._write(f"a/{name}/state.pt", b"torn")
-    assert epoch_of(stored.latest("a")) == 1
-    assert f"{name}: passed over: " in caplog.text
+    found = stored.find("a")
+    assert epoch_of(found.path) == 1
+    assert [line.startswith(f"{store.address}/a/{name}/state.pt: damaged") for line in found.damage] == [True]
 
 
 def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:

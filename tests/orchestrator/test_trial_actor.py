@@ -58,7 +58,10 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path
     state = tmp_path / "a" / "epoch_0003" / "state.pt"
     state.write_bytes(state.read_bytes()[:5]) if damage == "cut" else state.unlink()
     second = actor(tmp_path, FakeWorkload(), config("a"))
-    assert [step(second).epoch for _ in range(3)] == [2, 3, 4]
+    steps = [step(second) for _ in range(3)]
+    assert [one.epoch for one in steps] == [2, 3, 4]
+    assert [len(one.damage) for one in steps] == [1, 0, 0]
+    assert steps[0].damage[0].startswith(str(state))
     assert json.loads(state.read_text())["epoch"] == 3
 
 
