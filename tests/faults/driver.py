@@ -1,6 +1,7 @@
 """A search as a process of its own that can be killed at any moment, also at a chosen write of the journal."""
 
 import os
+import resource
 import signal
 import sys
 from dataclasses import dataclass
@@ -70,8 +71,12 @@ def drive(
     address: str | None,
     death: Death | None,
     tracking: Tracking,
+    file_bytes: int | None = None,
 ) -> None:
-    """Run a search; what it prints goes into files beside the log of its workload."""
+    """Run a search; what it prints goes into files beside the log of its workload.
+
+    With ``file_bytes``, no file that this process writes can become longer.
+    """
     folder = workload.log.parent
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
@@ -87,6 +92,9 @@ def drive(
     # The actors don't know the tests.
     for module in (fake_workload, troubled_workload, drifting_workload):
         ray.cloudpickle.register_pickle_by_value(module)
+    if file_bytes is not None:
+        # Python ignores the signal that would come, so that a write fails as on a full disk.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     if address is not None:
         ray.init(address=address, configure_logging=False, log_to_driver=False)
     try:

@@ -12,6 +12,7 @@ from orchestrator.checkup import check_experiment
 from orchestrator.history import History
 from orchestrator.status import read_status
 from orchestrator.tracking import default_uri
+from tests.bucket import free_port
 from tests.faults.driver import Tracking
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
@@ -127,6 +128,24 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     searches.finish(EXPERIMENT, workload)
     assert_invariants(output, before=[stopped], log=workload.log, kills=1, tracking_uri=searches.tracking.uri)
     searches.end()
+
+
+def test_a_limit_of_file_sizes_stops_the_search_and_loses_nothing(searches: Searches, tmp_path: Path) -> None:
+    workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
+    whole = searches.tracking
+    # A database would be the first file to reach the limit, and its complaints would fill what the driver prints.
+    searches.tracking = Tracking(f"http://127.0.0.1:{free_port()}", answer=1, end=1, pause=1)
+    # Ray writes some files of its own; the journal is to be the longest.
+    experiment = EXPERIMENT.model_copy(update={"description": "x" * 400_000})
+    process = searches.start(experiment, workload, file_bytes=406_000)
+    process.join(240)
+    stopped, searches.tracking = searches.history(), whole
+    assert process.exitcode == 1, searches.errors()
+    assert "journal.jsonl" in searches.errors() and "File too large" in searches.errors()
+    assert "Traceback" not in searches.errors()
+    assert stopped.running()
+    searches.finish(EXPERIMENT, workload)
+    assert_invariants(searches.output, before=[stopped], log=workload.log, kills=1)
 
 
 def fill(path: Path) -> None:
