@@ -22,7 +22,9 @@ BENCHMARKS = {
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
     "memory": "what trials take while they share features, beside the features",
+    "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",
+    "startup": "the start of a search, and a trial after it, beside plain Ray Tune",
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
 }

@@ -15,12 +15,14 @@ TINY = {
     "evaluation": ["--sizes", "20"],
     "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
+    "nodes": ["--nodes", "1", "2", "--cpus", "1", "--trials", "3", "--epochs", "2", "--seconds", "0.1"],
     "search_efficiency": ["--images", "60", "--embedding-size", "8", "--epochs", "2", "--trials", "4"],
+    "startup": ["--trials", "6"],
     "tracking": ["--trials", "4", "--metrics", "200"],
     "throughput": ["--trials", "30", "--only", "ours"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
-NEEDS = {"memory": [MEMORY], "throughput": [MEMORY]}
+NEEDS = {"memory": [MEMORY], "startup": [MEMORY], "throughput": [MEMORY]}
 
 
 def test_every_benchmark_has_a_tiny_size() -> None:

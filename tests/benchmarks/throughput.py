@@ -58,15 +58,27 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a run of a driver came to, at one sample a second or so; the last when all trials had ended."""
+    """What a run of a driver came to.
+
+    Attributes:
+        mode: One of ``MODES``.
+        samples: One a second or so; the last when all trials had ended.
+        started: When its process was, on the clock of the samples.
+    """
 
     mode: str
     samples: tuple[Sample, ...]
+    started: float = 0.0
 
     @property
     def trials(self) -> int:
         """Trials that ended."""
         return self.samples[-1].ended
+
+    @property
+    def start_seconds(self) -> float:
+        """From the start of its process to the first sample with an ended trial."""
+        return next(sample for sample in self.samples if sample.ended).seconds - self.started
 
     @property
     def seconds_a_trial(self) -> float:
@@ -97,6 +109,7 @@ def measure(mode: str, trials: int, workers: int, folder: Path, epochs: int = EP
     counted = folder / "tiny" / "journal.jsonl" if mode == "ours" else folder / "ended"
     arguments = [mode, str(trials), str(workers), str(epochs), str(folder)]
     program = "from tests.benchmarks.throughput import *; drive(*sys.argv[1:])"
+    started = time.monotonic()
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=log, stderr=log)
         try:
@@ -108,7 +121,7 @@ def measure(mode: str, trials: int, workers: int, folder: Path, epochs: int = EP
         ended = samples[-1].ended if samples else 0
         log_text = (folder / "log").read_text()[-2000:]
         raise RuntimeError(f"{mode}: {ended} of {trials} trials, exit code {process.returncode}: {log_text}")
-    return Measurement(mode, tuple(samples))
+    return Measurement(mode, tuple(samples), started)
 
 
 def drive(mode: str, trials: str, workers: str, epochs: str, folder: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import TroubledWorkload
+from tests.simulated_nodes import simulated_nodes
 
 pytestmark = pytest.mark.slow
 
@@ -19,18 +20,8 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     # Ray gives a silent node up after half a minute otherwise.
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "4")
-    from ray.cluster_utils import Cluster
-
-    from orchestrator.lock import make_scratch
-
-    with make_scratch() as scratch:
-        (scratch / "ray").mkdir()
-        monkeypatch.setenv("RAY_TMPDIR", str(scratch))
-        node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "temp_dir": str(scratch)}
-        made = Cluster(initialize_head=True, connect=False, head_node_args={**node, "include_dashboard": False})
-        made.add_node(**node)
+    with simulated_nodes(2, cpus=1) as made:
         yield made
-        made.shutdown()
 
 
 def test_a_search_outlives_one_of_its_two_nodes(searches: Searches, two_nodes: Any, tmp_path: Path) -> None:
