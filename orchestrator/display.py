@@ -180,7 +180,7 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
 def describe_end(trial: Trial) -> str:
     """Return in words how a trial ended."""
     parameters = format_parameters(trial.parameters)
-    words = f"{WORDS[trial.state]} after epoch {trial.last_epoch}, {parameters}"
+    words = ", ".join(filter(None, (f"{WORDS[trial.state]} after epoch {trial.last_epoch}", parameters)))
     if trial.error is not None:
         return f"{words}: {trial.error}"
     return f"{words}, best {trial.metric} {trial.best_value:.2f} in epoch {trial.best_epoch}"

@@ -1,13 +1,21 @@
 """What a person sees: every end of a trial, the best so far, the time left, and the winners."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 from orchestrator import display
-from orchestrator.display import PlainDisplay, Progress, format_parameters, print_summary, trials_table
+from orchestrator.display import (
+    PlainDisplay,
+    Progress,
+    describe_end,
+    format_parameters,
+    print_summary,
+    trials_table,
+)
 from orchestrator.history import TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.summary import summarise
@@ -50,6 +58,12 @@ def test_every_end_has_its_line(
         "1 running, 1 finished, 1 stopped early, 1 diverged, 1 to come, "
         f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
     ]
+
+
+def test_defaults_are_not_told(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [10.0])
+    trial = replace(trial, config={**trial.config, "loss_parameters": {}})
+    assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
 
 
 def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
