@@ -21,6 +21,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from trainables.block_scores import BlockScores, count
+
 AveragePrecision = Literal["published", "standard"]
 """What AP@5 is divided by: the hits in the top 5, or min(5, positives)."""
 
@@ -92,8 +94,8 @@ def embedding_metrics(
 ) -> dict[str, float]:
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
-    Scores are float64, whatever the embeddings are, so that blocks of any size count the same. Memory is that of the
-    embeddings in float64 and a few blocks.
+    What counts are scores in float64, whatever the embeddings are, so that blocks of any size count the same; see
+    ``block_scores``. Memory is that of the embeddings in float32 and float64, and a few blocks.
 
     Args:
         images: Shape (I, D), floating, finite.
@@ -127,6 +129,7 @@ def embedding_metrics(
 def _embedding_metrics(
     images: Tensor, captions: Tensor, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
 ) -> dict[str, float]:
+    scores = BlockScores(images, captions)
     images = images.double()
     own = torch.cat(
         [
@@ -135,20 +138,18 @@ def _embedding_metrics(
         ]
     )
     # Blocks round differently from the sums above: a negative within rounding of a positive is a tie, and ranks first.
-    own -= ROUNDING * images.norm(dim=-1).max() * torch.linalg.vector_norm(captions, dim=-1, dtype=torch.float64).max()
+    own -= ROUNDING * scores.largest
     best, captions_per_image = _best_positives(own, image_of_caption, len(images))
     i2t = torch.zeros_like(best, dtype=torch.int64)
     t2i = torch.zeros_like(own, dtype=torch.int64)
-    for first, part in zip(range(0, len(captions), chunk), captions.split(chunk), strict=True):
-        columns = slice(first, first + len(part))
-        candidates = part.double().T
+    for first in range(0, len(captions), chunk):
+        columns = slice(first, first + chunk)
         for top in range(0, len(images), chunk):
             rows = slice(top, top + chunk)
-            block = images[rows] @ candidates
-            _mask_positives(block, image_of_caption[columns] - top)
-            for rank in range(best.shape[1]):
-                i2t[rows, rank] += _count(block >= best[rows, rank, None], 1)
-            t2i[columns] += _count(block >= own[columns], 0)
+            row_of_column = image_of_caption[columns] - top
+            of_images, of_captions = scores.count(rows, columns, row_of_column, best[rows], own[columns])
+            i2t[rows] += of_images
+            t2i[columns] += of_captions
     one = torch.ones_like(t2i)
     return _as_floats(_both_directions(i2t, captions_per_image, t2i[:, None], one, map5))
 
@@ -166,12 +167,6 @@ def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> 
     return best, counts
 
 
-def _mask_positives(block: Tensor, row_of_column: Tensor) -> None:
-    """Set each column's positive, where it lies in the block, to -inf."""
-    inside = ((row_of_column >= 0) & (row_of_column < len(block))).nonzero().flatten()
-    block[row_of_column[inside], inside] = -torch.inf
-
-
 def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
     """Return how many negatives are at or above each query's r-th best positive, shape (..., Q, <= 5)."""
     depth = min(DEPTH, int(positives.sum(1).max()))
@@ -181,13 +176,8 @@ def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
         negatives = rows.masked_fill(own, -torch.inf)
         # Queries with fewer positives than others have -inf here, of which nothing may be counted.
         best = best.masked_fill(best == -torch.inf, torch.inf)
-        parts.append(torch.stack([_count(negatives >= best[..., r, None], -1) for r in range(depth)], -1))
+        parts.append(torch.stack([count(negatives >= best[..., r, None], -1) for r in range(depth)], -1))
     return torch.cat(parts, -2)
-
-
-def _count(flags: Tensor, dim: int) -> Tensor:
-    """Count True; int32 is three times as fast as the int64 of a plain sum."""
-    return flags.sum(dim, dtype=torch.int32)
 
 
 def _both_directions(
