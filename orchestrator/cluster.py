@@ -5,7 +5,7 @@ All of it is known, or refused, before Ray is imported, which takes seconds and 
 
 import os
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints
@@ -54,6 +54,14 @@ class Cluster:
         store = ObjectStore.parse(self.storage)
         store.check()
         return Cluster(address, store.address)
+
+    def below(self, name: str) -> "Cluster":
+        """Return the same with a folder of the storage, where there is one, in its place."""
+        if self.storage is None:
+            return self
+        if is_bucket(self.storage):
+            return replace(self, storage=ObjectStore.parse(self.storage).below(name).address)
+        return replace(self, storage=str(Path(self.storage) / name))
 
     def checkpoints(self, directory: Path) -> Checkpoints:
         """Return where the checkpoints of an experiment lie, given its directory; call it on what is resolved.

@@ -94,7 +94,8 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     """
     suite = request.suite
     accepted = read_accepted(request.reference, suite.name)
-    cluster = request.cluster.resolved()
+    # Reruns are named by their time alone, which two suites may share.
+    cluster = request.cluster.resolved().below(suite.name)
     if cluster.address is None:
         check_cpus(suite.resources)
     experiment = suite.experiment()

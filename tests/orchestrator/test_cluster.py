@@ -86,3 +86,18 @@ def test_a_folder_becomes_the_storage(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="file/tiny/trials: cannot be written: Not a directory"):
         Cluster(storage=str(tmp_path / "file")).resolved().checkpoints(tmp_path / "runs" / "tiny")
+
+
+@pytest.mark.parametrize(
+    ("storage", "below"),
+    [
+        pytest.param(None, None, id="none"),
+        pytest.param("/shared", "/shared/quick", id="folder"),
+        pytest.param("s3://bucket", "s3://bucket/quick", id="bucket"),
+        pytest.param(
+            "s3://b/a?endpoint_override=http://s3:1", "s3://b/a/quick?endpoint_override=http://s3:1", id="query"
+        ),
+    ],
+)
+def test_a_folder_of_the_storage(storage: str | None, below: str | None) -> None:
+    assert Cluster("head:6379", storage).below("quick") == Cluster("head:6379", below)
