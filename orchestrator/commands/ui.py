@@ -22,16 +22,19 @@ def ui(
     tracking_uri: TrackingUri = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen; another port if this is taken.")] = 5000,
 ) -> None:
-    """Open MLflow on the experiments' store; Ctrl-C ends it."""
-    from orchestrator.tracking import is_server, without_password
+    """Open MLflow on the newest experiment, its best trials on top; Ctrl-C ends it."""
+    from orchestrator.tracking import is_server, newest_page, without_password
 
     uri = _store(tracking_uri, output)
     if is_server(uri):
-        print(f"the store is a server already: {without_password(uri)}")
+        print(f"the store is a server already: {without_password(uri).rstrip('/')}{newest_page(uri) or ''}")
         return
     chosen = choose_port(port)
     print(f"MLflow on {without_password(uri)}")
-    print(f"open http://{HOST}:{chosen} (Ctrl-C ends it; it takes some seconds to start)", flush=True)
+    print(
+        f"open http://{HOST}:{chosen}{newest_page(uri) or ''} (Ctrl-C ends it; it takes some seconds to start)",
+        flush=True,
+    )
     raise typer.Exit(serve(uri, chosen))
 
 

@@ -7,7 +7,7 @@ process began them, or what it came to.
 
 from orchestrator.tracking.address import choose_uri, default_uri, is_server, sync_command, without_password
 from orchestrator.tracking.connection import count_experiments, first_line, store_failures
-from orchestrator.tracking.pages import comparison_page
+from orchestrator.tracking.pages import comparison_page, newest_page
 from orchestrator.tracking.password import refuse_default_password
 from orchestrator.tracking.store import STATUS, Store, find_differences
 
@@ -21,6 +21,7 @@ __all__ = [
     "find_differences",
     "first_line",
     "is_server",
+    "newest_page",
     "refuse_default_password",
     "store_failures",
     "sync_command",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.artifacts import protocol_of
 from orchestrator.history import History, Trial
+from orchestrator.report.text import visible
 from orchestrator.workload import data_key
 from search_spaces.space import is_number
 from trainables.config import CHANGEABLE, TrialConfig
@@ -13,11 +14,14 @@ from trainables.config import CHANGEABLE, TrialConfig
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric
 
+ERROR = 2000
+"""Characters of an error that a tag keeps; the journal has it whole."""
+
 
 def tags_of(trial: Trial, history: History) -> dict[str, str]:
     """Return the tags that trials are found and compared by."""
     config, environment = trial.config, history.environment
-    return {
+    tags = {
         **{name: str(config[name]) for name in ("dataset", "model", "loss", "seed")},
         "protocol": protocol_of(config["dataset"]),
         "stage": str(trial.stage),
@@ -26,7 +30,18 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
         "data_digest": history.data.get(data_key(TrialConfig.from_dict(config)), ""),
         "git_revision": str(environment.get("git_revision")),
         **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},
+        # What MLflow shows as source and version.
+        "mlflow.source.name": "orchestrator",
+        "mlflow.source.type": "LOCAL",
+        **({"mlflow.source.git.commit": str(revision)} if (revision := environment.get("git_revision")) else {}),
     }
+    # A database may refuse control characters, and a page does not show them.
+    return {name: visible(str(value)) for name, value in tags.items()}
+
+
+def end_of(trial: Trial) -> dict[str, str]:
+    """Return the tags that say how a trial ended."""
+    return {"state": str(trial.state), **({"error": visible(trial.error)[:ERROR]} if trial.error else {})}
 
 
 def params_of(trial: Trial) -> dict[str, Any]:
@@ -64,9 +79,10 @@ def lineage_of(trial: Trial) -> dict[str, str]:
 def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield hyper-parameters as numbers where they are, which charts can put on an axis: e_1 beside coefficients."""
     for name, value in parameters.items():
-        yield name, json.dumps(value) if isinstance(value, list | tuple) else value
         if isinstance(value, list | tuple):
+            # First, because pages of comparisons begin with the first params.
             yield from ((f"{name}.{power}", number) for power, number in enumerate(value))
+        yield name, json.dumps(value) if isinstance(value, list | tuple) else value
 
 
 def dataset_of(trial: Trial, history: History) -> "DatasetInput":

@@ -5,6 +5,25 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from orchestrator.tracking.connection import hurried, hush, store_failures
+from orchestrator.tracking.view import TAG, TRAINING, page_of
+
+
+def newest_page(uri: str) -> str | None:
+    """Return the path of the page of the newest experiment of ours, its best trials on top.
+
+    Returns:
+        The part after the server's address; ``None`` where the store does not answer, or holds no such experiment.
+    """
+    hush()
+    failures = store_failures()
+    from mlflow import MlflowClient
+
+    try:
+        with hurried():
+            newest = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time DESC"])
+    except failures:
+        return None
+    return next((page_of(found.experiment_id) for found in newest if TAG in found.tags), None)
 
 
 def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
@@ -37,4 +56,4 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
     except failures:
         return None
     query = f"runs={json.dumps(runs)}&experiments={json.dumps(list(dict.fromkeys(experiments)))}"
-    return f"/#/compare-runs?{quote(query, safe='=&')}"
+    return f"/#/compare-runs?{quote(query, safe='=&')}&{TRAINING}"

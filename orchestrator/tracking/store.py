@@ -10,10 +10,20 @@ import yaml
 from orchestrator.artifacts import trial_artifacts
 from orchestrator.experiment import ANY
 from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.report.text import visible
 from orchestrator.summary import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.description import dataset_of, lineage_of, metrics_of, params_of, schedule_of, tags_of
+from orchestrator.tracking.description import (
+    dataset_of,
+    end_of,
+    lineage_of,
+    metrics_of,
+    params_of,
+    schedule_of,
+    tags_of,
+)
+from orchestrator.tracking.view import experiment_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -67,6 +77,7 @@ class Store:
         """
         self._client = connection.connect(uri, output)
         self._experiment = _find_or_make(self._client, experiment, uri, output)
+        self._shown: dict[str, str] = {}
         self._runs: dict[str, Run] = {}
         for name, run in _existing(self._client, self._experiment):
             kept = self._runs.get(name, run)
@@ -86,7 +97,7 @@ class Store:
             self._send_test(trial, run, history)
             if trial.has_ended and run.status != status[trial.state]:
                 self._send_artifacts(trial, run)
-            self._set_status(run, status[trial.state], state=str(trial.state), **lineage_of(trial))
+            self._set_status(run, status[trial.state], trial.ended, **end_of(trial), **lineage_of(trial))
 
     def end_studies(self, history: History, status: str) -> None:
         """Give the parent runs their status and the best value of their trials."""
@@ -100,8 +111,17 @@ class Store:
                 # With the time of the last end, because a store keeps one of two equal entries.
                 at = round(max(trial.ended or 0.0 for trial in ended) * 1000)
                 self._client.log_metric(run.id, f"{ended[0].metric}_best", best, timestamp=at, step=len(ended))
-            self._set_status(run, status)
+            end = max((trial.ended or 0.0 for trial in history.trials.values() if trial.study == name), default=0.0)
+            self._set_status(run, status, end)
+        self._show(history)
         self._tag_winners(history)
+
+    def _show(self, history: History) -> None:
+        """Let the experiment's page show what is of use of it."""
+        for name, value in experiment_tags(history).items():
+            if self._shown.get(name) != value:
+                self._client.set_experiment_tag(self._experiment, name, value)
+                self._shown[name] = value
 
     def _tag_winners(self, history: History) -> None:
         """Say of each run that was looked at on test whether its model is the winner's, and confirmed."""
@@ -128,6 +148,7 @@ class Store:
         if not run.described:
             params = {"sampler": search["sampler"], "metric": search["metric"]}
             self._describe(run, params, "experiment.yaml", history.experiment)
+            self._show(history)
         return run
 
     def _find_trial(self, trial: Trial, history: History, parent: str) -> Run:
@@ -156,7 +177,7 @@ class Store:
         from mlflow.entities import Param, RunTag
 
         self._client.log_text(run.id, yaml.safe_dump(dict(content), sort_keys=False), file)
-        named = [Param(name, str(value)) for name, value in params.items()]
+        named = [Param(name, visible(str(value))) for name, value in params.items()]
         self._client.log_batch(run.id, params=named, tags=[RunTag("described", "true")])
         run.described = True
 
@@ -166,7 +187,10 @@ class Store:
         for epoch, reported in sorted(trial.reported.items()):
             if epoch <= run.epoch:
                 continue
-            metrics = {**reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
+            best = f"{trial.metric}_best"
+            # The one that counts first: pages of comparisons begin with it.
+            first = {best: reported[best]} if best in reported else {}
+            metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
             if len(batch) + len(metrics) > BATCH:
                 self._send(run, batch, epoch - 1)
                 batch = []
@@ -184,7 +208,8 @@ class Store:
             self._client.log_batch(run.id, metrics=metrics_of(metrics, trial.times[trial.last_epoch], trial.best_epoch))
             run.tested = True
 
-    def _set_status(self, run: Run, status: str, **tags: str) -> None:
+    def _set_status(self, run: Run, status: str, ended: float | None = None, **tags: str) -> None:
+        """Set a status and, of a run that has ended, when in seconds; now where nobody knows."""
         if run.status == status:
             return
         for name, value in tags.items():
@@ -192,7 +217,7 @@ class Store:
         if status == "RUNNING":
             self._client.update_run(run.id, status="RUNNING")
         else:
-            self._client.set_terminated(run.id, status)
+            self._client.set_terminated(run.id, status, end_time=round(ended * 1000) if ended else None)
         run.status = status
 
 

@@ -1,5 +1,6 @@
 """Tracking: whatever happened to the driver or the store, MLflow ends up with what the journal says, once."""
 
+import json
 import random
 import shutil
 from collections import Counter
@@ -212,3 +213,22 @@ def test_experiments_share_a_store(output: Path) -> None:
     assert tracking.count_experiments(uri) >= 3
     with pytest.raises(ConnectionError, match="http://127.0.0.1:9"):
         tracking.count_experiments("http://127.0.0.1:9")
+
+
+def test_what_strangers_wrote_stays_text(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = Tracker(default_uri(output), output, "tiny", ())
+    ledger.listeners[:] = [tracker.listen]
+    tracker.start()
+    start(ledger, make_experiment(description="*bold* <script>x</script> & \x07"))
+    trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
+    ledger.append("experiment_ended", outcome="finished")
+    tracker.close(30)
+    assert tracker.problem is None
+    assert stored(output)[trial.id][0].data.tags["error"] == "\\x1b[31m <b>no</b>\\x00"
+    experiment = MlflowClient(tracking_uri=default_uri(output)).get_experiment_by_name("tiny")
+    assert experiment is not None
+    note = experiment.tags["mlflow.note.content"]
+    assert note == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
+    view = json.loads(experiment.tags["mlflow.sharedViewState.leaderboard"])
+    assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])

@@ -1,0 +1,220 @@
+"""MLflow's pages on a search of ours, in a real browser: useful as they open, and whatever is in the data is text."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from playwright.sync_api import Browser, Page
+
+from orchestrator.commands.ui import choose_port
+from orchestrator.delivery import deliver
+from orchestrator.history import Trial, TrialState
+from orchestrator.journal import NAME
+from orchestrator.ledger import Ledger
+from orchestrator.tracking import comparison_page, default_uri, newest_page
+from tests.integration.test_ui import fetch
+from tests.orchestrator.experiments import add_repeat, make_experiment, open_test, start
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+
+EVIL = "<script>document.title='it ran'</script>"
+HOSTILE = f"{EVIL} *stars* [link](javascript:alert(1)) \x07\x1b[31m & <img src=x onerror=\"document.title='it ran'\">"
+SHOWN = HOSTILE.replace("\x07", "\\x07").replace("\x1b", "\\x1b")
+OF_MLFLOW = ("/users/current", "/assistant", "AG Grid: ", "GL Driver Message")
+"""What MLflow's pages complain of on any store."""
+
+SECONDS = 120_000
+
+
+@dataclass
+class Opened:
+    """An open page with what it complained of."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Served:
+    """``orchestrator ui``.
+
+    Attributes:
+        opens: The address that it prints.
+        root: The server's.
+    """
+
+    opens: str
+    root: str
+    uri: str
+    trials: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, store_template: Path, browser: Browser) -> Iterator[Served]:
+    output = tmp_path_factory.mktemp("pages")
+    shutil.copy(store_template, output / "mlflow.db")
+    trials = write_searches(output)
+    port = choose_port(5000)
+    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui", "--output", str(output)]
+    with subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        opens = started.stdout.readline().split()[1]
+        root = f"http://127.0.0.1:{port}"
+        fetch(f"{root}/health", started)
+        yield Served(opens, root, default_uri(output), trials)
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(60) == 0
+
+
+def write_searches(output: Path) -> dict[str, str]:
+    """Write and deliver two experiments, the newer one confirmed and hostile; return its runs by their trials."""
+    for name, description in (("older", ""), ("newer", HOSTILE)):
+        (output / name).mkdir()
+        ledger = Ledger(output / name / NAME)
+        start(ledger, make_experiment(name=name, description=description))
+        best = write_trials(ledger)
+        repeats = [add_repeat(ledger, best, index, 7 + index, 138.0 + index) for index in range(2)]
+        open_test(ledger, repeats)
+        ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+        deliver(output / name, output, default_uri(output))
+        ledger.close()
+    client = MlflowClient(tracking_uri=default_uri(output))
+    (experiment,) = client.search_experiments(filter_string="name = 'newer'")
+    runs = client.search_runs([experiment.experiment_id], "tags.kind = 'trial'")
+    for run in runs:
+        # As the packed champion has them.
+        text = json.dumps({"captions": [HOSTILE]}, ensure_ascii=False)
+        client.log_text(run.info.run_id, text, "champion/data/model/retriever.json")
+    return {run.data.tags["trial"]: run.info.run_id for run in runs}
+
+
+def write_trials(ledger: Ledger) -> Trial:
+    best = train(ledger, "nt_xent", 0, {"temperature": 0.05}, [100.0, 120.0, 140.0])
+    train(ledger, "nt_xent", 1, {"temperature": 0.2}, [90.0, 95.0, 99.0])
+    train(ledger, "triplet_sh", 0, {"margin": 0.2}, [80.0], TrialState.STOPPED_EARLY)
+    failed = train(ledger, "triplet_sh", 1, {"margin": 0.4}, [10.0], TrialState.RUNNING)
+    ledger.end(failed, TrialState.FAILED, HOSTILE)
+    return best
+
+
+def train(
+    ledger: Ledger,
+    loss: str,
+    number: int,
+    params: dict[str, float],
+    values: list[float],
+    state: TrialState = TrialState.FINISHED,
+) -> Trial:
+    experiment = make_experiment()
+    cell = next(cell for cell in experiment.cells() if cell.loss == loss)
+    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+    for epoch, value in enumerate(values, start=1):
+        metrics = {"train/loss": 1 / epoch, "val/rsum": value, "val/rsum_best": value}
+        metrics |= {"val/i2t_r1": value / 8, "val/t2i_r1": value / 9, "cocos/i2t_queries_without_gradient": 3.5}
+        ledger.report(trial, epoch, metrics, state if epoch == len(values) else TrialState.RUNNING)
+    return trial
+
+
+@contextmanager
+def opened(browser: Browser, address: str) -> Iterator[Opened]:
+    context = browser.new_context(viewport={"width": 1900, "height": 1000})
+    # Else its assistant opens beside the first page.
+    context.add_init_script("localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')")
+    made = Opened(context.new_page())
+    made.page.set_default_timeout(SECONDS)
+
+    def note(text: str) -> None:
+        if not any(known in text for known in OF_MLFLOW):
+            made.complaints.append(text)
+
+    made.page.on("console", lambda message: note(f"{message.text} {message.location.get('url', '')}"))
+    made.page.on("pageerror", lambda error: note(str(error)))
+    made.page.goto(address)
+    yield made
+    context.close()
+
+
+def cells(page: Page, column: str) -> list[str]:
+    """Return a column of the runs table, from the top."""
+    found = page.locator(
+        f'.ag-center-cols-container .ag-cell[col-id="{column}"], '
+        f'.ag-pinned-left-cols-container .ag-cell[col-id="{column}"]'
+    )
+    rows = found.evaluate_all(
+        "cells => cells.map(c => [Number(c.parentElement.getAttribute('row-index')), c.innerText])"
+    )
+    return [text.strip() for _, text in sorted(rows)]
+
+
+def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
+    served: Served, browser: Browser, screenshots: Path
+) -> None:
+    with opened(browser, served.opens) as shown:
+        page = shown.page
+        page.wait_for_selector("text=6 matching runs")
+        page.wait_for_timeout(2000)
+        page.screenshot(path=screenshots / "mlflow-runs.png")
+        assert page.locator("text=newer").count() >= 1
+        assert cells(page, "attributes.`Run Name`")[0].endswith("pets-vsepp-nt_xent-0000")
+        assert cells(page, "metrics.`val/rsum_best`") == ["140", "139", "138", "99", "80", "10"]
+        assert cells(page, "tags.`winner`")[:3] == ["-", "true", "false"]
+        assert cells(page, "tags.`state`")[-1] == "failed"
+        heads = page.locator(".ag-header-cell[col-id]").evaluate_all(
+            "heads => heads.map(h => h.getAttribute('col-id'))"
+        )
+        assert {
+            "params.`temperature`",
+            "params.`margin`",
+            "tags.`loss`",
+            "tags.`winner`",
+            "metrics.`test/rsum`",
+        } <= set(heads)
+        assert SHOWN in page.locator("main, body").first.inner_text()
+        assert "it ran" not in page.title()
+        assert shown.complaints == []
+
+
+def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser: Browser, screenshots: Path) -> None:
+    names = ["pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
+    path = comparison_page(served.uri, [("newer", name) for name in names])
+    with opened(browser, f"{served.root}{path}") as shown:
+        shown.page.wait_for_selector(".js-plotly-plot")
+        shown.page.wait_for_timeout(2000)
+        shown.page.screenshot(path=screenshots / "mlflow-compare.png", full_page=True)
+        text = shown.page.locator("body").inner_text()
+        assert "Comparing 2 Runs from 1 Experiment" in text
+        assert all(name in text for name in [*names, "margin", "val/rsum_best"])
+        assert shown.complaints == []
+
+
+@pytest.mark.parametrize("part", ["overview", "captions"])
+def test_hostile_strings_are_text_on_the_page_of_a_run(
+    served: Served, browser: Browser, screenshots: Path, part: str
+) -> None:
+    page_of_run = served.opens.partition("/runs?")[0] + f"/runs/{served.trials['pets-vsepp-triplet_sh-0001']}"
+    ending = "" if part == "overview" else "/artifacts/champion/data/model/retriever.json"
+    with opened(browser, page_of_run + ending) as shown:
+        shown.page.wait_for_selector("text=javascript:alert")
+        shown.page.wait_for_timeout(1000)
+        shown.page.screenshot(path=screenshots / f"mlflow-run-{part}.png")
+        text = shown.page.locator("body").inner_text()
+        assert EVIL in text
+        assert "*stars* [link](javascript:alert(1))" in text
+        assert shown.page.locator('a[href^="javascript:"], img[src="x"]').count() == 0
+        assert "it ran" not in shown.page.title()
+        assert shown.complaints == []
+
+
+def test_without_an_experiment_of_ours_no_page_is_named(tmp_path: Path, store_template: Path) -> None:
+    shutil.copy(store_template, tmp_path / "mlflow.db")
+    assert newest_page(default_uri(tmp_path)) is None
+    assert newest_page("http://127.0.0.1:9") is None
