@@ -186,6 +186,7 @@ class History:
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
         footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``.
+        fusions: Study -> how many of its trials were measured to train fastest at once, see ``trainables.fused_pace``.
         trials: By id, in the order in which they were created.
         warm: Study -> trials of other experiments that it starts from.
         warmed_by: Experiment -> how many of its trials those are.
@@ -205,6 +206,7 @@ class History:
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
     footprints: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    fusions: dict[str, int] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
     warm: dict[str, list[WarmTrial]] = field(default_factory=dict)
     warmed_by: dict[str, int] = field(default_factory=dict)
@@ -339,10 +341,15 @@ def _measure(history: History, record: Record) -> None:
     history.footprints[record["study"]] = {"peak": record["peak"], "room": record["room"]}
 
 
+def _measure_fusion(history: History, record: Record) -> None:
+    history.fusions[record["study"]] = record["trials"]
+
+
 _HANDLERS = {
     "experiment_started": _start,
     "experiment_ended": _stop,
     "memory_measured": _measure,
+    "fusion_measured": _measure_fusion,
     "trial_created": _create,
     "epoch": _epoch,
     "trial_ended": _end,

@@ -148,12 +148,15 @@ class Resources(BaseModel):
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
         gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
             need, see ``gpu_share``, or none where there is no GPU.
+        fuse: So many trials share those CPUs and GPUs as one stacked model, >= 1, see ``trainables.fused``; ``auto`` is
+            as many as were measured to be fastest, 1 where fusing does not pay.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 
     model_config = STRICT
     cpus: Annotated[float, Field(gt=0)] = 1
     gpus: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    fuse: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = 1
     max_concurrent: Annotated[int, Field(ge=1)] | None = None
 
 

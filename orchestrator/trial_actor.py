@@ -13,7 +13,7 @@ from typing import Any
 from ray.tune import Trainable
 
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.workload import Stream, Workload
+from orchestrator.workload import Stream, Trains
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, DivergedError, UserError
 from trainables.reports import EpochReport
@@ -43,7 +43,7 @@ class TrialActor(Trainable):
 
     # Ray passes what ``with_parameters`` was given beside the config.
     def setup(  # type: ignore[override]
-        self, config: dict[str, Any], workload: Workload, checkpoints: Checkpoints
+        self, config: dict[str, Any], workload: Trains, checkpoints: Checkpoints
     ) -> None:
         """Take the first trial.
 

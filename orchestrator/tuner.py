@@ -46,6 +46,7 @@ from orchestrator.checkpoints import Checkpoints
 from orchestrator.cluster import ClusterError
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
+from orchestrator.fusion import fused
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
 from orchestrator.trial_actor import TrialActor
@@ -148,11 +149,10 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch, session.address), interruption.listening():
-        resources = allocate(session, ray.cluster_resources())
-        trainable = tune.with_parameters(TrialActor, workload=session.workload, checkpoints=session.checkpoints)
-        tuner = tune.Tuner(
-            tune.with_resources(trainable, resources),
-            tune_config=tune.TuneConfig(
+        resources, fuse = allocate(session, ray.cluster_resources())
+        with fused(session.workload, fuse, session.experiment.resources.cpus) as workload:
+            trainable = tune.with_parameters(TrialActor, workload=workload, checkpoints=session.checkpoints)
+            tune_config = tune.TuneConfig(
                 search_alg=issuer,
                 scheduler=scheduler,
                 # As many as the source has; what is tried again counts again.
@@ -160,17 +160,17 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
                 reuse_actors=True,
                 trial_name_creator=_name,
                 trial_dirname_creator=_folder,
-            ),
-            run_config=tune.RunConfig(
+            )
+            run_config = tune.RunConfig(
                 name="tune",
                 storage_path=str(session.scratch),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 callbacks=[witness],
                 stop=interruption,
                 verbose=0,
-            ),
-        )
-        _fit(tuner, session.ledger)
+            )
+            trainable = tune.with_resources(trainable, resources)
+            _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
     if witness.problem is not None:
         raise witness.problem
     return interruption.signal

@@ -4,7 +4,7 @@ This is the one place where a search touches data and models. Everything heavy i
 """
 
 import platform
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from orchestrator.experiment import Experiment
 from orchestrator.gpu_share import Footprint
 from orchestrator.storage import ObjectStore, is_bucket
 from trainables.config import PIXELS, TrialConfig
-from trainables.errors import DataError
+from trainables.errors import DataError, DivergedError
 from trainables.reports import EpochReport
 
 if TYPE_CHECKING:
@@ -24,10 +24,39 @@ if TYPE_CHECKING:
 Stream = Generator[EpochReport, None, None]
 """The epochs of one trial; closing it frees what the trial holds."""
 
+
+class Together(Protocol):
+    """Trials that train at once in this process, see ``trainables.fused.FusedTrials``."""
+
+    def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
+        """Take a trial in; return the report of its checkpoint where it is resumed.
+
+        Raises:
+            UserError: If it cannot run.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Let a trial go, if it is there."""
+        ...
+
+    def run_epoch(self, names: Sequence[str]) -> Mapping[str, EpochReport | DivergedError]:
+        """Train some of the trials for their next epoch; one that diverges is let go."""
+        ...
+
+
 Vocabulary = Literal["train", "published"]
 
 
-class Workload(Protocol):
+class Trains(Protocol):
+    """What an actor needs to know about its trials."""
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
+        """Yield a report an epoch; when resumed from a checkpoint, that of its epoch again first."""
+        ...
+
+
+class Workload(Trains, Protocol):
     """What a search needs to know about its trials; pickled once and sent to every actor."""
 
     def check(self, experiment: Experiment) -> dict[str, str]:
@@ -42,8 +71,12 @@ class Workload(Protocol):
         """Return the GPU memory that a training takes; called in a process of its own that has a whole GPU."""
         ...
 
-    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
-        """Yield a report an epoch; when resumed from a checkpoint, that of its epoch again first."""
+    def rates(self, config: TrialConfig) -> Mapping[int, float]:
+        """Return epochs of trials an hour by the number that train at once, 1 among them; called as ``measure`` is."""
+        ...
+
+    def together(self) -> Together:
+        """Return what trains several trials at once in this process."""
         ...
 
     def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
@@ -94,7 +127,7 @@ class Training:
         for cell in experiment.cells():
             config = experiment.trial_config(cell, {})
             config.check_weights()
-            digests[data_key(config)] = self._open(config).digest
+            digests[data_key(config)] = self.open_data(config).digest
         return digests
 
     def expecting(self, digests: Mapping[str, str]) -> "Training":
@@ -111,7 +144,21 @@ class Training:
         device = choose_device("cuda")
         # What others hold of the GPU is not there to be shared.
         free, _ = torch.cuda.mem_get_info(device)
-        return Footprint(measure_peak(config, self._open(config), device, GpuMeter(device)), free)
+        return Footprint(measure_peak(config, self.open_data(config), device, GpuMeter(device)), free)
+
+    def rates(self, config: TrialConfig) -> Mapping[int, float]:
+        """See ``Workload``."""
+        import torch
+
+        from trainables.devices import choose_device
+        from trainables.fused_pace import measure_rates
+
+        torch.set_num_threads(self.threads)
+        return measure_rates(config, self.open_data(config), choose_device(self.device))
+
+    def together(self) -> Together:
+        """See ``Workload``."""
+        return _Fused(self)
 
     def pace(self, config: TrialConfig) -> "Pace":
         """Return how fast a training is, after a few of its steps."""
@@ -121,7 +168,7 @@ class Training:
         from trainables.pace import measure_pace
 
         torch.set_num_threads(self.threads)
-        return measure_pace(config, self._open(config), choose_device(self.device))
+        return measure_pace(config, self.open_data(config), choose_device(self.device))
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Train, and yield a report an epoch."""
@@ -130,21 +177,21 @@ class Training:
         from trainables.trial import run_trial
 
         torch.set_num_threads(self.threads)
-        data = self._open(config)
+        data = self.open_data(config)
         yield from run_trial(config, data, resume, device=self.device)
 
     def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
         """Evaluate on the test split."""
         from trainables.evaluation import evaluate_checkpoint
 
-        data = self._open(config)
+        data = self.open_data(config)
         return evaluate_checkpoint(checkpoint, data, "test", device=self.device)
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""
         from trainables.retriever import write_retriever
 
-        data = self._open(config)
+        data = self.open_data(config)
         write_retriever(folder, checkpoint, data, "test", origin=self._origin(config))
 
     def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
@@ -159,7 +206,12 @@ class Training:
         told = sidecars(source.feature_files(config.features)["test"])[0]
         return read_json(told) if told.exists() else None
 
-    def _open(self, config: TrialConfig) -> Any:
+    def open_data(self, config: TrialConfig) -> Any:
+        """Return a trial's dataset.
+
+        Raises:
+            DataError: If it is missing, damaged, or not what the driver has.
+        """
         data = _dataset(config.dataset, self.data_root, config.vocabulary, config.features)
         expected = self.digests.get(data_key(config), data.digest)
         if data.digest != expected:
@@ -168,6 +220,30 @@ class Training:
                 f"{data.digest[:12]}, the driver's {expected[:12]}; put the same data on every node"
             )
         return data
+
+
+class _Fused:
+    """Fused trials, each with its dataset."""
+
+    def __init__(self, training: Training) -> None:
+        import torch
+
+        from trainables.fused import FusedTrials
+
+        torch.set_num_threads(training.threads)
+        self._training, self._trials = training, FusedTrials(training.device)
+
+    def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
+        """See ``Together``, and so the others."""
+        return self._trials.add(name, config, self._training.open_data(config), resume)
+
+    def remove(self, name: str) -> None:
+        """Let a trial go."""
+        self._trials.remove(name)
+
+    def run_epoch(self, names: Sequence[str]) -> Mapping[str, EpochReport | DivergedError]:
+        """Train one epoch."""
+        return self._trials.run_epoch(names)
 
 
 @lru_cache(maxsize=4)

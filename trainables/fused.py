@@ -35,9 +35,9 @@ class FusedTrials:
 
     def __init__(self, device: str = "auto") -> None:
         self._device = choose_device(device)
-        self._trials: dict[Hashable, Trial] = {}
+        self._trials: dict[str, Trial] = {}
 
-    def add(self, name: Hashable, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
+    def add(self, name: str, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
         """Take a trial in, and return the report of its checkpoint where it is resumed; see ``run_trial``.
 
         Raises:
@@ -50,22 +50,22 @@ class FusedTrials:
         self._trials[name] = trial
         return report
 
-    def remove(self, name: Hashable) -> None:
+    def remove(self, name: str) -> None:
         """Let a trial go, if it is there."""
         self._trials.pop(name, None)
 
-    def run_epoch(self, names: Iterable[Hashable]) -> dict[Hashable, EpochReport | DivergedError]:
+    def run_epoch(self, names: Iterable[str]) -> dict[str, EpochReport | DivergedError]:
         """Train some of the trials for their next epoch; one that diverges is let go.
 
         Returns:
             Each trial's report, or why it diverged. Its ``time/train_seconds`` is its share of the common time.
         """
-        shapes: dict[Hashable, dict[Hashable, Trial]] = {}
+        shapes: dict[Hashable, dict[str, Trial]] = {}
         for name in names:
             trial = self._trials[name]
             trial.begin_epoch()
             shapes.setdefault(stack_shape(trial), {})[name] = trial
-        outcomes: dict[Hashable, EpochReport | DivergedError] = {}
+        outcomes: dict[str, EpochReport | DivergedError] = {}
         for trials in shapes.values():
             outcomes |= zip(trials, run_together(list(trials.values())), strict=True)
         for name, outcome in outcomes.items():

@@ -4,7 +4,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,12 @@ class FakeWorkload:
     def measure(self, config: TrialConfig) -> Footprint:
         return Footprint(*self.footprint)
 
+    def rates(self, config: TrialConfig) -> Mapping[int, float]:
+        return {1: 10.0, 4: 30.0}
+
+    def together(self) -> "FakeTogether":
+        return FakeTogether(self)
+
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         (parameter,) = config.loss_parameters.values()
         epoch = 0
@@ -72,6 +78,32 @@ class FakeWorkload:
     def luck(self, config: TrialConfig) -> float:
         drawn = random.Random(f"{config.loss} {config.loss_parameters} {config.seed}")
         return drawn.gauss(0, self.noise) if self.noise else 0.0
+
+
+class FakeTogether:
+    """Streams one after another; in ``rounds`` is who trained together."""
+
+    def __init__(self, workload: FakeWorkload) -> None:
+        self._workload = workload
+        self._streams: dict[str, Generator[EpochReport, None, None]] = {}
+        self.rounds: list[tuple[str, ...]] = []
+
+    def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
+        self._streams[name] = self._workload.train(config, resume)
+        return None if resume is None else next(self._streams[name])
+
+    def remove(self, name: str) -> None:
+        self._streams.pop(name, None)
+
+    def run_epoch(self, names: Sequence[str]) -> Mapping[str, EpochReport | DivergedError]:
+        self.rounds.append(tuple(names))
+        outcomes: dict[str, EpochReport | DivergedError] = {}
+        for name in names:
+            try:
+                outcomes[name] = next(self._streams[name])
+            except DivergedError as error:
+                outcomes[name] = error
+        return outcomes
 
 
 def report(parameter: float, epoch: int, luck: float = 0.0) -> EpochReport:

@@ -1,0 +1,173 @@
+"""Fused trials on Ray: each is an actor of its own, as any trial is, and those of a device train in one engine.
+
+To Ray, the journal, the sampler and the scheduler they are ordinary trials, whose actors take a fraction of what an
+engine takes. What such an actor would train itself it asks its engine for, which trains all of its trials in rounds.
+Engines belong to the harbour, and that to the driver: with it they go. An engine that dies fails its trials, which are
+issued again and go on from their own checkpoints.
+
+With ``allocation``, ``tuner``, ``trial_actor``, ``issuer``, ``scheduler`` and ``witness`` the only user of Ray.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from orchestrator.rounds import Rounds
+from orchestrator.workload import Stream, Trains, Workload
+from trainables.config import TrialConfig
+from trainables.errors import DivergedError, UserError
+from trainables.reports import EpochReport
+
+THREADS = 4
+"""Of an engine for each of its trials: one waits for a round, others save and leave."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an engine says: an epoch, nothing where there is none to tell of, or why the trial cannot go on."""
+
+    epoch: int = 0
+    metrics: Mapping[str, float] | None = None
+    is_best: bool = False
+    error: DivergedError | UserError | None = None
+
+
+class Engine:
+    """Trains the trials of one device; a Ray actor with many threads."""
+
+    def __init__(self, workload: Workload, gpus: list[str]) -> None:
+        # The trials hold the GPU for it; of Ray it has none, and would see none.
+        if gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        self._rounds = Rounds(workload.together)
+
+    def members(self) -> int:
+        """Return how many trials are there."""
+        return self._rounds.members
+
+    def reserve(self, name: str) -> None:
+        """See ``Rounds``, and so the others."""
+        self._rounds.reserve(name)
+
+    def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
+        """Take a trial in."""
+        return _answer(lambda: self._rounds.start(name, config, resume))
+
+    def next(self, name: str) -> Answer:
+        """Train a trial's next epoch."""
+        return _answer(lambda: self._rounds.next(name))
+
+    def save(self, name: str, directory: Path) -> None:
+        """Write a trial's checkpoint."""
+        self._rounds.save(name, directory)
+
+    def leave(self, name: str) -> None:
+        """Let a trial go."""
+        self._rounds.leave(name)
+
+
+def _answer(work: Callable[[], EpochReport | None]) -> Answer:
+    """Return what happened; errors as values, because Ray's copy of an error has a traceback for its text."""
+    try:
+        report = work()
+    except (DivergedError, UserError) as error:
+        return Answer(error=error)
+    return Answer() if report is None else Answer(report.epoch, dict(report.metrics), report.is_best)
+
+
+class Harbour:
+    """Knows the engines and starts them; a Ray actor, one an experiment.
+
+    Args:
+        workload: What the trials run.
+        cpus: Of an engine.
+    """
+
+    def __init__(self, workload: Workload, cpus: float) -> None:
+        self._workload, self._cpus = workload, cpus
+        self._engines: dict[tuple[str, ...], list[Any]] = {}
+
+    def berth(self, name: str, node: str, gpus: list[str]) -> Any:
+        """Return the engine for a trial on a node with these GPUs: the emptiest there, or one that is new."""
+        here = self._engines.setdefault((node, *gpus), [])
+        members = {}
+        for engine in list(here):
+            try:
+                members[engine] = ray.get(engine.members.remote())
+            except RayActorError:
+                here.remove(engine)
+        if not members or (min(members.values()) > 0 and len(here) < self._room(node, gpus)):
+            chosen = self._start(node, gpus)
+            here.append(chosen)
+        else:
+            chosen = min(members, key=lambda engine: members[engine])
+        ray.get(chosen.reserve.remote(name))
+        return chosen
+
+    def _room(self, node: str, gpus: list[str]) -> int:
+        """Return how many engines may be there: one a GPU, or as many as its CPUs allow."""
+        if gpus:
+            return 1
+        cpus = next(each["Resources"].get("CPU", 1) for each in ray.nodes() if each["NodeID"] == node)
+        return max(1, int(cpus / self._cpus))
+
+    def _start(self, node: str, gpus: list[str]) -> Any:
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        # No CPU of its own: its trials hold what it uses.
+        options = {"num_cpus": 0, "max_concurrency": 64 * THREADS, "scheduling_strategy": there}
+        return ray.remote(Engine).options(**options).remote(self._workload, gpus)
+
+
+@dataclass(frozen=True)
+class FusedTraining:
+    """Trains in an engine what an actor would train itself.
+
+    Attributes:
+        harbour: Handle of the ``Harbour``.
+    """
+
+    harbour: Any
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
+        """Yield a report an epoch; see ``Workload``."""
+        name, context = uuid.uuid4().hex, ray.get_runtime_context()
+        gpus = [str(gpu) for gpu in context.get_accelerator_ids().get("GPU", [])]
+        engine = ray.get(self.harbour.berth.remote(name, context.get_node_id(), gpus))
+
+        def save(directory: Path) -> None:
+            ray.get(engine.save.remote(name, directory))
+
+        try:
+            answer: Answer = ray.get(engine.start.remote(name, config, resume))
+            while True:
+                if answer.error is not None:
+                    raise answer.error
+                if answer.metrics is not None:
+                    yield EpochReport(answer.epoch, answer.metrics, answer.is_best, save)
+                answer = ray.get(engine.next.remote(name))
+        finally:
+            engine.leave.remote(name)
+
+
+@contextmanager
+def fused(workload: Workload, fuse: int, cpus: float) -> Iterator[Trains]:
+    """Yield what the trials' actors are to run: the workload itself, or, of more than 1, what asks an engine for it."""
+    if fuse == 1:
+        yield workload
+        return
+    # On the driver's machine: it is to outlive all others.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    harbour: Any = ray.remote(Harbour).options(num_cpus=0, scheduling_strategy=here).remote(workload, cpus)
+    try:
+        yield FusedTraining(harbour)
+    finally:
+        # Its engines go with it.
+        ray.kill(harbour)

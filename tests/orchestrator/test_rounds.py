@@ -1,0 +1,127 @@
+"""Rounds without a cluster: who trains with whom, who is waited for, and what goes wrong where."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from orchestrator.rounds import Rounds
+from tests.orchestrator.fake_workload import FakeTogether, FakeWorkload
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.errors import DataError, DivergedError
+from trainables.reports import EpochReport
+
+
+def config(temperature: float = 0.1) -> TrialConfig:
+    loss = {"temperature": temperature}
+    return TrialConfig(dataset="pets", loss_parameters=loss, training=TrainingConfig(epochs=5))
+
+
+class Table:
+    """Rounds, with a thread for each trial that asks."""
+
+    def __init__(self, workload: FakeWorkload, patience: float, pool: ThreadPoolExecutor) -> None:
+        self.together = FakeTogether(workload)
+        self.rounds, self._pool = Rounds(lambda: self.together, patience), pool
+
+    def ask(self, name: str) -> "Future[EpochReport]":
+        return self._pool.submit(self.rounds.next, name)
+
+    def epochs(self, *names: str) -> list[int]:
+        """Let some ask, and return the epochs that they get."""
+        return [asked.result(60).epoch for asked in [self.ask(name) for name in names]]
+
+
+@pytest.fixture
+def table() -> Iterator[Callable[..., Table]]:
+    with ThreadPoolExecutor(8) as pool:
+        yield lambda workload=FakeWorkload(), patience=60.0: Table(workload, patience, pool)
+
+
+def test_all_members_train_together(table: Callable[..., Table]) -> None:
+    made = table()
+    for name in "abc":
+        assert made.rounds.start(name, config(), None) is None
+    assert made.rounds.members == 3
+    assert made.epochs("a", "b", "c") == [1, 1, 1]
+    assert made.epochs("c", "b", "a") == [2, 2, 2]
+    assert [sorted(each) for each in made.together.rounds] == [["a", "b", "c"]] * 2
+
+
+def test_one_that_leaves_makes_room_for_the_next_and_stops_nobody(table: Callable[..., Table]) -> None:
+    made = table()
+    for name in "ab":
+        made.rounds.start(name, config(), None)
+    made.epochs("a", "b")
+    waiting = made.ask("a")
+    made.rounds.leave("b")
+    assert waiting.result(60).epoch == 2
+    made.rounds.reserve("c")
+    waiting = made.ask("a")
+    made.rounds.start("c", config(), None)
+    assert made.epochs("c") == [1]
+    assert waiting.result(60).epoch == 3
+    assert [sorted(each) for each in made.together.rounds] == [["a", "b"], ["a"], ["a", "c"]]
+
+
+def test_one_that_says_nothing_is_waited_for_once_and_may_come_back(table: Callable[..., Table]) -> None:
+    made = table(patience=0.2)
+    for name in "ab":
+        made.rounds.start(name, config(), None)
+    assert made.epochs("a") == [1]
+    made.rounds._patience = 60.0
+    assert made.epochs("a") == [2]
+    back = made.ask("b")
+    assert made.epochs("a") == [3]
+    assert back.result(60).epoch == 1
+    assert [sorted(each) for each in made.together.rounds] == [["a"], ["a"], ["a", "b"]]
+
+
+def test_one_that_diverges_tells_it_to_its_own_alone(table: Callable[..., Table]) -> None:
+    made = table(FakeWorkload(diverges_above=0.3))
+    made.rounds.start("wild", config(0.4), None)
+    made.rounds.start("tame", config(0.1), None)
+    assert made.epochs("wild", "tame") == [1, 1]
+    wild, tame = made.ask("wild"), made.ask("tame")
+    with pytest.raises(DivergedError, match="train/loss is nan in epoch 2"):
+        wild.result(60)
+    assert tame.result(60).epoch == 2
+
+
+def test_what_goes_wrong_with_a_round_reaches_all_of_it_and_the_next_begins(table: Callable[..., Table]) -> None:
+    made = table(FakeWorkload(fails_below=0.2))
+    made.rounds.start("a", config(0.1), None)
+    made.rounds.start("b", config(0.3), None)
+    made.epochs("a", "b")
+    for asked in [made.ask("a"), made.ask("b")]:
+        with pytest.raises(RuntimeError, match="no luck with 0.1"):
+            asked.result(60)
+    made.rounds.leave("a")
+    assert made.epochs("b") == [2]
+
+
+def test_what_cannot_run_is_refused_alone(table: Callable[..., Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table()
+
+    def refuse(*ignored: object) -> None:
+        raise DataError("pets: missing")
+
+    made.rounds.start("a", config(), None)
+    monkeypatch.setattr(made.together, "add", refuse)
+    with pytest.raises(DataError, match="pets: missing"):
+        made.rounds.start("b", config(), None)
+    made.rounds.leave("b")
+    assert made.epochs("a") == [1]
+
+
+def test_a_checkpoint_is_that_of_the_newest_epoch_and_resumes(table: Callable[..., Table], tmp_path: Path) -> None:
+    made = table()
+    made.rounds.start("a", config(), None)
+    made.epochs("a")
+    made.epochs("a")
+    made.rounds.save("a", tmp_path)
+    report = made.rounds.start("b", config(), tmp_path)
+    assert report is not None and report.epoch == 2
+    made.rounds.leave("a")
+    assert made.epochs("b") == [3]

@@ -1,0 +1,82 @@
+"""How many trials are best trained at once on a device: timed, as far as its memory allows.
+
+What is compared is trials' epochs an hour, evaluation included, which is not fused. Trials of a search mostly share
+seed and epoch and so their batches, and that is what is timed.
+"""
+
+import time
+
+import torch
+
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.pace import STEPS, count_steps, measure_pace
+from trainables.stacked_epoch import stack_shape, train_stacked
+from trainables.trial import Trial
+
+SIZES = (4, 16, 64)
+"""Numbers of trials that are tried beside 1."""
+
+WORTH = 1.05
+"""More trials are tried as long as the last number was so many times as fast as the best before."""
+
+MARGIN = 1.25
+"""Times the measured peak of a GPU's memory: captions that are longer than those measured."""
+
+
+def measure_rates(
+    config: TrialConfig, data: Dataset, device: torch.device, sizes: tuple[int, ...] = SIZES
+) -> dict[int, float]:
+    """Return epochs of trials an hour by the number of trials that train at once, from 1 up to where it ends to pay.
+
+    Args:
+        config: Of the trials.
+        data: Their dataset.
+        device: Where they run.
+        sizes: Numbers to try beside 1, ascending.
+    """
+    pace = measure_pace(config, data, device)
+    rates = {1: 3600 / pace.epoch_seconds}
+    steps = count_steps(data.splits["train"], config.training)
+    for size in sizes:
+        trials = _begin(config, data, device, size)
+        if len({stack_shape(trial) for trial in trials}) > 1:
+            # They would be trained one after another.
+            return rates
+        try:
+            seconds = _step_seconds(trials)
+        except torch.OutOfMemoryError:
+            return rates
+        best = max(rates.values())
+        rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
+        if rates[size] < WORTH * best or _is_full(device):
+            return rates
+    return rates
+
+
+def _begin(config: TrialConfig, data: Dataset, device: torch.device, size: int) -> list[Trial]:
+    first = Trial(config, data, device)
+    trials = [first, *(Trial(config, data, device, beside=first) for _ in range(size - 1))]
+    for trial in trials:
+        trial.begin_epoch()
+    return trials
+
+
+def _step_seconds(trials: list[Trial]) -> float:
+    """Return what a step of all of them takes: two trainings that differ in their steps, after one to warm up."""
+    train_stacked(trials, 1)
+    marks = []
+    for steps in (1, 1 + STEPS):
+        started = time.monotonic()
+        train_stacked(trials, steps)
+        marks.append(time.monotonic() - started)
+    return max(1e-9, marks[1] - marks[0]) / STEPS
+
+
+def _is_full(device: torch.device) -> bool:
+    """Whether more trials than were measured would not fit the GPU: four times as many are tried next."""
+    if device.type != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    held = torch.cuda.max_memory_reserved(device)
+    return held * MARGIN > free + torch.cuda.memory_reserved(device)
