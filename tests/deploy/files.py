@@ -38,6 +38,11 @@ def walk(value: Any, trail: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
             yield from walk(inner, (*trail, str(index)))
 
 
+def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the containers of a pod, those that come first included."""
+    return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+
+
 def pods(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield every pod template of a manifest, KubeRay's included."""
     for _, value in walk(document):

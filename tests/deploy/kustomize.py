@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.deploy.files import documents
+from tests.deploy.files import containers, documents, pods
 
 KEYS = {"apiVersion", "kind", "namespace", "resources", "patches", "images"}
 
@@ -110,12 +110,10 @@ def _merge_named(base: list[dict[str, Any]], patch: list[dict[str, Any]]) -> Non
 
 
 def _name_image(resources: list[dict[str, Any]], image: dict[str, str]) -> None:
-    from tests.deploy.files import pods
-
     found = False
     for resource in resources:
         for pod in pods(resource):
-            for container in pod["spec"]["containers"]:
+            for container in containers(pod):
                 if container["image"].split(":")[0] == image["name"]:
                     container["image"] = f"{image['name']}:{image['newTag']}"
                     found = True

@@ -112,7 +112,7 @@ def test_the_database_is_reached_by_the_tracking_server_alone() -> None:
     document = read()
     assert document["networks"]["database"] == {"internal": True}
     inside = {name for name, service in document["services"].items() if "database" in service.get("networks", [])}
-    assert inside == {"postgres", "mlflow"} and document["services"]["postgres"]["networks"] == ["database"]
+    assert inside == {"postgres", "migrate", "mlflow"} and document["services"]["postgres"]["networks"] == ["database"]
 
 
 def test_what_stays_up_is_looked_after() -> None:

@@ -11,7 +11,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
-from tests.deploy.files import BASE, DEPLOY, KUBERNETES, OVERLAYS, documents, named, pods
+from tests.deploy.files import BASE, DEPLOY, KUBERNETES, OVERLAYS, containers, documents, named, pods
 from tests.deploy.kustomize import KustomizationError, build
 
 VERSIONS = ["1.31", "1.34"]
@@ -164,7 +164,7 @@ def test_pods_are_fenced_in(pod: dict[str, Any]) -> None:
     spec = pod["spec"]
     of_ray = any(container["name"] in ("ray-head", "ray-worker") for container in spec["containers"])
     assert of_ray or spec["automountServiceAccountToken"] is False
-    for container in spec["containers"]:
+    for container in containers(pod):
         context = {**spec.get("securityContext", {}), **container["securityContext"]}
         assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -186,7 +186,7 @@ def test_names_fit_together(folder: Path) -> None:
             for volume in volumes:
                 claim = volume.get("persistentVolumeClaim")
                 assert claim is None or ("PersistentVolumeClaim", claim["claimName"]) in there
-            for container in pod["spec"]["containers"]:
+            for container in containers(pod):
                 mounts = {mount["name"] for mount in container.get("volumeMounts", [])}
                 assert mounts <= claims | {volume["name"] for volume in volumes}
                 for kind, reference in references(container):

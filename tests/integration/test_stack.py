@@ -126,6 +126,22 @@ class Stack:
                 left.kill()
             process.wait()
 
+    def run_once(self, service: str) -> None:
+        """Run a service that ends by itself."""
+        program, *words = self.command(service)[1:]
+        found = shutil.which(program, path=self.environment(service)["PATH"])
+        assert found is not None, program
+        # Scripts of Python would look for the system's.
+        command = [sys.executable, found] if found.endswith(".py") else [found]
+        done = subprocess.run(
+            [IMAGE / "entrypoint.sh", *command, *words],
+            env=self.environment(service),
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr
+
     def drive(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the product as the service ``driver`` would."""
         command = [str(IMAGE / "entrypoint.sh"), sys.executable, "-c", "from orchestrator.cli import main; main()"]
@@ -153,15 +169,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     """Everything that the compose file starts, up and healthy."""
     with postgres_server() as database, s3_server("127.0.0.1", free_port()) as endpoint:
         stack = Stack(tmp_path, endpoint, database)
-        make = stack.command("buckets")
-        made = subprocess.run(
-            [str(IMAGE / make[0]), sys.executable, str(IMAGE / make[1]), *make[2:]],
-            env=stack.environment("buckets"),
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert made.returncode == 0, made.stderr
+        for service in ("buckets", "migrate"):
+            stack.run_once(service)
         serve = [word for word in stack.command("mlflow") if HAS_AUTH or "basic-auth" not in word]
         # Short, because Ray makes sockets under it.
         ray = Path(f"/tmp/icr-s-{os.getpid()}")
