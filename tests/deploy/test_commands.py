@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +63,23 @@ def _first_comment(text: str) -> str:
 
 KINDS = {".md", ".service", ".yaml", ".sh", ".sbatch", ".cron"}
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.suffix in KINDS]
-ALL = [(path, command) for path in FILES for command in commands_of(path)]
 
 
-@pytest.mark.parametrize(
-    "command", [pytest.param(command, id=f"{named(path)}: {' '.join(command)[:60]}") for path, command in ALL]
-)
-def test_commands(command: list[str]) -> None:
-    check(command)
+@cache
+def everything() -> list[tuple[str, list[str]]]:
+    """Return all commands with the files that they are in."""
+    return [(named(path), command) for path in FILES for command in commands_of(path)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_commands(path: Path) -> None:
+    for command in commands_of(path):
+        check(command)
 
 
 def test_all_of_them_are_found() -> None:
     """What is in the files today; a reader that overlooks them would find nothing wrong."""
-    found = {(named(path), " ".join(command[:2])) for path, command in ALL}
+    found = {(name, " ".join(command[:2])) for name, command in everything()}
     expected = {
         ("README.md", "orchestrator search"),
         ("README.md", "orchestrator status"),
@@ -101,7 +106,7 @@ def test_all_of_them_are_found() -> None:
         *((name, "orchestrator regress") for name in SCHEDULES),
     }
     assert expected <= found
-    assert sum(command[:2] == ["ray", "start"] for _, command in ALL) == 8
+    assert sum(command[:2] == ["ray", "start"] for _, command in everything()) == 8
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_a_mistake_is_found(text: str, complaint: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
 def test_schedules_call_one_command(name: str) -> None:
-    [command] = [command for path, command in ALL if named(path) == name and command[0] == "orchestrator"]
+    [command] = [command for file, command in everything() if file == name and command[0] == "orchestrator"]
     assert command[1] == "regress" and "--if-due" in command and command[command.index("--if-due") + 1] == "24h"
 
 
