@@ -24,6 +24,7 @@ from orchestrator.ledger import Ledger
 from orchestrator.population import waits
 from orchestrator.sections import Scheduler
 from orchestrator.trial_actor import Step
+from orchestrator.tune_memory import forget_ended
 
 
 class Ladder:
@@ -124,7 +125,8 @@ class Judge(Ephemeral, FIFOScheduler):
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
-        """Leave the choice to Ray, which starts trials in their order; its default looks at every trial ever made."""
+        """Leave the choice to Ray, which starts trials in their order, and let it forget those that have ended."""
+        forget_ended(tune_controller._tune_controller)
 
     def pauses(self, trial: Trial) -> bool:
         """Say whether a trial is to leave its actor to others, and will be issued again."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray import tune
 from ray.tune.experiment import Trial as RayTrial
+from ray.tune.progress_reporter import TrialProgressCallback
 
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.failures import Cause, Failure, give_up
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from orchestrator.tuner import Session
 
 
-class Witness(Ephemeral, tune.Callback):
+class Witness(Ephemeral, TrialProgressCallback):
     """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended.
+
+    It stands in the place of Ray's own progress callback, which prints nothing here but keeps every trial.
 
     Attributes:
         problem: Why the search cannot go on: there is no room for checkpoints; ``None`` while it can.
@@ -35,21 +37,12 @@ class Witness(Ephemeral, tune.Callback):
         self._patience = session.experiment.patience
         self._source, self._issuer = source, issuer
         self._heard: dict[RayTrial, float] = {}
-        self._ended: list[RayTrial] = []
-        self._wanted: dict[tune.PlacementGroupFactory | None, tune.PlacementGroupFactory | None] = {}
         self._hung: set[RayTrial] = set()
         self.problem: OSError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
         """Give the display a turn, and end the trials that have been silent for too long."""
         self._on_step()
-        for trial in self._ended:
-            _lighten(trial)
-            # Ray makes one of 2 KB for every trial; all are equal.
-            shared = self._wanted.setdefault(trial.placement_group_factory, trial.placement_group_factory)
-            for name in ("placement_group_factory", "_default_placement_group_factory"):
-                setattr(trial, name, shared)
-        self._ended.clear()
         silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
         for trial, heard in self._heard.items():
             actor = trial.temporary_state.ray_actor
@@ -94,8 +87,6 @@ class Witness(Ephemeral, tune.Callback):
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
         self._heard.pop(trial, None)
-        # At the end of the step: until then Ray reads the last result.
-        self._ended.append(trial)
         ours = self._ledger.history.trials[trial.config["trial"]]
         if ours.state is not TrialState.RUNNING:
             self._checkpoints.prune(ours.id)
@@ -104,15 +95,6 @@ class Witness(Ephemeral, tune.Callback):
         limit = self._issuer.run_fewer()
         if limit is not None:
             self._ledger.append("concurrency_lowered", trials=limit)
-
-
-def _lighten(trial: RayTrial) -> None:
-    """Drop what Ray keeps of an ended trial for an analysis of its own: running means, last result, config."""
-    kept = trial.run_metadata
-    kept.metric_analysis, kept.metric_n_steps, kept.last_result = {}, {}, {}
-    trial.config = trial.evaluated_params = {"trial": trial.config["trial"]}
-    # What an actor said of itself at its start, held in the object store for every trial that it ran.
-    trial._default_result_or_future = None
 
 
 def _error(trial: RayTrial) -> str:

@@ -166,6 +166,7 @@ class Store:
         """Send what is looked at after the end; a file that is there already is written over."""
         for name, content in trial_artifacts(trial).items():
             self._client.log_text(run.id, content, name)
+        connection.forget_artifacts(run.id)
 
     def _create(self, name: str, tags: dict[str, Any], created: float) -> Run:
         made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
