@@ -21,6 +21,7 @@ BENCHMARKS = {
     "losses": "the losses and the metrics beside naive references",
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
+    "fused": "trials as one stacked model, beside one after another and a process each",
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",

@@ -13,6 +13,7 @@ from tests.benchmarks.rows import Row, write_json
 TINY = {
     "epoch": ["--images", "60", "--embedding-size", "8", "--steps", "2", "--threads", "1"],
     "evaluation": ["--sizes", "20"],
+    "fused": ["--images", "60", "--cases", "wsabie:4:warp", "vsepp:4:nt_xent", "--trials", "1", "2", "--steps", "2"],
     "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "nodes": ["--nodes", "1", "2", "--cpus", "1", "--trials", "3", "--epochs", "2", "--seconds", "0.1"],

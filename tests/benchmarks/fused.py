@@ -1,0 +1,180 @@
+"""K trials as one stacked model, beside one after another and beside a process each.
+
+    python -m tests.benchmarks fused [--data-root DATA] [--cases wsabie:16:warp ...] [--trials 1 4 16] [--steps 8]
+
+A case is a model, its embedding size and its loss. What is told is the time that an epoch of one trial takes when K
+train at once, evaluation included, which is not fused; on Flickr8k, all trials of one seed. K = 1 is the trial alone.
+Of processes there are as many as the machine has CPUs, on a GPU K: more would only take turns.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import torch
+
+from tests.benchmarks.command import main
+from tests.benchmarks.flickr8k import load_flickr8k
+from tests.benchmarks.rows import Row
+from tests.benchmarks.timing import alternate, wait
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.pace import count_steps
+from trainables.stacked_epoch import StackedEpoch
+from trainables.trial import Trial, train_epoch
+
+CASES = {
+    "cpu": ["wsabie:16:warp", "wsabie:64:warp", "vsepp:256:nt_xent"],
+    "cuda": ["wsabie:512:warp", "vsepp:1024:nt_xent"],
+}
+TRIALS = {"cpu": [1, 4, 16], "cuda": [1, 4, 16, 32, 64]}
+NEEDED = {("wsabie:16:warp", 16, "cpu"): 3.0, ("vsepp:1024:nt_xent", 32, "cuda"): 8.0}
+WARM_UP = 3
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--data-root", type=Path, help="holds flickr8k; generated numbers of its shape otherwise")
+    parser.add_argument("--images", type=int, help="generate so many instead")
+    parser.add_argument("--cases", nargs="+", metavar="MODEL:SIZE:LOSS", help="by default what fits the device")
+    parser.add_argument("--trials", type=int, nargs="+", help="numbers that train at once")
+    parser.add_argument("--steps", type=int, default=10, help="that are timed, >= 1")
+    parser.add_argument("--processes", type=int, help="0 leaves processes out")
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
+    torch.set_num_threads(1)
+    data = load_flickr8k(options.data_root, options.images)
+    for case in options.cases or CASES[options.device]:
+        bench = Bench(case, data, options.device, options.steps)
+        for trials in options.trials or TRIALS[options.device]:
+            yield from compare(bench, trials, options)
+
+
+def compare(bench: "Bench", trials: int, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield what an epoch of one trial takes, beside the two other ways."""
+    one, stacked = bench.alone(), bench.stacked(trials)
+    seconds = alternate({"ours": stacked, "one": one}, 3)
+    ours = bench.epoch_seconds(seconds["ours"] / trials)
+    needed = NEEDED.get((bench.case, trials, options.device))
+    case = f"{bench.case} K={trials}"
+    yield Row(case, "s", ours, bench.epoch_seconds(seconds["one"]), "one after another", needed)
+    most = trials if options.device == "cuda" else os.cpu_count() or 1
+    processes = min(trials, most if options.processes is None else options.processes)
+    if processes > 1:
+        together = bench.epoch_seconds(processes_step_seconds(bench, processes) / processes, processes)
+        note = f"{3600 / ours:.0f} epochs an hour" + ("" if options.device == "cuda" else ", on one CPU")
+        yield Row(f"  {case}", "s", ours, together, f"{processes} processes at once", note=note)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One case on one device.
+
+    Attributes:
+        case: ``MODEL:SIZE:LOSS``.
+        data: Flickr8k.
+        device: ``cpu`` or ``cuda``.
+        steps: That are timed.
+    """
+
+    case: str
+    data: Dataset
+    device: str
+    steps: int
+
+    def trial(self, beside: Trial | None = None) -> Trial:
+        """Return a trial that has begun its first epoch."""
+        model, size, loss = self.case.split(":")
+        training = TrainingConfig(embedding_size=int(size), learning_rate=5e-4)
+        config = TrialConfig(dataset="flickr8k", model=model, loss=loss, training=training)
+        made = Trial(config, self.data, torch.device(self.device), beside=beside)
+        made.begin_epoch()
+        return made
+
+    def alone(self) -> "AloneSteps":
+        """Return the steps of one trial, warm."""
+        return AloneSteps(self.trial(), self.steps)
+
+    def stacked(self, trials: int) -> "AloneSteps | StackedSteps":
+        """Return the steps of several, warm."""
+        first = self.trial()
+        if trials == 1:
+            return AloneSteps(first, self.steps)
+        return StackedSteps([first, *(self.trial(first) for _ in range(trials - 1))], self.steps)
+
+    def epoch_seconds(self, seconds: float, parallel: int = 1) -> float:
+        """Return what an epoch takes by the time of the timed steps of one trial, with its evaluation."""
+        trial = self.trial()
+        trial._evaluate()
+        wait()
+        started = time.perf_counter()
+        trial._evaluate()
+        wait()
+        evaluation = (time.perf_counter() - started) / parallel
+        return count_steps(self.data.splits["train"], trial.config.training) * seconds / self.steps + evaluation
+
+
+class AloneSteps:
+    """Some steps of one trial, as the product takes them without fusion."""
+
+    def __init__(self, trial: Trial, steps: int) -> None:
+        self._trial, self._steps = trial, steps
+        self._batches = list(islice(trial.batches(), max(steps, WARM_UP)))
+        self(WARM_UP)
+
+    def __call__(self, steps: int | None = None) -> None:
+        trial = self._trial
+        batches = self._batches[: steps or self._steps]
+        train_epoch(trial.model, trial.loss, trial.optimizer, batches, trial.config.training.gradient_clip, 1)
+
+
+class StackedSteps:
+    """The same of several at once."""
+
+    def __init__(self, trials: list[Trial], steps: int) -> None:
+        self._trials, self._steps = trials, steps
+        self._epoch = StackedEpoch(trials)
+        self(WARM_UP)
+
+    def __call__(self, steps: int | None = None) -> None:
+        for _ in range(steps or self._steps):
+            if not self._epoch.step():
+                self._epoch = StackedEpoch(self._trials)
+                self._epoch.step()
+
+
+def processes_step_seconds(bench: Bench, processes: int) -> float:
+    """Return the seconds that processes take for the timed steps, each those of a trial of its own, begun together."""
+    context = get_context("spawn")
+    barrier, told = context.Barrier(processes), context.Queue()
+    started = [context.Process(target=train_apart, args=(bench, barrier, told)) for _ in range(processes)]
+    for process in started:
+        process.start()
+    seconds = [told.get(timeout=600) for _ in started]
+    for process in started:
+        process.join()
+    return max(seconds)
+
+
+def train_apart(bench: Bench, barrier: Barrier, told: "object") -> None:
+    """Time the steps of one trial while others do the same."""
+    torch.set_num_threads(1)
+    steps = bench.alone()
+    barrier.wait()
+    started = time.perf_counter()
+    steps()
+    wait()
+    told.put(time.perf_counter() - started)  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    main(["fused", *sys.argv[1:]])
