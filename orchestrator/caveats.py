@@ -10,6 +10,9 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
     """Return the sentences about the trials of one dataset; none where every trial finished."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
     sentences = [*_running(trials), *_better_than_the_best(searched)]
+    moved = sum(bool(trial.moves) for trial in searched)
+    if moved:
+        sentences.append(f"{_count(moved)} moved to the model of another; parameters alone do not tell what they did.")
     for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
         count = sum(trial.state is state for trial in searched)
         if count:

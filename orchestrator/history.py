@@ -115,6 +115,14 @@ class Trial:
         return with_schedule(self.config["loss_parameters"], self.config.get("schedule", ()))
 
     @property
+    def best_parameters(self) -> dict[str, Any]:
+        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start."""
+        found, epoch = dict(self.config["loss_parameters"]), self.best_epoch or 1
+        for change in self.config.get("schedule", ()):
+            found |= change["loss_parameters"] if change["epoch"] <= epoch else {}
+        return found
+
+    @property
     def has_ended(self) -> bool:
         """Whether its state is final."""
         return self.state is not TrialState.RUNNING

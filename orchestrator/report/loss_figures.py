@@ -111,7 +111,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         _Drawn(
             study.name_of(trial) if len({study.name for study, _ in leaders}) < len(leaders) else study.label,
             study.loss,
-            trial.config["loss_parameters"],
+            trial.best_parameters,
             style,
         )
         for (study, trial), style in zip(leaders, _STYLES, strict=False)

@@ -215,9 +215,16 @@ def test_the_summary_names_the_schedule_of_the_winner(undisturbed: History) -> N
     print_summary(summarise(undisturbed), printed.append)
     told = next(iter(printed[0].columns[3].cells)).plain
     assert told.startswith(f"temperature={row['params']['temperature']:.4g} temperature@")
+    moved = sum(bool(trial.moves) for trial in undisturbed.trials.values())
+    assert f"{moved} trials moved to the model of another" in summarise(undisturbed)["caveats"]["pets"][0]
     shown = [row["params"]["temperature"], *(step["loss_parameters"]["temperature"] for step in row["schedule"])]
     assert list(dict.fromkeys(temperatures(undisturbed.trials[row["trial"]].config))) == list(dict.fromkeys(shown))
     assert json.loads(json.dumps(row)) == row
+
+
+def test_the_weights_of_a_scheduled_loss_are_those_of_its_best_epoch(undisturbed: History) -> None:
+    for trial in undisturbed.trials.values():
+        assert trial.best_parameters == {"temperature": temperatures(trial.config)[(trial.best_epoch or 1) - 1]}
 
 
 def test_coefficients_stay_feasible_and_other_settings_move_along(tmp_path: Path) -> None:
