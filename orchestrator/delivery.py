@@ -47,7 +47,7 @@ def deliver(directory: Path, output: Path, uri: str) -> Delivery:
     # Nobody trains what a search that has ended left unfinished: it is resumable, not running.
     status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
     try:
-        store = Store(uri, output, name)
+        store = Store(uri, output, name, directory)
         store.deliver(history, history.trials, status)
         if not is_running:
             store.end_studies(history, "FINISHED" if history.finished else "KILLED")

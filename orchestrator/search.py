@@ -29,6 +29,7 @@ from orchestrator.summary import Summary, summarise
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import choose_uri
 from orchestrator.warm_start import read_sources, start_warm
+from orchestrator.weights import write_files
 from orchestrator.workload import Workload
 from trainables.errors import ConfigError, UserError
 from trainables.files import make_writable, write_whole
@@ -57,7 +58,7 @@ class SearchResult:
         tracking_problem: What is missing there and why, or ``None``.
         ended_by: What ended it: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
         registered: The winners' versions in the model registry.
-        unregistered: Why some winners have none.
+        unregistered: Why some winners have none, or models no file.
     """
 
     summary: Summary
@@ -155,14 +156,16 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
             if signal is not None:
                 ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
                 raise SearchInterruptedError(f"{directory}: the same command goes on from here")
-            evaluate_on_test(ledger, workload, checkpoints, directory, selected(ledger.history))
+            chosen = selected(ledger.history)
+            evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
+            unwritten = write_files(chosen, workload, checkpoints, directory)
             outcome = "budget_spent" if ended_by in SPENT else "finished"
             ledger.append("experiment_ended", outcome=outcome, ended_by=ended_by)
             write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
             unpacked = pack_champions(ledger.history, workload, checkpoints, directory)
     # Only now, because a version belongs to the run of its trial.
     registered, unregistered = register_all(uri, directory, tracker.problem)
-    problems = (*unpacked, *unregistered)
+    problems = (*unwritten, *unpacked, *unregistered)
     return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by, registered, problems)
 
 

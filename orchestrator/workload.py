@@ -91,6 +91,14 @@ class Workload(Trains, Protocol):
         """
         ...
 
+    def write_weights(self, checkpoint: Path, path: Path) -> None:
+        """Write a checkpoint's best model as one safetensors file.
+
+        Raises:
+            UserError: If it cannot.
+        """
+        ...
+
 
 def data_key(config: TrialConfig) -> str:
     """Return under what name the digest of a trial's data stands, which depends on what its model reads."""
@@ -193,6 +201,12 @@ class Training:
 
         data = self.open_data(config)
         write_retriever(folder, checkpoint, data, "test", origin=self._origin(config))
+
+    def write_weights(self, checkpoint: Path, path: Path) -> None:
+        """See ``trainables.weights_file``."""
+        from trainables.weights_file import write_weights
+
+        write_weights(checkpoint, path)
 
     def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
         """Return what was written beside the features when they were made; ``None`` where nothing was."""

@@ -24,6 +24,7 @@ from orchestrator.tracking.description import (
     tags_of,
 )
 from orchestrator.tracking.view import experiment_tags
+from orchestrator.weights import weights_file
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -52,6 +53,7 @@ class Run:
         epoch: The newest epoch that it holds; 0 for none.
         tested: Whether it holds test metrics.
         described: Whether it holds its config.
+        has_weights: Whether it holds the file of its best model.
     """
 
     id: str
@@ -59,22 +61,30 @@ class Run:
     epoch: int = 0
     tested: bool = False
     described: bool = False
+    has_weights: bool = False
 
     @property
-    def fullness(self) -> tuple[int, bool, bool]:
+    def fullness(self) -> tuple[int, bool, bool, bool]:
         """Which of two runs of one trial holds more: the greater."""
-        return self.epoch, self.tested, self.described
+        return self.epoch, self.tested, self.has_weights, self.described
 
 
 class Store:
     """The runs of one experiment in MLflow, made to agree with a history."""
 
-    def __init__(self, uri: str, output: Path, experiment: str) -> None:
+    def __init__(self, uri: str, output: Path, experiment: str, directory: Path | None = None) -> None:
         """Connect, make the experiment where it is missing, and find the runs that are there.
+
+        Args:
+            uri: Of the store.
+            output: Root of all output, where the default store lies.
+            experiment: Its name.
+            directory: Of the experiment; by default that of its name under the root.
 
         Raises:
             MlflowException: If the store does not answer.
         """
+        self._directory = directory or output / experiment
         self._client = connection.connect(uri, output)
         self._experiment = _find_or_make(self._client, experiment, uri, output)
         self._shown: dict[str, str] = {}
@@ -95,6 +105,7 @@ class Store:
             run = self._find_trial(trial, history, parent.id)
             self._send_epochs(trial, run, history)
             self._send_test(trial, run, history)
+            self._send_weights(trial, run)
             if trial.has_ended and run.status != status[trial.state]:
                 self._send_artifacts(trial, run)
             self._set_status(run, status[trial.state], trial.ended, **end_of(trial), **lineage_of(trial))
@@ -209,6 +220,14 @@ class Store:
             self._client.log_batch(run.id, metrics=metrics_of(metrics, trial.times[trial.last_epoch], trial.best_epoch))
             run.tested = True
 
+    def _send_weights(self, trial: Trial, run: Run) -> None:
+        """Send the file of the best model where there is one; a tag says that it has been."""
+        file = weights_file(self._directory, trial.id)
+        if not run.has_weights and file.is_file():
+            self._client.log_artifact(run.id, str(file))
+            self._client.set_tag(run.id, "weights", file.name)
+            run.has_weights = True
+
     def _set_status(self, run: Run, status: str, ended: float | None = None, **tags: str) -> None:
         """Set a status and, of a run that has ended, when in seconds; now where nobody knows."""
         if run.status == status:
@@ -275,6 +294,7 @@ def _existing(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Ru
                         epoch=int(metrics.get("epoch", 0)),
                         tested=any(metric.startswith("test/") for metric in metrics),
                         described="described" in run.data.tags,
+                        has_weights="weights" in run.data.tags,
                     ),
                 )
         token = page.token

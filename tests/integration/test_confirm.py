@@ -68,6 +68,8 @@ def test_a_search_ends_with_its_best_confirmed(ray_session: None, output: Path) 
     (verdict,) = result.summary["verdicts"]
     assert (verdict["winner"], verdict["verdict"]) == (f"{STUDY}-0001", "better")
     assert [one["roles"] for one in verdict["comparisons"]] == [("runner_up", "baseline")]
+    sent = {name for name, own in tags(output).items() if own.get("weights") == "best.safetensors"}
+    assert sent == set(read(output).tests)
     winner = result.summary["winners"]["pets"]
     assert (winner["trial"], winner["confirmed"], winner["seeds"]) == (f"{STUDY}-0001", True, 3)
     told = tags(output)

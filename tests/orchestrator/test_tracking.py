@@ -17,6 +17,7 @@ from orchestrator.history import History, TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import Store, connection, default_uri
+from orchestrator.weights import weights_file
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 
@@ -232,3 +233,21 @@ def test_what_strangers_wrote_stays_text(output: Path) -> None:
     assert note == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
     view = json.loads(experiment.tags["mlflow.sharedViewState.leaderboard"])
     assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])
+
+
+def test_the_file_of_a_best_model_is_sent_once(output: Path) -> None:
+    (output / "tiny").mkdir()
+    ledger = Ledger(output / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    trial, other = add_trial(ledger, [1.0]), add_trial(ledger, [2.0])
+    file = weights_file(output / "tiny", trial.id)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"weights")
+    client = MlflowClient(tracking_uri=default_uri(output))
+    for content in (b"weights", b"changed since"):
+        file.write_bytes(content)
+        Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+        runs = {name: run.info.run_id for name, (run, _) in stored(output).items()}
+        sent = Path(client.download_artifacts(runs[trial.id], "best.safetensors"))
+        assert sent.read_bytes() == b"weights"
+        assert "best.safetensors" not in {file.path for file in client.list_artifacts(runs[other.id])}
