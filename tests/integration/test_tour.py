@@ -1,0 +1,75 @@
+"""The tour of the README, command by command, on a dataset of a few dozen images."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_ui import listen_to_interrupts
+from tests.precomputed_folder import write_precomputed
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parent.parent.parent
+
+SHOWN = {
+    "doctor": "torch",
+    "data": "vocabulary",
+    "search": "flickr8k-vsepp-nt_xent",
+    "status": "finished",
+    "summarise": "rsum",
+    "compare": "temperature",
+    "cocos": "i2t_queries_without_gradient",
+    "report": "report.html",
+    "retrieve": "image",
+}
+"""A word of what each command prints."""
+
+
+def tour() -> list[str]:
+    """Return the commands, those over several lines as one."""
+    readme = (ROOT / "README.md").read_text()
+    block = re.search(r"## Ten minutes on Flickr8k.*?```sh\n(.*?)```", readme, re.S)
+    assert block is not None
+    return block[1].replace("\\\n", "").strip().splitlines()
+
+
+def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
+    write_precomputed(tmp_path / "data" / "flickr8k")
+    first, *commands, last = tour()
+    assert first == "export ORCHESTRATOR_DATA_ROOT=DATA"
+    environment = {
+        **os.environ,
+        "ORCHESTRATOR_DATA_ROOT": str(tmp_path / "data"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "COLUMNS": "200",
+    }
+    ran = set()
+    for command in commands:
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        name = command.split()[1]
+        assert SHOWN[name] in done.stdout, f"{command}\n{done.stdout}"
+        ran.add(name)
+    assert ran == SHOWN.keys()
+    open_pages(last, tmp_path, environment)
+
+
+def open_pages(command: str, folder: Path, environment: dict[str, str]) -> None:
+    """Run ``orchestrator ui`` until it says where its pages are, and interrupt it."""
+    program = command.partition("#")[0].split()
+    assert program == ["orchestrator", "ui"]
+    with subprocess.Popen(
+        program, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts
+    ) as started:
+        assert started.stdout is not None
+        lines = [started.stdout.readline(), started.stdout.readline()]
+        assert "http://127.0.0.1:" in "".join(lines)
+        started.send_signal(signal.SIGINT)
+        assert started.wait(60) == 0
