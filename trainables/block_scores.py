@@ -34,12 +34,14 @@ class BlockScores:
 
     def __init__(self, images: Tensor, captions: Tensor) -> None:
         """Take embeddings (I, D) and (C, D); those of float64 are compared as they are."""
-        self._images, self._captions = images.double(), captions.double()
-        image_lengths, caption_lengths = self._images.norm(dim=-1), self._captions.norm(dim=-1)
+        image_lengths, caption_lengths = (
+            torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64) for vectors in (images, captions)
+        )
         self.largest = image_lengths.max() * caption_lengths.max()
-        self._rough, self._slack = (self._images, self._captions), 0.0
-        if torch.float64 not in (images.dtype, captions.dtype):
-            self._rough = images.float(), captions.float()
+        is_exact = torch.float64 in (images.dtype, captions.dtype)
+        dtype = torch.float64 if is_exact else torch.float32
+        self._images, self._captions, self._slack = images.to(dtype), captions.to(dtype), 0.0
+        if not is_exact:
             error = self._error(image_lengths[:SAMPLE], caption_lengths[:SAMPLE])
             self._slack = SAFETY * max(ROUNDING, error) * float(self.largest)
 
@@ -60,19 +62,20 @@ class BlockScores:
             For each image how many captions reach each of its thresholds, (rows, N), and for each caption how many
             images reach its threshold, (columns,).
         """
-        block = self._rough[0][rows] @ self._rough[1][columns].T
+        images, captions = self._images[rows], self._captions[columns]
+        block = images @ captions.T
         own = _places(block, row_of_column)
         block[own] = -torch.inf
         of_images, is_open = self._decide(block, per_image)
         if len(is_open):
-            again = self._images[rows][is_open] @ self._captions[columns].T
+            again = images[is_open].double() @ captions.double().T
             is_positive = torch.zeros_like(block, dtype=torch.bool)
             is_positive[own] = True
             again[is_positive[is_open]] = -torch.inf
             of_images[is_open] = _count_all(again, per_image[is_open])
         of_captions, is_open = self._decide(block.T, per_caption[:, None])
         if len(is_open):
-            again = self._images[rows] @ self._captions[columns][is_open].T
+            again = images.double() @ captions[is_open].double().T
             again[_places(again, row_of_column[is_open])] = -torch.inf
             of_captions[is_open] = _count_all(again.T, per_caption[is_open, None])
         return of_images, of_captions[:, 0]
@@ -90,8 +93,8 @@ class BlockScores:
 
     def _error(self, image_lengths: Tensor, caption_lengths: Tensor) -> float:
         """Return the largest error of a score of the sample in float32, relative to the lengths of its vectors."""
-        rough = self._rough[0][:SAMPLE] @ self._rough[1][:SAMPLE].T
-        error = (self._images[:SAMPLE] @ self._captions[:SAMPLE].T - rough).abs()
+        images, captions = self._images[:SAMPLE], self._captions[:SAMPLE]
+        error = (images.double() @ captions.double().T - images @ captions.T).abs()
         lengths = image_lengths[:, None] * caption_lengths
         return float((error / lengths.where(lengths > 0, 1.0)).max())
 

@@ -95,7 +95,7 @@ def embedding_metrics(
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
     What counts are scores in float64, whatever the embeddings are, so that blocks of any size count the same; see
-    ``block_scores``. Memory is that of the embeddings in float32 and float64, and a few blocks.
+    ``block_scores``. Memory is that of the embeddings in float32, of the images in float64, and a few blocks.
 
     Args:
         images: Shape (I, D), floating, finite.
