@@ -54,7 +54,7 @@ class Move:
     former: Mapping[str, Any]
 
 
-@dataclass
+@dataclass(slots=True)
 class Trial:
     """One trial, as far as the journal goes.
 
