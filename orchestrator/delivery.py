@@ -3,11 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
 from orchestrator.history import History, TrialState
 from orchestrator.journal import NAME, read_journal
 from orchestrator.lock import find_holder
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, without_password
 from trainables.errors import UserError
+
+ATTEMPTS = 3
+"""At one delivery, before the store counts as not answering."""
 
 
 class DeliveryError(UserError):
@@ -46,12 +51,21 @@ def deliver(directory: Path, output: Path, uri: str) -> Delivery:
     is_running = find_holder(directory) is not None
     # Nobody trains what a search that has ended left unfinished: it is resumable, not running.
     status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
+    failures = store_failures()
     try:
-        store = Store(uri, output, name, directory)
-        store.deliver(history, history.trials, status)
-        if not is_running:
-            store.end_studies(history, "FINISHED" if history.finished else "KILLED")
-    except store_failures() as error:
+        # Each begins by looking what the last one came to.
+        for attempt in Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_exponential(multiplier=0.5),
+            retry=retry_if_exception_type(failures),
+            reraise=True,
+        ):
+            with attempt:
+                store = Store(uri, output, name, directory)
+                store.deliver(history, history.trials, status)
+                if not is_running:
+                    store.end_studies(history, "FINISHED" if history.finished else "KILLED")
+    except failures as error:
         raise DeliveryError(
             f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
         ) from None

@@ -175,6 +175,7 @@ def test_a_server_that_stays_away_gets_it_from_sync(
     assert f"`orchestrator sync tiny --output {tracked.output} --tracking-uri {proxy.uri}`" in tracked.printed()
     proxy.choose(PASS)
     for _ in range(2):
+        proxy.choose(Fault(Kind.LOSE, path="/mlflow/", times=2))
         deliver(tracked.output / "tiny", tracked.output, proxy.uri)
         assert_tracked_once(server.uri, tracked.history())
     assert_tracked(tracked, server, workload)

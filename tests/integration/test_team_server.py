@@ -1,6 +1,7 @@
 """What a team has: a tracking server on PostgreSQL with artifacts in a bucket; a search, sync and compare on it."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from mlflow import MlflowClient
 from orchestrator.cli import main
 from orchestrator.history import History
 from orchestrator.journal import read_journal
+from orchestrator.ledger import Ledger
 from orchestrator.search import run_search
+from orchestrator.tracking import default_uri
 from tests.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.faults.invariants import assert_tracked_once
 from tests.orchestrator import fake_workload
-from tests.orchestrator.experiments import make_experiment
+from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import FakeWorkload
 from tests.servers.mlflow_server import MlflowServer, mlflow_server
 from tests.servers.postgres import postgres_server
@@ -91,3 +94,28 @@ def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
     assert f"{uri}/#/compare-runs" in said
     assert by_trial[first] in said
     assert by_trial[second] in said
+
+
+def test_a_server_with_passwords_takes_what_comes_with_one(
+    tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(store_template, tmp_path / "mlflow.db")
+    output = tmp_path / "runs"
+    (output / "tiny").mkdir(parents=True)
+    ledger = Ledger(output / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [1.0, 2.0])
+    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    ledger.close()
+    with mlflow_server(default_uri(tmp_path), tmp_path, account=("admin", "not the usual one")) as server:
+        place = ["--output", str(output), "--tracking-uri", server.uri]
+        assert call("sync", *place) == 2
+        assert "You are not authenticated" in capsys.readouterr().err
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "not the usual one")
+        assert call("sync", *place) == 0
+        assert_tracked_once(server.uri, ledger.history)
+        assert call("compare", "tiny", "tiny", *place) == 0
+        said = capsys.readouterr()
+        assert f"{server.uri}/#/compare-runs" in said.out
+        assert "not the usual one" not in said.out + said.err
