@@ -26,6 +26,7 @@ ROUNDS = 3
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000], help="images")
+    parser.add_argument("--embedding-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
 
 
@@ -33,16 +34,16 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     """See ``command``."""
     torch.set_num_threads(options.threads)
     for size in options.sizes:
-        yield compare(size, options.device)
+        yield compare(size, options.embedding_size, options.device)
 
 
-def compare(size: int, device: str) -> Row:
+def compare(size: int, dimensions: int, device: str) -> Row:
     """Return the seconds of both kinds.
 
     Raises:
         RuntimeError: If they do not come to the same.
     """
-    images, captions, owner = (tensor.to(device) for tensor in embeddings(size, CAPTIONS))
+    images, captions, owner = (tensor.to(device) for tensor in embeddings(size, CAPTIONS, dimensions))
     repeated, texts = images[owner].cpu().double().numpy(), captions.cpu().double().numpy()
     found: dict[str, dict[str, float]] = {}
 
@@ -59,7 +60,8 @@ def compare(size: int, device: str) -> Row:
         if abs(found["ours"][name] - value) > 600 / size:
             raise RuntimeError(f"{size} images: {name} is {found['ours'][name]} here and {value} there")
     note = f"the same recalls: rsum {found['ours']['rsum']:.1f}"
-    return Row(f"{size} x {CAPTIONS * size}", "s", seconds["ours"], seconds["other"], "argsort a query", NEEDED, note)
+    case = f"{size} x {CAPTIONS * size}, {dimensions} dims"
+    return Row(case, "s", seconds["ours"], seconds["other"], "argsort a query", NEEDED, note)
 
 
 if __name__ == "__main__":

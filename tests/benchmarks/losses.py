@@ -158,11 +158,11 @@ def metrics_run(version: str, size: int) -> Callable[[], object]:
     return lambda: function(images, captions, owner)
 
 
-def embeddings(images: int, captions_each: int) -> tuple[Tensor, Tensor, Tensor]:
+def embeddings(images: int, captions_each: int, size: int = EMBEDDING_SIZE) -> tuple[Tensor, Tensor, Tensor]:
     """Unit vectors of images, of captions near their image, and the image of each caption."""
-    vectors = torch.nn.functional.normalize(torch.randn(images, EMBEDDING_SIZE), dim=1)
+    vectors = torch.nn.functional.normalize(torch.randn(images, size), dim=1)
     owner = torch.arange(images).repeat_interleave(captions_each)
-    noise = torch.randn(len(owner), EMBEDDING_SIZE) / EMBEDDING_SIZE**0.5
+    noise = torch.randn(len(owner), size) / size**0.5
     return vectors, torch.nn.functional.normalize(vectors[owner] + 4 * noise, dim=1), owner
 
 

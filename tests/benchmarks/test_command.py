@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import command
 from tests.benchmarks.command import BENCHMARKS, main, read_row
 from tests.benchmarks.rows import Row, write_json
 
@@ -61,6 +62,23 @@ def test_ratio_says_how_much_more_the_other_costs(tmp_path: Path) -> None:
     rows = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [read_row(values) for values in rows] == [row, alone]
     assert [values["ratio"] for values in rows] == [row.ratio, None]
+
+
+def test_all_are_run_though_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row("a step", "ms", 50.0, 170.0, "the published loop", needed=1.8)
+    write_json(tmp_path / "one.json", {"epoch": [row]}, {"epoch": 3.0}, [0.1, 0.2])
+    reports = {"epoch": json.loads((tmp_path / "one.json").read_text()), "memory": None}
+    monkeypatch.setattr(command, "BENCHMARKS", dict.fromkeys(("memory", "epoch"), ""))
+    monkeypatch.setattr(command, "run_apart", lambda name, device: reports[name])
+    with pytest.raises(SystemExit, match="memory failed"):
+        main(["--json", str(tmp_path / "all.json")])
+    report = json.loads((tmp_path / "all.json").read_text())
+    assert [read_row(values) for values in report["rows"]] == [row]
+    assert report["seconds"] == {"epoch": 3.0} and len(report["load"]) == 3
+
+
+def test_what_fails_in_its_own_process_has_no_report() -> None:
+    assert command.run_apart("nothing", "cpu") is None
 
 
 def test_an_unknown_name_is_refused() -> None:

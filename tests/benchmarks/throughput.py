@@ -253,7 +253,7 @@ def _private(pid: int) -> float:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
-    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--trials", type=int, default=150)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--plain-trials", type=int, default=60, help="of plain Ray Tune; a sixth of it as a function")
     parser.add_argument("--only", choices=MODES)
