@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -75,12 +75,13 @@ class Checkpoints(Protocol):
         """Say whether no trial has a checkpoint."""
         ...
 
-    def rewind(self, epochs: Mapping[str, int]) -> None:
-        """Remove what goes beyond the journal, which may have lost its end with a machine.
+    def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
+        """Remove what goes beyond the journal, which may have lost its end with a machine, and what is not needed.
 
         Args:
             epochs: Id of each trial -> its newest epoch in the journal. A checkpoint may be one epoch ahead of that;
                 from a later one, a trial would go on without ever reporting the epochs between.
+            ended: Trials of which the newest is enough; who ended them may have been killed before it could prune.
         """
         ...
 
@@ -148,13 +149,15 @@ class FolderCheckpoints:
         """See ``Checkpoints``."""
         return next(self.trials.glob("*/epoch_[0-9]*"), None) is None
 
-    def rewind(self, epochs: Mapping[str, int]) -> None:
+    def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
         """See ``Checkpoints``; what a process that was killed while writing left behind goes as well."""
         for partial in self.trials.glob("*/.epoch_*"):
             shutil.rmtree(partial, ignore_errors=True)
         for path in self.trials.glob("*/epoch_[0-9]*"):
             if _is_ahead(path.parent.name, path.name, epochs):
                 shutil.rmtree(path)
+        for trial in ended:
+            self.prune(trial)
 
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""
@@ -246,11 +249,17 @@ class StoredCheckpoints:
         """See ``Checkpoints``."""
         return not self.store.names("", depth=2)
 
-    def rewind(self, epochs: Mapping[str, int]) -> None:
+    def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
         """See ``Checkpoints``."""
+        kept: dict[str, list[str]] = {}
         for trial, name in self.store.names("", depth=2):
             if _is_ahead(trial, name, epochs):
                 self.store.delete(f"{trial}/{name}")
+            else:
+                kept.setdefault(trial, []).append(name)
+        # One listing for all, and a request only where there is something to remove.
+        for trial in (trial for trial in ended if len(kept.get(trial, ())) > 1):
+            self.prune(trial)
 
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""

@@ -318,5 +318,8 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
             f"{place}: holds checkpoints of {directory.name}, but {directory} has no journal of it: "
             f"copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
         )
-    checkpoints.rewind({trial.id: trial.last_epoch for trial in history.trials.values()})
+    trials = history.trials.values()
+    checkpoints.rewind(
+        {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
+    )
     return checkpoints

@@ -165,6 +165,16 @@ def test_what_the_journal_lost_is_trained_again(checkpoints: Checkpoints) -> Non
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b")] == [4, None]
 
 
+def test_what_a_killed_driver_did_not_prune_goes_with_the_next_start(checkpoints: Checkpoints) -> None:
+    for epoch in (1, 2, 3):
+        for trial in ("ended", "running"):
+            checkpoints.save(trial, report(0.1, epoch))
+    checkpoints.rewind({"ended": 3, "running": 3}, ["ended", "without any"])
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("ended", "running")] == [3, 3]
+    checkpoints.rewind({"ended": 1, "running": 1})
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("ended", "running")] == [None, 2]
+
+
 def test_a_checkpoint_of_another_trial_takes_the_place_of_all(checkpoints: Checkpoints) -> None:
     for epoch in (1, 2, 3):
         checkpoints.save("a", report(0.1, epoch))
