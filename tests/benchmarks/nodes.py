@@ -5,7 +5,7 @@
 Nodes are processes of this machine; trials sleep through their epochs, so that cores do not bound them. Each is the
 product's search with everything on. Time runs from the beginning of the first epoch to the last end of a trial. After
 that, trials that cost nothing run on the most nodes: what a trial takes then is what the driver needs for it, the one
-part that does not grow with the nodes.
+part that does not grow with the nodes; the first half of them, in which actors start, is left out.
 
 On paper: G GPUs with s trials each, of L seconds, end G s / L trials a second; a driver that needs d seconds for one
 keeps up as long as G s d < L. So a trial takes max(L / (G s), d) seconds, and the bottleneck is what that maximum is.
@@ -45,14 +45,14 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     """See ``command``."""
     alone = 0.0
     for nodes in options.nodes:
-        seconds = search(options, nodes, options.seconds)
+        seconds = seconds_a_trial(search(options, nodes, options.seconds), options.seconds)
         alone = alone or seconds
         ideal = options.seconds * options.epochs / (nodes * options.cpus)
         note = f"{3600 / seconds:,.0f} trials an hour, {ideal / seconds:.0%} of what nodes without a driver would do"
         yield Row(
             f"{nodes} nodes of {options.cpus}, a trial", "s", seconds, alone, f"{options.nodes[0]} nodes", note=note
         )
-    yield from on_paper(search(options, options.nodes[-1], 0.0))
+    yield from on_paper(steady_seconds(search(options, options.nodes[-1], 0.0)))
 
 
 def on_paper(driver: float) -> Iterator[Row]:
@@ -66,8 +66,8 @@ def on_paper(driver: float) -> Iterator[Row]:
         yield Row(f"{GPUS} GPUs, trials of {length:g} s", "s", seconds, length, "one GPU", note=note)
 
 
-def search(options: argparse.Namespace, nodes: int, epoch_seconds: float) -> float:
-    """Return the seconds a trial of a search on so many nodes.
+def search(options: argparse.Namespace, nodes: int, epoch_seconds: float) -> list[Record]:
+    """Return the journal of a search on so many nodes.
 
     Raises:
         RuntimeError: If it fails.
@@ -90,7 +90,14 @@ def search(options: argparse.Namespace, nodes: int, epoch_seconds: float) -> flo
     finished = sum(record.get("state") == "finished" for record in records)
     if done.returncode or finished != options.trials:
         raise RuntimeError(f"{finished} of {options.trials} trials, exit code {done.returncode}: {done.stderr[-2000:]}")
-    return seconds_a_trial(records, epoch_seconds)
+    return records
+
+
+def steady_seconds(records: list[Record]) -> float:
+    """Return the time a trial between the ends of the middle one and the last: all actors have started by then."""
+    ends = [record["time"] for record in records if record["kind"] == "epoch" and record["state"] == "finished"]
+    middle = (len(ends) - 1) // 2
+    return float(ends[-1] - ends[middle]) / (len(ends) - 1 - middle)
 
 
 def seconds_a_trial(records: list[Record], epoch_seconds: float) -> float:
