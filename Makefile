@@ -37,4 +37,4 @@ lock: install
 	  --upgrade --custom-compile-command "make lock" --output-file requirements.lock
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build
