@@ -20,7 +20,7 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     # Ray gives a silent node up after half a minute otherwise.
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "4")
-    with simulated_nodes(2, cpus=1) as made:
+    with simulated_nodes(2, cpus=1, token=True) as made:
         yield made
 
 
