@@ -24,7 +24,15 @@ TINY = {
     "throughput": ["--trials", "30", "--only", "ours"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
-NEEDS = {"memory": [MEMORY], "startup": [MEMORY], "throughput": [MEMORY]}
+LONG = pytest.mark.soak
+"""A minute each; tests beside this one run what they measure."""
+NEEDS = {
+    "memory": [MEMORY, LONG],
+    "nodes": [LONG],
+    "startup": [MEMORY, LONG],
+    "throughput": [MEMORY, LONG],
+    "tracking": [LONG],
+}
 
 
 def test_every_benchmark_has_a_tiny_size() -> None:
