@@ -23,8 +23,9 @@ search: install $(DATA)/scenes/dataset_scenes.json
 $(DATA)/scenes/dataset_scenes.json: | install
 	$(BIN)/orchestrator data generate scenes --images 2000 --seed 0 --out $(DATA)/scenes
 
+# Two files at a time: the slow proofs wait for processes and clocks more than for a CPU.
 test: install
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: install
 	$(BIN)/ruff check .
