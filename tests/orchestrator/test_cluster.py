@@ -36,12 +36,12 @@ def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
         ("ray://head:10001", r"ray start --address=HOST:6379"),
         ("http://head:8265", r"ray start --address=HOST:6379"),
         ("auto", "this machine is in no Ray cluster"),
-        (f"127.0.0.1:{free_port()}", "no Ray cluster answers: Connection refused; start its head"),
+        ("127.0.0.1:FREE", "no Ray cluster answers: Connection refused; start its head"),
     ],
 )
 def test_an_address_that_does_not_is_refused_with_the_way_out(address: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=message):
-        find_head(address, {"RAY_TMPDIR": str(tmp_path)})
+        find_head(address.replace("FREE", str(free_port())), {"RAY_TMPDIR": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
