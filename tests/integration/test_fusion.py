@@ -49,17 +49,23 @@ def test_fused_trials_end_as_others_do(
     assert sorted(state for state, _, _ in fused.values()) == ["diverged", *["finished"] * 5]
 
 
+def engines() -> set[int]:
+    """Return the processes of all engines."""
+    found = psutil.process_iter(["cmdline"])
+    return {each.pid for each in found if any(part.startswith("ray::Engine") for part in each.info["cmdline"] or [])}
+
+
 def test_a_dead_engine_costs_its_trials_an_epoch(ray_session: None, output: Path) -> None:
-    killed = []
+    killed: list[int] = []
+    before = engines()
 
     def kill() -> None:
         while not killed:
-            for process in psutil.process_iter(["name", "cmdline"]):
-                if any(part.startswith("ray::Engine") for part in process.info["cmdline"] or []):
-                    time.sleep(2)
-                    process.kill()
-                    killed.append(process.pid)
-                    return
+            journal = output / "tiny" / "journal.jsonl"
+            has_begun = journal.exists() and b'"kind":"epoch"' in journal.read_bytes().replace(b" ", b"")
+            for pid in engines() - before if has_begun else ():
+                psutil.Process(pid).kill()
+                killed.append(pid)
             time.sleep(0.1)
 
     killer = threading.Thread(target=kill, daemon=True)

@@ -100,7 +100,7 @@ def test_data_that_are_not_the_drivers_are_refused(tmp_path: Path, monkeypatch: 
     write_precomputed(tmp_path / "node" / "pets", seed=1)
     digests = Training(str(tmp_path / "driver")).check(experiment)
     node = Training(str(tmp_path / "node"))
-    assert node._open(config).name == "pets"
+    assert node.open_data(config).name == "pets"
     with pytest.raises(DataError, match="pets under .*/node is not what the driver has: its digest is "):
         next(node.expecting(digests).train(config, None))
-    assert Training(str(tmp_path / "driver")).expecting(digests)._open(config).name == "pets"
+    assert Training(str(tmp_path / "driver")).expecting(digests).open_data(config).name == "pets"
