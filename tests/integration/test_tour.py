@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_ui import listen_to_interrupts
+from tests.integration.test_ui import fetch, listen_to_interrupts
 from tests.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -62,14 +62,16 @@ def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
 
 
 def open_pages(command: str, folder: Path, environment: dict[str, str]) -> None:
-    """Run ``orchestrator ui`` until it says where its pages are, and interrupt it."""
+    """Run ``orchestrator ui`` until its pages are there, and interrupt it."""
     program = command.partition("#")[0].split()
     assert program == ["orchestrator", "ui"]
     with subprocess.Popen(
         program, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts
     ) as started:
         assert started.stdout is not None
-        lines = [started.stdout.readline(), started.stdout.readline()]
-        assert "http://127.0.0.1:" in "".join(lines)
+        printed = started.stdout.readline() + started.stdout.readline()
+        pages = re.search(r"http://127\.0\.0\.1:\d+", printed)
+        assert pages is not None
+        assert "MLflow" in fetch(f"{pages[0]}/", started)
         started.send_signal(signal.SIGINT)
         assert started.wait(60) == 0
