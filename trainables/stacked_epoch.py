@@ -15,11 +15,10 @@ from trainables.evaluation import similarities
 from trainables.losses import Loss
 from trainables.losses.stacked import loss_shape, stack_losses
 from trainables.models.stack import clip_gradients, hand_out_gradients, stack_models
+from trainables.optimizers import join_optimizers
 from trainables.seeding import RandomStream
+from trainables.step_losses import steps_unread
 from trainables.trial import Trial
-
-CHECKED_STEPS = 16
-"""A GPU's losses are read so many steps at a time: reading them makes it wait. A CPU's are read at each step."""
 
 
 def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError]:
@@ -88,7 +87,7 @@ class StackedEpoch:
         self.steps = 0
         self._all = list(trials)
         self._device = trials[0].train_split.device
-        self._interval = 1 if self._device.type == "cpu" else CHECKED_STEPS
+        self._interval = steps_unread(self._device)
         self._unread: list[Tensor] = []
         self._totals = dict.fromkeys(map(id, trials), 0.0)
         self._diverged: dict[int, DivergedError] = {}
@@ -118,8 +117,8 @@ class StackedEpoch:
         if self._clip is not None:
             clip_gradients(self._model, self._clip)
         hand_out_gradients(self._model, [trial.model for trial in self._trials])
-        for trial in self._trials:
-            trial.optimizer.step()
+        for optimizer in self._optimizers:
+            optimizer.step()
         self._model.constrain()
         self._unread.append(losses.detach())
         if len(self._unread) == self._interval:
@@ -139,6 +138,7 @@ class StackedEpoch:
         if not trials:
             return
         self._model = stack_models([trial.model for trial in trials]).train()
+        self._optimizers = join_optimizers(trial.optimizer for trial in trials)
         self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
         sources, places = list(self._batches), count()
         for key, members in groupby(trials, key=lambda trial: (_batches_of(trial), loss_shape(trial.loss))):
@@ -174,9 +174,11 @@ class StackedEpoch:
         """Put 0 for the similarities of trials that have diverged, which losses on a CPU refuse."""
         if self._device.type != "cpu":
             return similarity
-        bad = similarity.detach().isnan().flatten(1).any(1)
-        if not bool(bad.any()):
+        scores = similarity.detach()
+        # The sum of any NaN is one, and read ten times as fast.
+        if not bool(scores.sum().isnan()):
             return similarity
+        bad = scores.isnan().flatten(1).any(1)
         for place in bad.nonzero().flatten().tolist():
             trial = self._trials[place]
             self._diverged[id(trial)] = DivergedError("train/similarity", math.nan, trial.epoch, self.steps)

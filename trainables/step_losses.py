@@ -2,12 +2,18 @@
 
 import math
 
-from torch import Tensor, stack
+import torch
+from torch import Tensor
 
 from trainables.errors import DivergedError
 
 UNREAD = 32
-"""So many steps of an accelerator may be under way before their losses are looked at."""
+"""So many steps of an accelerator may be under way before their losses are looked at: reading one makes it wait."""
+
+
+def steps_unread(device: torch.device) -> int:
+    """Return how many steps' losses are read at once: on a CPU, where it costs nothing, each by itself."""
+    return 1 if device.type == "cpu" else UNREAD
 
 
 class StepLosses:
@@ -15,8 +21,8 @@ class StepLosses:
 
     Args:
         epoch: Number of the epoch, from 1.
-        unread: So many are read at once; ``None`` is each at once on the CPU, where that costs nothing, and some steps
-            later elsewhere. What is trained beyond a loss that is not finite is thrown away with the trial.
+        unread: So many are read at once; ``None`` is ``steps_unread``. What is trained beyond a loss that is not
+            finite is thrown away with the trial.
     """
 
     def __init__(self, epoch: int, unread: int | None = None) -> None:
@@ -31,7 +37,7 @@ class StepLosses:
             DivergedError: Naming the first step whose loss is not finite, now or when it is read.
         """
         self._unread.append(value.detach())
-        if len(self._unread) >= (self._most or (1 if value.device.type == "cpu" else UNREAD)):
+        if len(self._unread) >= (self._most or steps_unread(value.device)):
             self._read()
 
     def mean(self) -> float:
@@ -44,7 +50,7 @@ class StepLosses:
         return self._total / self._steps
 
     def _read(self) -> None:
-        numbers = stack(self._unread).tolist() if self._unread else []
+        numbers = torch.stack(self._unread).tolist() if self._unread else []
         self._unread.clear()
         for number in numbers:
             self._steps += 1

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from trainables.optimizers import SGD, AdamW
+from trainables.config import TrainingConfig
+from trainables.optimizers import SGD, AdamW, build_optimizer, join_optimizers
 
 TRAIN = """
 import sys, tempfile
@@ -49,3 +51,35 @@ def test_a_trial_does_not_import_the_compiler() -> None:
     done = subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def settings(rate: float = 0.1, **changes: Any) -> TrainingConfig:
+    return TrainingConfig(learning_rate=rate, **changes)
+
+
+@pytest.mark.parametrize(
+    ("each", "calls"),
+    [
+        ([settings(), settings(), settings()], 1),
+        ([settings(), settings(0.2), settings(0.1, weight_decay=0.5), settings(0.2)], 3),
+        ([settings(optimizer="sgd"), settings(optimizer="sgd"), settings()], 2),
+    ],
+    ids=["alike", "rates and decay", "kinds"],
+)
+def test_joined_optimizers_take_the_steps_of_each_alone(each: list[TrainingConfig], calls: int) -> None:
+    alone, together = ([nn.Linear(3, 2) for _ in each] for _ in range(2))
+    for one, other in zip(alone, together, strict=True):
+        other.load_state_dict(one.state_dict())
+    theirs, ours = ([build_optimizer(m, s) for m, s in zip(models, each, strict=True)] for models in (alone, together))
+    for step in range(4):
+        # The third step is taken by each alone, from the states that the joined ones left.
+        joined = join_optimizers(ours) if step != 2 else ours
+        assert len(joined) == (calls if step != 2 else len(each))
+        for one, other in zip(alone, together, strict=True):
+            for mine, same in zip(one.parameters(), other.parameters(), strict=True):
+                mine.grad = torch.randn_like(mine)
+                same.grad = mine.grad.clone()
+        for optimizer in (*theirs, *joined):
+            optimizer.step()
+    for one, other in zip(alone, together, strict=True):
+        assert all(torch.equal(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))

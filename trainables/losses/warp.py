@@ -85,10 +85,12 @@ class WARP:
         # The k-th violator, k uniform in 1 ... V, is where the running count reaches k.
         kth = torch.minimum((for_choice * violating).int() + 1, violating)
         chosen = torch.searchsorted(running, kth[..., None].contiguous()).clamp(max=rows.shape[-1] - 1)
-        negative = rows.expand(*chosen.shape[:-1], -1).gather(-1, chosen).squeeze(-1)
+        # Both in one gather: its gradient is a matrix of zeros but for these.
+        both = torch.cat([direction.candidate[:, None].expand_as(chosen), chosen], -1)
+        positive, negative = rows.expand(*chosen.shape[:-1], -1).gather(-1, both).unbind(-1)
         rank = total // torch.minimum(draws, total.clamp(min=1)).long()
         weight = _harmonic(rank.to(rows.dtype)) * drawn
-        cost = (per_query(self.margin, rows) - direction.positive + negative).relu()
+        cost = (per_query(self.margin, rows) - positive + negative).relu()
         # A comparison with NaN is false and would hide it: every score goes into the sum.
         return (weight * cost).mean(-1) + 0 * rows.detach().sum((-2, -1))
 

@@ -76,6 +76,13 @@ class WSABIE(RetrievalModel):
         if columns.dim() == 2:
             return embedding_bag(tokens, columns, per_sample_weights=weights, mode="sum")
         models, words, size = columns.shape
+        if len(tokens) == 1 and tokens.device.type == "cpu":
+            # Each word's vectors of all models side by side: as many bags as one model has, which are as many times as
+            # wide. On a GPU, to ask which words there are would be to wait for it.
+            present, places = tokens[0].unique(return_inverse=True)
+            table = columns.index_select(1, present).transpose(0, 1).flatten(1)
+            summed = embedding_bag(places, table, per_sample_weights=weights[0], mode="sum")
+            return summed.view(-1, models, size).transpose(0, 1)
         bags = tokens + torch.arange(models, device=tokens.device)[:, None, None] * words
         weights = weights.expand_as(bags).flatten(0, 1)
         summed = embedding_bag(bags.flatten(0, 1), columns.flatten(0, 1), per_sample_weights=weights, mode="sum")

@@ -269,3 +269,10 @@ def test_losses_are_values(name: str) -> None:
     assert build_loss(name) == build_loss(name)
     assert hash(build_loss(name)) == hash(build_loss(name))
     assert eval(repr(build_loss(name)), {type(build_loss(name)).__name__: LOSSES[name]}) == build_loss(name)
+
+
+def test_infinities_of_both_signs_are_no_nan() -> None:
+    """Their sum is, which is what is looked at first."""
+    scores = SCORES.clone()
+    scores[0, 1], scores[1, 0] = torch.inf, -torch.inf
+    assert build_loss("triplet", margin=0.2)(scores, ONE) == torch.inf
