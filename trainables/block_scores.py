@@ -21,9 +21,6 @@ ROUNDING = 2.0**-24
 SAMPLE = 256
 """Images and captions whose scores are computed in both precisions."""
 
-FEW = 8
-"""Where fewer than one score in so many reaches the lowest threshold, these are picked out before they are counted."""
-
 
 class BlockScores:
     """Scores of images and captions, a block at a time.
@@ -34,13 +31,13 @@ class BlockScores:
 
     def __init__(self, images: Tensor, captions: Tensor) -> None:
         """Take embeddings (I, D) and (C, D); those of float64 are compared as they are."""
-        image_lengths, caption_lengths = (
-            torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64) for vectors in (images, captions)
-        )
-        self.largest = image_lengths.max() * caption_lengths.max()
         is_exact = torch.float64 in (images.dtype, captions.dtype)
         dtype = torch.float64 if is_exact else torch.float32
         self._images, self._captions, self._slack = images.to(dtype), captions.to(dtype), 0.0
+        image_lengths, caption_lengths = (
+            torch.linalg.vector_norm(vectors, dim=-1).double() for vectors in (self._images, self._captions)
+        )
+        self.largest = image_lengths.max() * caption_lengths.max()
         if not is_exact:
             error = self._error(image_lengths[:SAMPLE], caption_lengths[:SAMPLE])
             self._slack = SAFETY * max(ROUNDING, error) * float(self.largest)
@@ -72,23 +69,19 @@ class BlockScores:
             is_positive = torch.zeros_like(block, dtype=torch.bool)
             is_positive[own] = True
             again[is_positive[is_open]] = -torch.inf
-            of_images[is_open] = _count_all(again, per_image[is_open])
+            of_images[is_open] = count_reaching(again, per_image[is_open])
         of_captions, is_open = self._decide(block.T, per_caption[:, None])
         if len(is_open):
             again = images.double() @ captions[is_open].double().T
             again[_places(again, row_of_column[is_open])] = -torch.inf
-            of_captions[is_open] = _count_all(again.T, per_caption[is_open, None])
+            of_captions[is_open] = count_reaching(again.T, per_caption[is_open, None])
         return of_images, of_captions[:, 0]
 
     def _decide(self, block: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
         """Return the counts of each query (row), shape (Q, N), and the queries for which they are not certain."""
-        low, high = ((thresholds + slack).to(block.dtype) for slack in (-self._slack, self._slack))
-        query, candidate = (block >= low.amin(1, keepdim=True)).nonzero(as_tuple=True)
-        if len(query) * FEW > block.numel():
-            surely, perhaps = _count_all(block, high), _count_all(block, low)
-        else:
-            reaching = block[query, candidate]
-            surely, perhaps = (_count_some(reaching, query, bound) for bound in (high, low))
+        perhaps, surely = (
+            count_reaching(block, (thresholds + slack).to(block.dtype)) for slack in (-self._slack, self._slack)
+        )
         return surely, (surely != perhaps).any(1).nonzero().flatten()
 
     def _error(self, image_lengths: Tensor, caption_lengths: Tensor) -> float:
@@ -99,20 +92,16 @@ class BlockScores:
         return float((error / lengths.where(lengths > 0, 1.0)).max())
 
 
-def _count_all(block: Tensor, thresholds: Tensor) -> Tensor:
-    """Count the scores of each row that are at or above each of its thresholds, shape (Q, N)."""
-    return torch.stack([count(block >= column[:, None], 1) for column in thresholds.unbind(1)], 1)
-
-
-def _count_some(scores: Tensor, query: Tensor, thresholds: Tensor) -> Tensor:
-    """Count the same of scores that were picked out, each of a query, shape (Q, N)."""
-    reached = (scores[:, None] >= thresholds[query]).to(torch.int32)
-    return torch.zeros_like(thresholds, dtype=torch.int32).index_add_(0, query, reached)
-
-
-def count(flags: Tensor, dim: int) -> Tensor:
-    """Count True; int32 is three times as fast as the int64 of a plain sum."""
-    return flags.sum(dim, dtype=torch.int32)
+def count_reaching(scores: Tensor, thresholds: Tensor) -> Tensor:
+    """Count the scores of each query, shape (..., Q, C), that are at or above each of its thresholds, (..., Q, N)."""
+    # As numbers: a CPU compares into these four times as fast as into bool, and sums them three times as fast. They
+    # are exact up to 2^24 of a query.
+    flags, dtype = torch.empty_like(scores), torch.promote_types(scores.dtype, torch.float32)
+    counts = [
+        torch.ge(scores, column[..., None], out=flags).sum(-1, dtype=dtype).to(torch.int32)
+        for column in thresholds.unbind(-1)
+    ]
+    return torch.stack(counts, -1)
 
 
 def _places(block: Tensor, row_of_column: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainables.block_scores import BlockScores, count
+from trainables.block_scores import BlockScores, count_reaching
 
 AveragePrecision = Literal["published", "standard"]
 """What AP@5 is divided by: the hits in the top 5, or min(5, positives)."""
@@ -31,6 +31,9 @@ DEPTH = 5
 
 ROUNDING = 1e-12
 """Scores of embeddings closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
+
+PAIRS = 512
+"""Captions whose scores with their own images are computed at a time: what fits a CPU's cache."""
 
 QUERIES_AT_A_TIME = 512
 """Rows of a given similarity matrix that are masked and compared at a time; bounds memory, changes no number."""
@@ -95,7 +98,7 @@ def embedding_metrics(
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
     What counts are scores in float64, whatever the embeddings are, so that blocks of any size count the same; see
-    ``block_scores``. Memory is that of the embeddings in float32, of the images in float64, and a few blocks.
+    ``block_scores``. Memory is that of the embeddings in float32, and a few blocks.
 
     Args:
         images: Shape (I, D), floating, finite.
@@ -130,11 +133,10 @@ def _embedding_metrics(
     images: Tensor, captions: Tensor, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
 ) -> dict[str, float]:
     scores = BlockScores(images, captions)
-    images = images.double()
     own = torch.cat(
         [
-            (images[owner] * part.double()).sum(-1)
-            for owner, part in zip(image_of_caption.split(chunk), captions.split(chunk), strict=True)
+            (images.index_select(0, owner).double().mul_(part)).sum(-1)
+            for owner, part in zip(image_of_caption.split(PAIRS), captions.split(PAIRS), strict=True)
         ]
     )
     # Blocks round differently from the sums above: a negative within rounding of a positive is a tie, and ranks first.
@@ -176,7 +178,7 @@ def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
         negatives = rows.masked_fill(own, -torch.inf)
         # Queries with fewer positives than others have -inf here, of which nothing may be counted.
         best = best.masked_fill(best == -torch.inf, torch.inf)
-        parts.append(torch.stack([count(negatives >= best[..., r, None], -1) for r in range(depth)], -1))
+        parts.append(count_reaching(negatives, best))
     return torch.cat(parts, -2)
 
 
@@ -262,6 +264,8 @@ def _check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor
 
 
 def _check_finite(name: str, values: Tensor) -> None:
-    finite = values.isfinite()
-    if not bool(finite.all()):
-        raise ValueError(f"{name} must be finite, got {int((~finite).sum())} of {values.numel()} that are not")
+    # What is not a number is passed on by both.
+    if not all(bool(extreme.isfinite()) for extreme in values.aminmax()):
+        raise ValueError(
+            f"{name} must be finite, got {int((~values.isfinite()).sum())} of {values.numel()} that are not"
+        )

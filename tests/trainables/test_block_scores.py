@@ -53,8 +53,8 @@ def test_half_precision_embeddings_too() -> None:
     assert embedding_metrics(images, captions, owner, chunk=32) == expected
 
 
-def test_the_cases_reach_both_ways_of_counting() -> None:
-    """Scores that all lie apart are picked out; those of equal vectors are all computed again."""
+def test_the_cases_reach_both_ways_of_deciding() -> None:
+    """Scores that all lie apart are decided in float32; those of equal vectors are all computed again."""
     assert embedding_metrics(*CASES["all apart"])["rsum"] == 600.0
     assert embedding_metrics(*CASES["all the same"])["rsum"] < 400.0
     assert 0 < embedding_metrics(*CASES["in the middle"])["rsum"] < 600.0
