@@ -4,8 +4,6 @@ To Ray, the journal, the sampler and the scheduler they are ordinary trials, who
 engine takes. What such an actor would train itself it asks its engine for, which trains all of its trials in rounds.
 Engines belong to the harbour, and that to the driver: with it they go. An engine that dies fails its trials, which are
 issued again and go on from their own checkpoints.
-
-With ``allocation``, ``tuner``, ``trial_actor``, ``issuer``, ``scheduler`` and ``witness`` the only user of Ray.
 """
 
 import os
@@ -16,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -53,9 +52,9 @@ class Engine:
         """Return how many trials are there."""
         return self._rounds.members
 
-    def reserve(self, name: str) -> None:
-        """See ``Rounds``, and so the others."""
-        self._rounds.reserve(name)
+    def reserve(self, name: str, process: int) -> None:
+        """See ``Rounds``, and so the others; a trial is there as long as a process of this machine, its actor's."""
+        self._rounds.reserve(name, _watch(process))
 
     def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
         """Take a trial in."""
@@ -74,6 +73,22 @@ class Engine:
         self._rounds.leave(name)
 
 
+def _watch(number: int) -> Callable[[], bool]:
+    """Return what says whether a process that runs now, by its number, still does."""
+    try:
+        process = psutil.Process(number)
+    except psutil.NoSuchProcess:
+        return lambda: False
+
+    def runs() -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    return runs
+
+
 def _answer(work: Callable[[], EpochReport | None]) -> Answer:
     """Return what happened; errors as values, because Ray's copy of an error has a traceback for its text."""
     try:
@@ -88,14 +103,15 @@ class Harbour:
 
     Args:
         workload: What the trials run.
+        fuse: So many trials are in an engine.
         cpus: Of an engine.
     """
 
-    def __init__(self, workload: Workload, cpus: float) -> None:
-        self._workload, self._cpus = workload, cpus
+    def __init__(self, workload: Workload, fuse: int, cpus: float) -> None:
+        self._workload, self._fuse, self._cpus = workload, fuse, cpus
         self._engines: dict[tuple[str, ...], list[Any]] = {}
 
-    def berth(self, name: str, node: str, gpus: list[str]) -> Any:
+    def berth(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
         """Return the engine for a trial on a node with these GPUs: the emptiest there, or one that is new."""
         here = self._engines.setdefault((node, *gpus), [])
         members = {}
@@ -109,7 +125,7 @@ class Harbour:
             here.append(chosen)
         else:
             chosen = min(members, key=lambda engine: members[engine])
-        ray.get(chosen.reserve.remote(name))
+        ray.get(chosen.reserve.remote(name, process))
         return chosen
 
     def _room(self, node: str, gpus: list[str]) -> int:
@@ -122,7 +138,7 @@ class Harbour:
     def _start(self, node: str, gpus: list[str]) -> Any:
         there = NodeAffinitySchedulingStrategy(node, soft=False)
         # No CPU of its own: its trials hold what it uses.
-        options = {"num_cpus": 0, "max_concurrency": 64 * THREADS, "scheduling_strategy": there}
+        options = {"num_cpus": 0, "max_concurrency": self._fuse * THREADS, "scheduling_strategy": there}
         return ray.remote(Engine).options(**options).remote(self._workload, gpus)
 
 
@@ -140,7 +156,7 @@ class FusedTraining:
         """Yield a report an epoch; see ``Workload``."""
         name, context = uuid.uuid4().hex, ray.get_runtime_context()
         gpus = [str(gpu) for gpu in context.get_accelerator_ids().get("GPU", [])]
-        engine = ray.get(self.harbour.berth.remote(name, context.get_node_id(), gpus))
+        engine = ray.get(self.harbour.berth.remote(name, os.getpid(), context.get_node_id(), gpus))
 
         def save(directory: Path) -> None:
             ray.get(engine.save.remote(name, directory))
@@ -165,7 +181,7 @@ def fused(workload: Workload, fuse: int, cpus: float) -> Iterator[Trains]:
         return
     # On the driver's machine: it is to outlive all others.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    harbour: Any = ray.remote(Harbour).options(num_cpus=0, scheduling_strategy=here).remote(workload, cpus)
+    harbour: Any = ray.remote(Harbour).options(num_cpus=0, scheduling_strategy=here).remote(workload, fuse, cpus)
     try:
         yield FusedTraining(harbour)
     finally:

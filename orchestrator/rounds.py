@@ -2,7 +2,8 @@
 
 Whoever trains a trial asks here for its next epoch and gets it when the round has ended. A round begins when all
 members have asked, or when some have waited long enough for the others: a trial that is late joins the next one, and
-one that is gone stops nobody. Everything that is trained is touched by one thread alone.
+one that is gone stops nobody: that whose process died without a word is let go before the next round. Everything that
+is trained is touched by one thread alone.
 """
 
 import threading
@@ -46,7 +47,7 @@ class Rounds:
     def __init__(self, make: Callable[[], Together], patience: float = PATIENCE) -> None:
         self._make, self._patience = make, patience
         self._changed = threading.Condition()
-        self._members: set[str] = set()
+        self._members: dict[str, Callable[[], bool]] = {}
         self._awaited: set[str] = set()
         self._arrivals: deque[_Arrival] = deque()
         self._asked: dict[str, Future[EpochReport | DivergedError]] = {}
@@ -58,22 +59,27 @@ class Rounds:
     @property
     def members(self) -> int:
         """How many trials are there, or on their way."""
-        return len(self._members)
-
-    def reserve(self, name: str) -> None:
-        """Count a trial as a member, for which the next round waits, before it is there."""
         with self._changed:
-            self._members.add(name)
+            return sum(is_alive() for is_alive in self._members.values())
+
+    def reserve(self, name: str, is_alive: Callable[[], bool]) -> None:
+        """Count a trial as a member, for which the next round waits, before it is there.
+
+        Args:
+            name: Of the trial.
+            is_alive: Whether whoever asks for it is still there.
+        """
+        with self._changed:
+            self._members[name] = is_alive
             self._awaited.add(name)
 
     def start(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
-        """Take a trial in; return the report of its checkpoint where it is resumed.
+        """Take a trial in that is a member; return the report of its checkpoint where it is resumed.
 
         Raises:
             UserError: If it cannot run.
         """
         arrival = _Arrival(name, config, resume)
-        self.reserve(name)
         with self._changed:
             self._arrivals.append(arrival)
             self._changed.notify_all()
@@ -108,11 +114,16 @@ class Rounds:
     def leave(self, name: str) -> None:
         """Let a trial go, which nobody waits for from now on."""
         with self._changed:
-            self._members.discard(name)
-            self._awaited.discard(name)
-            self._reports.pop(name, None)
-            self._gone.append(name)
+            self._forget(name)
             self._changed.notify_all()
+
+    def _forget(self, name: str) -> None:
+        self._members.pop(name, None)
+        self._awaited.discard(name)
+        if asked := self._asked.pop(name, None):
+            asked.cancel()
+        self._reports.pop(name, None)
+        self._gone.append(name)
 
     def _work(self) -> None:
         together: Together | None = None
@@ -153,6 +164,10 @@ class Rounds:
                 if arrivals or gone:
                     return arrivals, gone, {}
                 if self._asked:
+                    if lapsed := [name for name, is_alive in self._members.items() if not is_alive()]:
+                        for name in lapsed:
+                            self._forget(name)
+                        continue
                     left = self._asked_since + self._seconds_to_wait() - time.monotonic()
                     if self._awaited <= self._asked.keys() or left <= 0:
                         asked, self._asked = self._asked, {}

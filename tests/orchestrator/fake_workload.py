@@ -91,6 +91,10 @@ class FakeTogether:
         self._streams: dict[str, Generator[EpochReport, None, None]] = {}
         self.rounds: list[tuple[str, ...]] = []
 
+    @property
+    def names(self) -> set[str]:
+        return set(self._streams)
+
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
         self._streams[name] = self._workload.train(config, resume)
         return None if resume is None else next(self._streams[name])

@@ -1,7 +1,7 @@
 """Rounds without a cluster: who trains with whom, who is waited for, and what goes wrong where."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,14 @@ class Table:
     def __init__(self, workload: FakeWorkload, patience: float, pool: ThreadPoolExecutor) -> None:
         self.together = FakeTogether(workload)
         self.rounds, self._pool = Rounds(lambda: self.together, patience), pool
+        self.dead: set[str] = set()
+
+    def reserve(self, name: str) -> None:
+        self.rounds.reserve(name, lambda: name not in self.dead)
+
+    def start(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
+        self.reserve(name)
+        return self.rounds.start(name, config, resume)
 
     def ask(self, name: str) -> "Future[EpochReport]":
         return self._pool.submit(self.rounds.next, name)
@@ -42,7 +50,7 @@ def table() -> Iterator[Callable[..., Table]]:
 def test_all_members_train_together(table: Callable[..., Table]) -> None:
     made = table()
     for name in "abc":
-        assert made.rounds.start(name, config(), None) is None
+        assert made.start(name, config(), None) is None
     assert made.rounds.members == 3
     assert made.epochs("a", "b", "c") == [1, 1, 1]
     assert made.epochs("c", "b", "a") == [2, 2, 2]
@@ -52,14 +60,14 @@ def test_all_members_train_together(table: Callable[..., Table]) -> None:
 def test_one_that_leaves_makes_room_for_the_next_and_stops_nobody(table: Callable[..., Table]) -> None:
     made = table()
     for name in "ab":
-        made.rounds.start(name, config(), None)
+        made.start(name, config(), None)
     made.epochs("a", "b")
     waiting = made.ask("a")
     made.rounds.leave("b")
     assert waiting.result(60).epoch == 2
-    made.rounds.reserve("c")
+    made.reserve("c")
     waiting = made.ask("a")
-    made.rounds.start("c", config(), None)
+    made.start("c", config(), None)
     assert made.epochs("c") == [1]
     assert waiting.result(60).epoch == 3
     assert [sorted(each) for each in made.together.rounds] == [["a", "b"], ["a"], ["a", "c"]]
@@ -68,7 +76,7 @@ def test_one_that_leaves_makes_room_for_the_next_and_stops_nobody(table: Callabl
 def test_one_that_says_nothing_is_waited_for_once_and_may_come_back(table: Callable[..., Table]) -> None:
     made = table(patience=0.2)
     for name in "ab":
-        made.rounds.start(name, config(), None)
+        made.start(name, config(), None)
     assert made.epochs("a") == [1]
     made.rounds._patience = 60.0
     assert made.epochs("a") == [2]
@@ -78,10 +86,35 @@ def test_one_that_says_nothing_is_waited_for_once_and_may_come_back(table: Calla
     assert [sorted(each) for each in made.together.rounds] == [["a"], ["a"], ["a", "b"]]
 
 
+def test_one_whose_process_died_is_let_go(table: Callable[..., Table]) -> None:
+    made = table()
+    for name in "ab":
+        made.start(name, config(), None)
+    made.epochs("a", "b")
+    made.dead.add("b")
+    assert made.rounds.members == 1
+    assert made.epochs("a") == [2]
+    # What trains them lets it go before the round after.
+    assert made.epochs("a") == [3]
+    assert made.together.names == {"a"}
+
+
+def test_one_that_died_while_it_asked_is_not_trained(table: Callable[..., Table]) -> None:
+    made = table()
+    for name in "ab":
+        made.start(name, config(), None)
+    asked = made.ask("b")
+    made.dead.add("b")
+    assert made.epochs("a") == [1]
+    with pytest.raises(CancelledError):
+        asked.result(60)
+    assert made.together.rounds == [("a",)]
+
+
 def test_one_that_diverges_tells_it_to_its_own_alone(table: Callable[..., Table]) -> None:
     made = table(FakeWorkload(diverges_above=0.3))
-    made.rounds.start("wild", config(0.4), None)
-    made.rounds.start("tame", config(0.1), None)
+    made.start("wild", config(0.4), None)
+    made.start("tame", config(0.1), None)
     assert made.epochs("wild", "tame") == [1, 1]
     wild, tame = made.ask("wild"), made.ask("tame")
     with pytest.raises(DivergedError, match="train/loss is nan in epoch 2"):
@@ -91,8 +124,8 @@ def test_one_that_diverges_tells_it_to_its_own_alone(table: Callable[..., Table]
 
 def test_what_goes_wrong_with_a_round_reaches_all_of_it_and_the_next_begins(table: Callable[..., Table]) -> None:
     made = table(FakeWorkload(fails_below=0.2))
-    made.rounds.start("a", config(0.1), None)
-    made.rounds.start("b", config(0.3), None)
+    made.start("a", config(0.1), None)
+    made.start("b", config(0.3), None)
     made.epochs("a", "b")
     for asked in [made.ask("a"), made.ask("b")]:
         with pytest.raises(RuntimeError, match="no luck with 0.1"):
@@ -107,21 +140,21 @@ def test_what_cannot_run_is_refused_alone(table: Callable[..., Table], monkeypat
     def refuse(*ignored: object) -> None:
         raise DataError("pets: missing")
 
-    made.rounds.start("a", config(), None)
+    made.start("a", config(), None)
     monkeypatch.setattr(made.together, "add", refuse)
     with pytest.raises(DataError, match="pets: missing"):
-        made.rounds.start("b", config(), None)
+        made.start("b", config(), None)
     made.rounds.leave("b")
     assert made.epochs("a") == [1]
 
 
 def test_a_checkpoint_is_that_of_the_newest_epoch_and_resumes(table: Callable[..., Table], tmp_path: Path) -> None:
     made = table()
-    made.rounds.start("a", config(), None)
+    made.start("a", config(), None)
     made.epochs("a")
     made.epochs("a")
     made.rounds.save("a", tmp_path)
-    report = made.rounds.start("b", config(), tmp_path)
+    report = made.start("b", config(), tmp_path)
     assert report is not None and report.epoch == 2
     made.rounds.leave("a")
     assert made.epochs("b") == [3]
