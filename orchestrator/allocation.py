@@ -1,7 +1,4 @@
-"""What a trial gets of the machines: CPUs as asked for, and a part of a GPU as asked for or as measured.
-
-With ``tuner``, ``trial_actor``, ``issuer``, ``scheduler`` and ``witness`` the only user of Ray.
-"""
+"""What a trial gets of the machines: CPUs as asked for, and a part of a GPU as asked for or as measured."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING
 import ray
 from ray.exceptions import RayError
 
-from orchestrator.gpu_share import Footprint, choose_fusion, choose_share, describe_limit
+from orchestrator.gpu_share import Footprint, choose_share, describe_limit
 from orchestrator.sections import Resources
 from orchestrator.workload import Workload
 from trainables.config import TrialConfig
@@ -83,6 +80,8 @@ def measure(session: "Session") -> list[Footprint]:
 
 def measure_fusion(session: "Session", available: Mapping[str, float]) -> list[int]:
     """Return how many trials of each study train fastest at once, from the journal where it was measured before."""
+    from trainables.fused_pace import choose_fusion
+
     known, wanted = session.ledger.history.fusions, session.experiment.resources
     gpus = 1 if wanted.gpus != 0 and available.get("GPU", 0) >= 1 else 0
     asked = {

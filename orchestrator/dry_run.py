@@ -34,7 +34,7 @@ class StudyPlan:
         space: Parameter -> where it lies, in words.
         points: The first of its trials, while nothing is known of their results: ``params`` by the names of the space,
             and the ``loss``, ``loss_parameters``, ``training`` and ``model_parameters`` that they stand for.
-        epoch_seconds: Measured; of several losses the mean.
+        epoch_seconds: Measured, beside the trials that are fused with it; of several losses the mean.
     """
 
     study: str
@@ -75,7 +75,8 @@ def dry_run(experiment: Experiment, workload: Training) -> DryRun:
     workload.check(experiment)
     cells = experiment.cells()
     paces = [_paces(experiment, cell, workload.pace) for cell in cells]
-    plans = tuple(_plan(experiment, cell, paces_of_cell) for cell, paces_of_cell in zip(cells, paces, strict=True))
+    fuse, slower = _fusion(experiment, workload)
+    plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, strict=True))
     datasets = [cell.dataset for cell in cells]
     loads = [
         StudyLoad(
@@ -88,8 +89,8 @@ def dry_run(experiment: Experiment, workload: Training) -> DryRun:
         for number, (plan, dataset) in enumerate(zip(plans, datasets, strict=True))
     ]
     machine = _machine()
-    gpus = _gpus(experiment, workload, machine)
-    concurrency = limit_concurrency(experiment.resources, gpus, machine, sum(plan.trials for plan in plans))
+    gpus = _gpus(experiment, workload, machine, fuse)
+    concurrency = limit_concurrency(experiment.resources, gpus, machine, sum(plan.trials for plan in plans), fuse)
     limit = describe_limit(experiment.resources, gpus, machine)
     return DryRun(
         experiment=experiment.name,
@@ -120,14 +121,14 @@ def describe_bound(bound: Range | Values) -> str:
     return f"{kind}{bound.low:g} to {bound.high:g}{', log-uniform' if bound.log else ''}"
 
 
-def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"]) -> StudyPlan:
+def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float) -> StudyPlan:
     return StudyPlan(
         study=cell.name,
         trials=experiment.trials_in(cell),
         epochs=cell.training.total_epochs,
         space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
         points=tuple(sample_points(experiment, cell, POINTS)),
-        epoch_seconds=sum(pace.epoch_seconds for pace in paces) / len(paces),
+        epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
     )
 
 
@@ -159,11 +160,27 @@ def _machine() -> dict[str, float]:
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
 
 
-def _gpus(experiment: Experiment, workload: Training, machine: Mapping[str, float]) -> float:
-    """Return what a trial gets of a GPU: as asked for, or measured."""
+def _fusion(experiment: Experiment, workload: Training) -> tuple[int, list[float]]:
+    """Return how many trials are fused, as asked for or measured, and how much slower an epoch of each study's is."""
+    from trainables.fused_pace import SIZES, choose_fusion
+
+    wanted, cells = experiment.resources.fuse, experiment.cells()
+    if wanted == 1:
+        return 1, [1.0] * len(cells)
+    sizes = SIZES if wanted == "auto" else (wanted,)
+    measured = [workload.rates(experiment.trial_config(cell, {}), sizes) for cell in cells]
+    fuse = min(map(choose_fusion, measured)) if wanted == "auto" else wanted
+    # Where so many could not be stacked they take turns.
+    return fuse, [fuse * rates[1] / rates.get(fuse, rates[1]) for rates in measured]
+
+
+def _gpus(experiment: Experiment, workload: Training, machine: Mapping[str, float], fuse: int) -> float:
+    """Return what a trial, or those that are fused, get of a GPU: as asked for, or measured."""
     wanted = experiment.resources.gpus
     if wanted != "auto":
         return wanted
+    if machine["GPU"] and fuse > 1:
+        return 1.0
     cells = experiment.cells() if machine["GPU"] else []
     return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
 

@@ -30,10 +30,12 @@ def describe(found: DryRun) -> list[str]:
     epochs = f"{plan.epochs_at_most:,} epochs"
     if plan.epochs < plan.epochs_at_most:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
+    fused = f", {at_a_time.fuse} of them as one stacked model" if at_a_time.fuse > 1 else ""
+    pace = f"{at_a_time.fuse} that share one {found.device}" if fused else f"one on {found.device}"
     sentences = [
         f"{plan.trials} trials{confirm}: {epochs}",
-        f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}",
-        f"about {duration(plan.hours)}, at most {duration(plan.hours_at_most)}, at the pace of one on {found.device}",
+        f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
+        f"about {duration(plan.hours)}, at most {duration(plan.hours_at_most)}, at the pace of {pace}",
     ]
     if at_a_time.gpus:
         sentences.append(

@@ -36,11 +36,13 @@ class Concurrency:
         trials: At least 1 where any can run.
         limited_by: The resource or setting that keeps more from it.
         gpus: What a trial gets of a GPU.
+        fuse: So many of them are trained as one stacked model.
     """
 
     trials: int
     limited_by: str
     gpus: float
+    fuse: int = 1
 
 
 @dataclass(frozen=True)
@@ -110,21 +112,24 @@ def expected_epochs(epochs: int, scheduler: Scheduler) -> float:
     return mean
 
 
-def limit_concurrency(wanted: Resources, gpus: float, available: Mapping[str, float], trials: int) -> Concurrency:
+def limit_concurrency(
+    wanted: Resources, gpus: float, available: Mapping[str, float], trials: int, fuse: int = 1
+) -> Concurrency:
     """Return how many trials run at once, and which limit is reached first; of equal ones the resource.
 
     Args:
         wanted: Of the experiment.
-        gpus: What a trial gets of a GPU, >= 0.
+        gpus: What a trial gets of a GPU, or those that are fused get together, >= 0.
         available: ``CPU`` and ``GPU`` of all machines together.
         trials: In all, >= 1.
+        fuse: So many trials share ``wanted.cpus`` and ``gpus``, >= 1.
     """
     # As Ray counts: what is left of a rounded share is not lost.
-    limits = {"CPUs": int(available.get("CPU", 0) / wanted.cpus + 1e-6)}
+    limits = {"CPUs": fuse * int(available.get("CPU", 0) / wanted.cpus + 1e-6)}
     if gpus > 0:
-        limits = {"GPUs": int(available.get("GPU", 0) / gpus + 1e-6), **limits}
+        limits = {"GPUs": fuse * int(available.get("GPU", 0) / gpus + 1e-6), **limits}
     if wanted.max_concurrent is not None:
         limits["resources.max_concurrent"] = wanted.max_concurrent
     limits["the number of trials"] = trials
     name = min(limits, key=lambda limit: limits[limit])
-    return Concurrency(limits[name], name, gpus)
+    return Concurrency(limits[name], name, gpus / fuse, fuse)

@@ -16,9 +16,6 @@ MARGIN = 1.25
 CONTEXT_BYTES = 600 * 2**20
 """What CUDA and its libraries take of a GPU for every process, which no allocator counts."""
 
-GAIN = 1.1
-"""So many times the epochs an hour are worth the memory, and the wait for each other, of more trials in one model."""
-
 MOST = 8
 """Trials on a GPU at a time: more only wait for each other's kernels."""
 
@@ -50,19 +47,6 @@ def fitting(footprint: Footprint) -> int:
     """Return how many such trainings fit on the GPU at a time, in [1, MOST]."""
     each = footprint.peak * MARGIN + CONTEXT_BYTES
     return max(1, min(MOST, int(footprint.room / each)))
-
-
-def choose_fusion(rates: Mapping[int, float]) -> int:
-    """Return how many trials to train as one: more as long as each step up gains, 1 where none does.
-
-    Args:
-        rates: Epochs of trials an hour on one device, or one trial's CPUs, by the number that train at once.
-    """
-    chosen = 1
-    for trials in sorted(rates):
-        if rates[trials] >= GAIN * rates[chosen]:
-            chosen = trials
-    return chosen
 
 
 def describe_limit(wanted: Resources, gpus: float, available: Mapping[str, float]) -> str | None:

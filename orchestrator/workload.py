@@ -154,15 +154,15 @@ class Training:
         free, _ = torch.cuda.mem_get_info(device)
         return Footprint(measure_peak(config, self.open_data(config), device, GpuMeter(device)), free)
 
-    def rates(self, config: TrialConfig) -> Mapping[int, float]:
-        """See ``Workload``."""
+    def rates(self, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> Mapping[int, float]:
+        """See ``Workload``; ``sizes`` is what ``trainables.fused_pace`` tries."""
         import torch
 
         from trainables.devices import choose_device
-        from trainables.fused_pace import measure_rates
+        from trainables.fused_pace import SIZES, measure_rates
 
         torch.set_num_threads(self.threads)
-        return measure_rates(config, self.open_data(config), choose_device(self.device))
+        return measure_rates(config, self.open_data(config), choose_device(self.device), sizes or SIZES)
 
     def together(self) -> Together:
         """See ``Workload``."""

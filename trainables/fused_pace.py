@@ -5,6 +5,7 @@ seed and epoch and so their batches, and that is what is timed.
 """
 
 import time
+from collections.abc import Mapping
 
 import torch
 
@@ -17,8 +18,8 @@ from trainables.trial import Trial
 SIZES = (4, 16, 64)
 """Numbers of trials that are tried beside 1."""
 
-WORTH = 1.05
-"""More trials are tried as long as the last number was so many times as fast as the best before."""
+GAIN = 1.1
+"""So many times the epochs an hour are worth the memory, and the wait for each other, of more trials in one model."""
 
 MARGIN = 1.25
 """Times the measured peak of a GPU's memory: captions that are longer than those measured."""
@@ -49,9 +50,22 @@ def measure_rates(
             return rates
         best = max(rates.values())
         rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
-        if rates[size] < WORTH * best or _is_full(device):
+        if rates[size] < GAIN * best or _is_full(device):
             return rates
     return rates
+
+
+def choose_fusion(rates: Mapping[int, float]) -> int:
+    """Return how many trials to train as one: more as long as each step up gains, 1 where none does.
+
+    Args:
+        rates: Epochs of trials an hour on one device, or one trial's CPUs, by the number that train at once.
+    """
+    chosen = 1
+    for trials in sorted(rates):
+        if rates[trials] >= GAIN * rates[chosen]:
+            chosen = trials
+    return chosen
 
 
 def _begin(config: TrialConfig, data: Dataset, device: torch.device, size: int) -> list[Trial]:

@@ -66,3 +66,10 @@ def test_the_limit_that_is_reached_first(
 ) -> None:
     found = limit_concurrency(Resources(**wanted), gpus, {"CPU": 8.0, "GPU": 2.0}, trials)
     assert (found.trials, found.limited_by) == expected
+
+
+def test_fused_trials_share_what_one_would_have() -> None:
+    available = {"CPU": 8.0, "GPU": 2.0}
+    assert limit_concurrency(Resources(cpus=2), 0.0, available, 100, fuse=4) == Concurrency(16, "CPUs", 0.0, 4)
+    assert limit_concurrency(Resources(cpus=1), 1.0, available, 100, fuse=16) == Concurrency(32, "GPUs", 1 / 16, 16)
+    assert limit_concurrency(Resources(cpus=1), 1.0, available, 20, fuse=16).trials == 20

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.gpu_share import CONTEXT_BYTES, MARGIN, MOST, Footprint, choose_fusion, choose_share, describe_limit
+from orchestrator.gpu_share import CONTEXT_BYTES, MARGIN, MOST, Footprint, choose_share, describe_limit
 from orchestrator.sections import Resources
 
 GIB = 2**30
@@ -61,18 +61,3 @@ def test_cpus_that_limit_gpus_are_named(
     resources: dict[str, float], gpus: float, available: dict[str, float], message: str | None
 ) -> None:
     assert describe_limit(Resources.model_validate(resources), gpus, available) == message
-
-
-@pytest.mark.parametrize(
-    ("rates", "chosen"),
-    [
-        ({1: 10.0}, 1),
-        ({1: 10.0, 4: 9.0}, 1),
-        ({1: 10.0, 4: 10.5, 16: 10.9}, 1),
-        ({1: 10.0, 4: 30.0, 16: 90.0, 64: 91.0}, 16),
-        ({1: 10.0, 4: 10.5, 16: 11.5}, 16),
-    ],
-    ids=["nothing to fuse", "slower", "hardly faster", "until it ends to pay", "in two small steps"],
-)
-def test_as_many_are_fused_as_gain_by_it(rates: dict[int, float], chosen: int) -> None:
-    assert choose_fusion(rates) == chosen

@@ -7,7 +7,7 @@ import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables import fused_pace
-from trainables.fused_pace import measure_rates
+from trainables.fused_pace import choose_fusion, measure_rates
 from trainables.models import VSEPP
 from trainables.pace import Pace
 
@@ -31,3 +31,18 @@ def test_a_step_of_stacked_trials_is_timed() -> None:
 def test_what_cannot_be_stacked_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VSEPP, "can_stack", False)
     assert list(measure_rates(tiny_config(), tiny_dataset(), CPU, (2,))) == [1]
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen"),
+    [
+        ({1: 10.0}, 1),
+        ({1: 10.0, 4: 9.0}, 1),
+        ({1: 10.0, 4: 10.5, 16: 10.9}, 1),
+        ({1: 10.0, 4: 30.0, 16: 90.0, 64: 91.0}, 16),
+        ({1: 10.0, 4: 10.5, 16: 11.5}, 16),
+    ],
+    ids=["nothing to fuse", "slower", "hardly faster", "until it ends to pay", "in two small steps"],
+)
+def test_as_many_are_fused_as_gain_by_it(rates: dict[int, float], chosen: int) -> None:
+    assert choose_fusion(rates) == chosen
