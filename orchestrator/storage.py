@@ -93,8 +93,9 @@ class ObjectStore:
     @property
     def address(self) -> str:
         """The ``s3://`` address, complete but for credentials; ``parse`` reads it back."""
-        query = f"?endpoint_override={self.endpoint}" if self.endpoint else ""
-        return f"s3://{self._path('')}{query}"
+        query = {"endpoint_override": self.endpoint, "region": self.region}
+        told = "&".join(f"{key}={value}" for key, value in query.items() if value)
+        return f"s3://{self._path('')}" + (f"?{told}" if told else "")
 
     def below(self, key: str) -> "ObjectStore":
         """Return the part of the store under a key."""

@@ -2,15 +2,17 @@
 
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orchestrator.regression.accepted import Conditions
+from trainables.config import TrainingConfig
 
 
 def what_changed(accepted: Conditions, new: Conditions) -> list[str]:
     """Return a line for each condition that changed: config, data, code, versions and hardware, in this order."""
-    lines = [f"config: {line}" for line in _differences(accepted.config, new.config)]
+    lines = [f"config: {line}" for line in _differences(_whole(accepted.config), _whole(new.config))]
     if accepted.data_digest != new.data_digest:
         lines.append(f"data: digest {_short(accepted.data_digest)} -> {_short(new.data_digest)}")
     if accepted.git_revision != new.git_revision:
@@ -20,6 +22,11 @@ def what_changed(accepted: Conditions, new: Conditions) -> list[str]:
     lines += [f"version: {line}" for line in _differences(accepted.versions, new.versions)]
     lines += [f"hardware: {line}" for line in _differences(accepted.machine, new.machine)]
     return lines
+
+
+def _whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a config with what an older version did not know, which was then as it is by default now."""
+    return {**config, "training": {**asdict(TrainingConfig()), **config["training"]}}
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

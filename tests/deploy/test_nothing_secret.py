@@ -56,7 +56,12 @@ def test_texts(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["image: quay.io/prometheus/x:1", "FROM registry.example.com:5000/x", "--index-url https://pypi.org/simple"]
+    "text",
+    [
+        "image: images.example.io/team/x:1",
+        "FROM registry.example.com:5000/x",
+        "--index-url https://packages.example.org/simple",
+    ],
 )
 def test_a_registry_is_found(text: str) -> None:
     assert HOST.search(text) is not None

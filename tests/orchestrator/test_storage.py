@@ -98,6 +98,9 @@ def test_an_address_survives_being_written_down(endpoint: str) -> None:
     assert ObjectStore.parse(given.address, {}) == given
     assert given.below("c").address == f"s3://bucket/a/b/c?endpoint_override={endpoint}"
     assert ObjectStore.parse("s3://bucket?endpoint_override=host:9000&scheme=http", {}).endpoint == "http://host:9000"
+    elsewhere = ObjectStore.parse("s3://bucket/a?region=eu-west-1", {})
+    assert elsewhere.address == "s3://bucket/a?region=eu-west-1"
+    assert ObjectStore.parse(f"{given.address}&region=eu-west-1", {}).region == "eu-west-1"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What a rerun of a suite comes to, and how it is told."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,6 +17,7 @@ from orchestrator.regression.suite import load_suite, shipped_suites
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.regression.webpage import render_page
 from tests.orchestrator.regression.results import CONDITIONS, accepted, make_suite, new, runs
+from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
 
 OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
@@ -134,6 +135,15 @@ def test_what_changed_is_named() -> None:
         "version: torch 2.15.0 -> 2.16.0",
         "hardware: host one -> two",
     ]
+
+
+def test_a_setting_that_an_older_record_does_not_know_is_no_cause() -> None:
+    older = replace(CONDITIONS, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": 2.0}})
+    newer = replace(CONDITIONS, config={"loss": "nt_xent", "training": asdict(TrainingConfig(epochs=3))})
+    assert TrainingConfig().gradient_clip == 2.0
+    assert what_changed(older, newer) == []
+    halved = replace(newer, config={"loss": "nt_xent", "training": asdict(TrainingConfig(epochs=3, precision="bf16"))})
+    assert what_changed(older, halved) == ["config: training.precision float32 -> bf16"]
 
 
 def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
