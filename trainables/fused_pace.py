@@ -4,14 +4,14 @@ What is compared is trials' epochs an hour, evaluation included, which is not fu
 seed and epoch and so their batches, and that is what is timed.
 """
 
-import time
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.pace import STEPS, count_steps, measure_pace
+from trainables.pace import STEPS, count_steps, measure_pace, quickest
 from trainables.stacked_epoch import stack_shape, train_stacked
 from trainables.trial import Trial
 
@@ -79,12 +79,9 @@ def _begin(config: TrialConfig, data: Dataset, device: torch.device, size: int) 
 def _step_seconds(trials: list[Trial]) -> float:
     """Return what a step of all of them takes: two trainings that differ in their steps, after one to warm up."""
     train_stacked(trials, 1)
-    marks = []
-    for steps in (1, 1 + STEPS):
-        started = time.monotonic()
-        train_stacked(trials, steps)
-        marks.append(time.monotonic() - started)
-    return max(1e-9, marks[1] - marks[0]) / STEPS
+    few, many = (quickest(partial(train_stacked, trials, steps)) for steps in (1, 1 + STEPS))
+    # Where it is too noisy to tell, as if nothing but steps took time.
+    return (many - few) / STEPS if many > few else many / (1 + STEPS)
 
 
 def _is_full(device: torch.device) -> bool:

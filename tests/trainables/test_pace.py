@@ -39,6 +39,24 @@ def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert found.epoch_seconds == 25.0
 
 
+@pytest.mark.parametrize(
+    ("seconds", "found", "times"),
+    [([0.3, 0.1, 0.2, 0.15, 0.25], 0.1, 5), ([0.7, 0.6, 0.1], 0.6, 2), ([4.0, 1.0], 4.0, 1)],
+    ids=["short", "longer", "long"],
+)
+def test_short_work_is_timed_again(
+    monkeypatch: pytest.MonkeyPatch, seconds: list[float], found: float, times: int
+) -> None:
+    now, left = [0.0], list(seconds)
+
+    def work() -> None:
+        now[0] += left.pop(0)
+
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    assert pace.quickest(work) == pytest.approx(found)
+    assert len(seconds) - len(left) == times
+
+
 def test_a_real_training_is_timed() -> None:
     found = measure_pace(tiny_config(), tiny_dataset(), torch.device("cpu"), steps=2)
     assert found.epoch_seconds > 0
