@@ -87,6 +87,9 @@ def check_sampler(search: Search, space: StudySpace) -> None:
     """
     name = search.sampler
     ranges = [bound for bound in space.bounds().values() if isinstance(bound, Range)]
+    if name == "grid" and (search.enqueue or search.warm_start_from):
+        key = "enqueue" if search.enqueue else "warm_start_from"
+        raise ValueError(f"search.{key}: a grid tries its own values alone; list them there, or take another sampler")
     if name in ("cmaes", "gp", "qmc") and space.is_conditional:
         raise ValueError(f"search.sampler: {name} needs a space without conditions; take tpe, or one loss and degree")
     if name == "cmaes" and not ranges:

@@ -11,7 +11,7 @@ import torch
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.pace import STEPS, count_steps, measure_pace, quickest
+from trainables.pace import count_steps, measure_pace, step_seconds
 from trainables.stacked_epoch import stack_shape, train_stacked
 from trainables.trial import Trial
 
@@ -20,6 +20,9 @@ SIZES = (4, 16, 64)
 
 GAIN = 1.1
 """So many times the epochs an hour are worth the memory, and the wait for each other, of more trials in one model."""
+
+ENOUGH = 2
+"""Numbers of trials in a row that gain nothing, after which no higher one is tried."""
 
 MARGIN = 1.25
 """Times the measured peak of a GPU's memory: captions that are longer than those measured."""
@@ -39,6 +42,7 @@ def measure_rates(
     pace = measure_pace(config, data, device)
     rates = {1: 3600 / pace.epoch_seconds}
     steps = count_steps(data.splits["train"], config.training)
+    without_gain = 0
     for size in sizes:
         trials = _begin(config, data, device, size)
         if len({stack_shape(trial) for trial in trials}) > 1:
@@ -50,7 +54,8 @@ def measure_rates(
             return rates
         best = max(rates.values())
         rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
-        if rates[size] < GAIN * best or _is_full(device):
+        without_gain = 0 if rates[size] >= GAIN * best else without_gain + 1
+        if without_gain == ENOUGH or rates[size] * GAIN < best or _is_full(device):
             return rates
     return rates
 
@@ -77,11 +82,9 @@ def _begin(config: TrialConfig, data: Dataset, device: torch.device, size: int) 
 
 
 def _step_seconds(trials: list[Trial]) -> float:
-    """Return what a step of all of them takes: two trainings that differ in their steps, after one to warm up."""
+    """Return what a step of all of them takes, after one to warm up."""
     train_stacked(trials, 1)
-    few, many = (quickest(partial(train_stacked, trials, steps)) for steps in (1, 1 + STEPS))
-    # Where it is too noisy to tell, as if nothing but steps took time.
-    return (many - few) / STEPS if many > few else many / (1 + STEPS)
+    return step_seconds(partial(train_stacked, trials))
 
 
 def _is_full(device: torch.device) -> bool:

@@ -1,7 +1,7 @@
 """How fast a training is: a few of its steps and evaluations on the real data, timed.
 
-Timed are two rehearsals that differ only in the number of their steps, after one that warms up what is compiled,
-allocated or read from the disk at first; so the steps are told from the rest without a clock inside the training.
+Timed are steps and evaluation apart, after a rehearsal that warms up what is compiled, allocated or read from the disk
+at first. Steps are the difference of two runs that differ only in their number, without what it takes to begin.
 """
 
 import time
@@ -55,9 +55,8 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
     """
     trial = Trial(config, data, device)
     trial.rehearse(1)
-    short, long = (quickest(partial(trial.rehearse, count)) for count in (1, 1 + steps))
-    step = max(0.0, long - short) / steps
-    return Pace(device.type, count_steps(data.splits["train"], config.training), step, max(0.0, short - step))
+    step, evaluation = step_seconds(trial.rehearse_steps, steps), quickest(trial.rehearse_evaluation)
+    return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
 
 
 def count_steps(split: Split, training: TrainingConfig) -> int:
@@ -65,6 +64,18 @@ def count_steps(split: Split, training: TrainingConfig) -> int:
     count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
     whole, rest = divmod(count, training.batch_size)
     return whole + (rest > 1)
+
+
+def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
+    """Return the seconds of a step.
+
+    Args:
+        take: Takes so many steps.
+        steps: So many are timed, >= 1.
+    """
+    few, many = (quickest(partial(take, count)) for count in (1, 1 + steps))
+    # Where it is too noisy to tell, as if nothing but steps took time.
+    return (many - few) / steps if many > few else many / (1 + steps)
 
 
 def quickest(work: Callable[[], object]) -> float:

@@ -148,6 +148,7 @@ class StackedEpoch:
             self._groups.append(_Group(part, sources.index(key[0]), loss, self._streams[key]))
         parts = [torch.full((group.part.stop - group.part.start,), group.source) for group in self._groups]
         self._source = torch.cat(parts)
+        self._source_there = self._source.to(self._device)
 
     def _losses(self, batches: list[Batch]) -> Tensor:
         """Return the loss of each trial, shape (K,)."""
@@ -166,8 +167,8 @@ class StackedEpoch:
         tokens = torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batches])
         lengths = torch.stack([batch.lengths for batch in batches])
         if len(batches) > 1:
-            source = self._source.to(self._device)
-            images, tokens, lengths = images[source], tokens[source], lengths[self._source]
+            images, tokens = images[self._source_there], tokens[self._source_there]
+            lengths = lengths[self._source]
         return replace(batches[0], images=images, tokens=tokens, lengths=lengths)
 
     def _without_nan(self, similarity: Tensor) -> Tensor:

@@ -148,7 +148,12 @@ class Trial:
         return self._report()
 
     def rehearse(self, steps: int) -> None:
-        """Do what takes memory in an epoch: a few steps, with the backbone if it is ever trained; nothing counts."""
+        """Do what takes memory in an epoch; nothing counts."""
+        self.rehearse_steps(steps)
+        self.rehearse_evaluation()
+
+    def rehearse_steps(self, steps: int) -> None:
+        """Take the first steps of an epoch, with the backbone if it is ever trained."""
         training = self.config.training
         self.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
         draw = derive_seed(self.config.seed, "views", 1) if training.augment else None
@@ -156,6 +161,10 @@ class Trial:
         # What diverges has taken its memory by then.
         with suppress(DivergedError, NotANumberError):
             train_epoch(self.model, self.loss, self.optimizer, islice(batches, steps), training.gradient_clip, 1)
+
+    def rehearse_evaluation(self) -> None:
+        """Evaluate on val, with COCOS statistics."""
+        with suppress(DivergedError, NotANumberError):
             self._evaluate()
             self._count_contributions()
 

@@ -130,6 +130,22 @@ def test_a_grid_of_several_losses_and_settings() -> None:
         ({"model_parameters": {"backbone": "default"}}, "no default place to look"),
         ({"model_parameters": {"backbone": {"values": ["vgg19"]}}}, "backbone cannot be searched"),
         ({"sampler": "grid", "training": {"learning_rate": "default"}}, "a grid needs values"),
+        (
+            {
+                "sampler": "grid",
+                "space": {"nt_xent": {"temperature": {"values": [0.2]}}},
+                "enqueue": {"nt_xent": [{"temperature": 0.2}]},
+            },
+            "search.enqueue: a grid tries its own values alone",
+        ),
+        (
+            {
+                "sampler": "grid",
+                "space": {"nt_xent": {"temperature": {"values": [0.2]}}},
+                "warm_start_from": ["before"],
+            },
+            "search.warm_start_from: a grid tries its own",
+        ),
         ({"training": {"learning_rate": "nowhere"}}, "search.training.learning_rate"),
     ],
 )

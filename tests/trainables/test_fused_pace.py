@@ -14,12 +14,22 @@ from trainables.pace import Pace
 CPU = torch.device("cpu")
 
 
-def test_more_trials_are_tried_while_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By steps that take so long that evaluation and noise do not count."""
+@pytest.mark.parametrize(
+    ("seconds", "rates"),
+    [
+        ({2: 1.0, 4: 1.0, 8: 2.0, 16: 1.0}, {1: 1, 2: 2, 4: 4, 8: 4, 16: 16}),
+        ({2: 2.0, 4: 4.0, 8: 1.0}, {1: 1, 2: 1, 4: 1}),
+        ({2: 4.0, 4: 1.0}, {1: 1, 2: 0.5}),
+    ],
+    ids=["a step that does not pay", "two that do not", "one that costs"],
+)
+def test_more_trials_are_tried_while_they_pay(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float], rates: dict[int, float]
+) -> None:
     monkeypatch.setattr(fused_pace, "measure_pace", lambda *ignored: Pace("cpu", 19, 1.0, 0.0))
-    monkeypatch.setattr(fused_pace, "_step_seconds", lambda trials: {2: 1.0, 4: 1.0, 8: 2.0, 16: 1.0}[len(trials)])
-    rates = measure_rates(tiny_config(), tiny_dataset(), CPU, (2, 4, 8, 16))
-    assert {trials: rate / rates[1] for trials, rate in rates.items()} == pytest.approx({1: 1, 2: 2, 4: 4, 8: 4})
+    monkeypatch.setattr(fused_pace, "_step_seconds", lambda trials: seconds[len(trials)])
+    found = measure_rates(tiny_config(), tiny_dataset(), CPU, tuple(seconds))
+    assert {trials: rate / found[1] for trials, rate in found.items()} == pytest.approx(rates)
 
 
 def test_a_step_of_stacked_trials_is_timed() -> None:

@@ -23,14 +23,21 @@ def test_steps_are_those_of_an_epoch(batches: str, batch_size: int) -> None:
 
 
 def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that moves 2 s a step and 5 s a rehearsal."""
+    """By a clock that moves 2 s a step, 1 s before the first, and 5 s an evaluation."""
     now = [0.0]
 
     class Slow:
         def __init__(self, *ignored: Any) -> None: ...
 
         def rehearse(self, steps: int) -> None:
-            now[0] += 2 * steps + 5
+            self.rehearse_steps(steps)
+            self.rehearse_evaluation()
+
+        def rehearse_steps(self, steps: int) -> None:
+            now[0] += 2 * steps + 1
+
+        def rehearse_evaluation(self) -> None:
+            now[0] += 5
 
     monkeypatch.setattr(pace, "Trial", Slow)
     monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
