@@ -42,6 +42,7 @@ class Issuer(Ephemeral, Searcher):
         self._source, self._at_a_time = source, at_a_time
         self._live: dict[str, Trial] = {}
         self._again: deque[Trial] = deque()
+        self._made_way: frozenset[str] = frozenset()
 
     def suggest(self, trial_id: str) -> Any:
         """Return what Ray's trial of that id is to run; ``FINISHED`` after the last."""
@@ -69,14 +70,19 @@ class Issuer(Ephemeral, Searcher):
         """Issue a trial that failed before any other, once there is room for it."""
         self._again.append(trial)
 
-    def run_fewer(self) -> int | None:
+    def run_fewer(self, trial_id: str) -> int | None:
         """Halve the number of trials at a time after one of them failed, and return it.
 
-        ``None`` where that was done before and is still taking effect: trials that fail together count once.
+        ``None`` where it ran alone, or beside one for which that was done: trials that fail together, as those of one
+        stack or one GPU do, count once.
+
+        Args:
+            trial_id: Ray's, of the trial that failed; each attempt has its own.
         """
         running = len(self._live) + 1
-        if running == 1 or (self._at_a_time is not None and running > self._at_a_time):
+        if running == 1 or trial_id in self._made_way:
             return None
+        self._made_way = frozenset({trial_id, *self._live})
         self._at_a_time = running // 2
         return self._at_a_time
 

@@ -75,7 +75,7 @@ class Witness(Ephemeral, TrialProgressCallback):
             return
         reason = give_up(ours, failure, self._patience)
         if failure.cause is Cause.MEMORY:
-            self._run_fewer()
+            self._run_fewer(trial)
         if reason is None:
             self._ledger.append("trial_retried", trial=ours.id, cause=failure.cause, error=failure.message)
             self._issuer.issue_again(ours)
@@ -91,8 +91,8 @@ class Witness(Ephemeral, TrialProgressCallback):
         if ours.state is not TrialState.RUNNING:
             self._checkpoints.prune(ours.id)
 
-    def _run_fewer(self) -> None:
-        limit = self._issuer.run_fewer()
+    def _run_fewer(self, trial: RayTrial) -> None:
+        limit = self._issuer.run_fewer(trial.trial_id)
         if limit is not None:
             self._ledger.append("concurrency_lowered", trials=limit)
 

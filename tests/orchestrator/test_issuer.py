@@ -51,22 +51,43 @@ def test_a_failed_trial_comes_before_new_ones_and_the_end_waits_for_those_that_r
     assert [name[-1] for name in source.seen] == ["1", "0", "2"]
 
 
-def test_trials_that_fail_together_halve_the_number_at_a_time_once(ledger: Ledger) -> None:
-    issuer = Issuer(listed(ledger, 12))
-    names = "abcdefgh"
-    issued(issuer, *names)
+def failed(issuer: Issuer, ray_ids: str) -> list[int | None]:
+    """Return what the limit is lowered to as one trial after the other fails for want of memory."""
     lowered = []
-    for name in names:
-        issuer.on_trial_complete(name, error=True)
-        lowered.append(issuer.run_fewer())
-    assert lowered == [4, None, None, None, 2, None, 1, None]
+    for ray_id in ray_ids:
+        issuer.on_trial_complete(ray_id, error=True)
+        lowered.append(issuer.run_fewer(ray_id))
+    return lowered
+
+
+def test_trials_that_fail_together_halve_the_number_at_a_time_once(ledger: Ledger) -> None:
+    issuer = Issuer(listed(ledger, 30))
+    issued(issuer, *"abcdefghijklmnop")
+    assert failed(issuer, "abcdefghijklmnop") == [8] + [None] * 15
+    assert issued(issuer, *"ABCDEFGHI")[7:] == ["3", None]
+    assert failed(issuer, "ABCDEFGH") == [4] + [None] * 7
+
+
+def test_one_that_began_after_a_failure_counts_again_beside_those_that_ran_then(ledger: Ledger) -> None:
+    issuer = Issuer(listed(ledger, 30))
+    issued(issuer, *"abcdefgh")
+    assert failed(issuer, "a") == [4]
+    for ray_id in "bcdef":
+        issuer.on_trial_complete(ray_id)
+    issued(issuer, "A", "B")
+    assert failed(issuer, "gAhB") == [None, 1, None, None]
+
+
+def test_one_that_ran_alone_cannot_run_with_fewer(ledger: Ledger) -> None:
+    issuer = Issuer(listed(ledger, 2))
+    issued(issuer, "a")
+    assert failed(issuer, "a") == [None]
 
 
 def test_after_one_failure_the_limit_holds_until_others_have_ended(ledger: Ledger) -> None:
     issuer = Issuer(listed(ledger, 12), at_a_time=6)
     assert issued(issuer, *"abcdefg") == ["0", "1", "2", "3", "4", "5", None]
-    issuer.on_trial_complete("a", error=True)
-    assert issuer.run_fewer() == 3
+    assert failed(issuer, "a") == [3]
     issuer.on_trial_complete("b")
     issuer.on_trial_complete("c")
     assert issued(issuer, "h") == [None]
