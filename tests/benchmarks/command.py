@@ -1,7 +1,7 @@
 """Runs benchmarks by name: one in this process, or all of them, each in a process of its own.
 
 A benchmark is a module here with two functions: ``add_options(parser)`` and ``run(options) -> Iterator[Row]``; of the
-options, ``device`` is everyone's. Its docstring is its manual.
+options, ``json`` is everyone's, and ``device`` of those that run on a GPU as well. Its docstring is its manual.
 """
 
 import argparse
@@ -32,6 +32,10 @@ BENCHMARKS = {
 """Each by its module's name, with what it measures, in the order in which all are run."""
 
 
+ON_GPU = ("epoch", "evaluation", "fused", "search_efficiency")
+"""Those that take ``--device cuda``; the others measure what a GPU has no part in, or the memory of processes."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark that is named, or all."""
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -52,13 +56,14 @@ def parse_all(given: Sequence[str]) -> argparse.Namespace:
         description=f"Runs all benchmarks, or one: NAME --help tells its options.\n\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_shared_options(parser)
+    add_shared_options(parser, has_device=True)
     return parser.parse_args(given)
 
 
-def add_shared_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every benchmark takes."""
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+def add_shared_options(parser: argparse.ArgumentParser, has_device: bool) -> None:
+    """Add what every benchmark takes, or every one that runs on a GPU as well."""
+    if has_device:
+        parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, load, versions and rows there")
 
 
@@ -70,7 +75,7 @@ def run_one(name: str, given: Sequence[str]) -> list[Row]:
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_shared_options(parser)
+    add_shared_options(parser, name in ON_GPU)
     module.add_options(parser)
     options = parser.parse_args(given)
     started, before = time.monotonic(), load()
@@ -110,7 +115,8 @@ def run_apart(name: str, device: str) -> dict[str, Any] | None:
     """Run a benchmark with its defaults in a process of its own, and return its report; ``None`` if it failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "tests.benchmarks", name, "--device", device, "--json", str(report)]
+        on = ["--device", device] if name in ON_GPU else []
+        command = [sys.executable, "-m", "tests.benchmarks", name, *on, "--json", str(report)]
         if subprocess.run(command).returncode:
             return None
         found: dict[str, Any] = json.loads(report.read_text())

@@ -5,11 +5,16 @@
 A case is a model, its embedding size and its loss. What is told is the time that an epoch of one trial takes when K
 train at once, evaluation included, which is not fused; on Flickr8k, all trials of one seed. K = 1 is the trial alone.
 Of processes there are as many as the machine has CPUs, on a GPU K: more would only take turns.
+
+The last row is of whole searches, with checkpoints, journal, COCOS and MLflow: an epoch of a trial among as many as
+``--search-trials`` that are fused, beside one trial at a time, after the first epochs, in which actors start. Where
+there is no Flickr8k it is of generated scenes.
 """
 
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,12 +25,18 @@ from pathlib import Path
 
 import torch
 
+from orchestrator.config_files import validate
+from orchestrator.experiment import Experiment
+from orchestrator.journal import read_journal
+from orchestrator.search import run_search
+from orchestrator.workload import Training
 from tests.benchmarks.command import main
-from tests.benchmarks.flickr8k import load_flickr8k
+from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.data.scenes.generate import generate_scenes
 from trainables.pace import count_steps
 from trainables.stacked_epoch import StackedEpoch
 from trainables.trial import Trial, train_epoch
@@ -34,7 +45,11 @@ CASES = {
     "cpu": ["wsabie:16:warp", "wsabie:64:warp", "vsepp:256:nt_xent"],
     "cuda": ["wsabie:512:warp", "vsepp:1024:nt_xent"],
 }
-TRIALS = {"cpu": [1, 4, 16], "cuda": [1, 4, 16, 32, 64]}
+TRIALS = {
+    "cpu": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16]},
+    "cuda": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16, 32, 64]},
+}
+SEARCHES = {"cpu": "wsabie:16:warp", "cuda": "vsepp:1024:nt_xent"}
 NEEDED = {("wsabie:16:warp", 16, "cpu"): 3.0, ("vsepp:1024:nt_xent", 32, "cuda"): 8.0}
 WARM_UP = 3
 
@@ -47,6 +62,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, nargs="+", help="numbers that train at once")
     parser.add_argument("--steps", type=int, default=10, help="that are timed, >= 1")
     parser.add_argument("--processes", type=int, help="0 leaves processes out")
+    parser.add_argument("--search-trials", type=int, default=16, help="0 leaves searches out")
+    parser.add_argument("--search-epochs", type=int, default=5, help=">= 2")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -55,8 +72,10 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     data = load_flickr8k(options.data_root, options.images)
     for case in options.cases or CASES[options.device]:
         bench = Bench(case, data, options.device, options.steps)
-        for trials in options.trials or TRIALS[options.device]:
+        for trials in options.trials or TRIALS[options.device][case.split(":")[0]]:
             yield from compare(bench, trials, options)
+    if options.search_trials:
+        yield compare_searches(options)
 
 
 def compare(bench: "Bench", trials: int, options: argparse.Namespace) -> Iterator[Row]:
@@ -73,6 +92,42 @@ def compare(bench: "Bench", trials: int, options: argparse.Namespace) -> Iterato
         together = bench.epoch_seconds(processes_step_seconds(bench, processes) / processes, processes)
         note = f"{3600 / ours:.0f} epochs an hour" + ("" if options.device == "cuda" else ", on one CPU")
         yield Row(f"  {case}", "s", ours, together, f"{processes} processes at once", note=note)
+
+
+def compare_searches(options: argparse.Namespace) -> Row:
+    """Return what an epoch takes in a search whose trials are fused, beside one trial at a time."""
+    case = SEARCHES[options.device]
+    with tempfile.TemporaryDirectory() as folder:
+        root, name = options.data_root or SHARED, NAME
+        if options.images or not (root / NAME).is_dir():
+            root, name = Path(folder), "scenes"
+            generate_scenes(root / name, images=options.images or 600, seed=0)
+        seconds = {}
+        for fuse in (options.search_trials, 1):
+            experiment = make_search(case, name, fuse, options)
+            run_search(experiment, Training(str(root.resolve()), device=options.device), Path(folder), quiet=True)
+            journal = read_journal(Path(folder) / experiment.name / "journal.jsonl")
+            ends = [record["time"] for record in journal if record["kind"] == "epoch"]
+            seconds[fuse] = float(ends[-1] - ends[fuse - 1]) / (len(ends) - fuse)
+    note = f"{3600 / seconds[options.search_trials]:.0f} epochs an hour, everything included"
+    fused = f"a search, {case} K={options.search_trials}"
+    return Row(fused, "s", seconds[options.search_trials], seconds[1], "max_concurrent: 1", note=note)
+
+
+def make_search(case: str, dataset: str, fuse: int, options: argparse.Namespace) -> Experiment:
+    """Return a search of trials that differ in a number of their loss, so many of them at a time and as one model."""
+    model, size, loss = case.split(":")
+    values = {
+        "name": f"fuse-{fuse}",
+        "datasets": [dataset],
+        "models": [model],
+        "losses": [loss],
+        "training": {"epochs": options.search_epochs, "embedding_size": int(size), "learning_rate": 5e-4},
+        "search": {"sampler": "random", "trials": options.search_trials},
+        "scheduler": {"name": "none"},
+        "resources": {"cpus": 1, "gpus": int(options.device == "cuda"), "fuse": fuse, "max_concurrent": fuse},
+    }
+    return validate(Experiment, values, "fused")
 
 
 @dataclass(frozen=True)
