@@ -3,14 +3,16 @@
 Whoever trains a trial asks here for its next epoch and gets it when the round has ended. A round begins when all
 members have asked, or when some have waited long enough for the others: a trial that is late joins the next one, and
 one that is gone stops nobody: that whose process died without a word is let go before the next round. Everything that
-is trained is touched by one thread alone.
+is trained is touched by one thread alone. A thread that hangs cannot be ended, but it can be told: those whom it trains
+are ended one by one because they are silent, and then nobody is left who waits for it.
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +55,7 @@ class Rounds:
         self._asked: dict[str, Future[EpochReport | DivergedError]] = {}
         self._gone: list[str] = []
         self._reports: dict[str, EpochReport] = {}
+        self._busy_with: frozenset[str] = frozenset()
         self._asked_since = self._round_seconds = 0.0
         threading.Thread(target=self._work, daemon=True).start()
 
@@ -61,6 +64,13 @@ class Rounds:
         """How many trials are there, or on their way."""
         with self._changed:
             return sum(is_alive() for is_alive in self._members.values())
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it trains, or takes in, trials of which none is there any more."""
+        with self._changed:
+            there = (name in self._members and self._members[name]() for name in self._busy_with)
+            return bool(self._busy_with) and not any(there)
 
     def reserve(self, name: str, is_alive: Callable[[], bool]) -> None:
         """Count a trial as a member, for which the next round waits, before it is there.
@@ -131,10 +141,13 @@ class Rounds:
             arrivals, gone, asked = self._wait()
             for arrival in arrivals:
                 try:
-                    together = together or self._make()
-                    arrival.told.set_result(together.add(arrival.name, arrival.config, arrival.resume))
+                    with self._busy([arrival.name]):
+                        together = together or self._make()
+                        report = together.add(arrival.name, arrival.config, arrival.resume)
                 except Exception as error:  # noqa: BLE001  # whatever it is, whoever asked is to hear of it
                     arrival.told.set_exception(error)
+                else:
+                    arrival.told.set_result(report)
             if together is not None:
                 for name in gone:
                     together.remove(name)
@@ -145,7 +158,8 @@ class Rounds:
             return
         started = time.monotonic()
         try:
-            outcomes = together.run_epoch(list(asked))
+            with self._busy(asked):
+                outcomes = together.run_epoch(list(asked))
         except Exception as error:  # noqa: BLE001  # e.g. no memory for all of them
             for told in asked.values():
                 told.set_exception(error)
@@ -153,6 +167,17 @@ class Rounds:
         self._round_seconds = time.monotonic() - started
         for name, told in asked.items():
             told.set_result(outcomes[name])
+
+    @contextmanager
+    def _busy(self, names: Iterable[str]) -> Iterator[None]:
+        """Remember whom the work is for; it ends before they are told of it, after which they may go."""
+        with self._changed:
+            self._busy_with = frozenset(names)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy_with = frozenset()
 
     def _wait(self) -> "tuple[list[_Arrival], list[str], dict[str, Future[EpochReport | DivergedError]]]":
         """Wait until there is something to do, and take it: those who come and go before a round."""

@@ -151,7 +151,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch, session.address), interruption.listening():
         resources, fuse = allocate(session, ray.cluster_resources())
-        with fused(session.workload, fuse, session.experiment.resources.cpus) as workload:
+        with fused(session.workload, fuse, resources) as workload:
             trainable = tune.with_parameters(TrialActor, workload=workload, checkpoints=session.checkpoints)
             tune_config = tune.TuneConfig(
                 search_alg=issuer,

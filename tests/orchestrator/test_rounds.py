@@ -1,6 +1,7 @@
 """Rounds without a cluster: who trains with whom, who is waited for, and what goes wrong where."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class Table:
 
     def __init__(self, workload: FakeWorkload, patience: float, pool: ThreadPoolExecutor) -> None:
         self.together = FakeTogether(workload)
-        self.rounds, self._pool = Rounds(lambda: self.together, patience), pool
+        self.rounds, self.pool = Rounds(lambda: self.together, patience), pool
         self.dead: set[str] = set()
 
     def reserve(self, name: str) -> None:
@@ -34,7 +35,7 @@ class Table:
         return self.rounds.start(name, config, resume)
 
     def ask(self, name: str) -> "Future[EpochReport]":
-        return self._pool.submit(self.rounds.next, name)
+        return self.pool.submit(self.rounds.next, name)
 
     def epochs(self, *names: str) -> list[int]:
         """Let some ask, and return the epochs that they get."""
@@ -109,6 +110,73 @@ def test_one_that_died_while_it_asked_is_not_trained(table: Callable[..., Table]
     with pytest.raises(CancelledError):
         asked.result(60)
     assert made.together.rounds == [("a",)]
+
+
+class Hanging(FakeTogether):
+    """Hangs in every epoch, and for one trial as soon as it comes, until it is told to go on."""
+
+    def __init__(self, workload: FakeWorkload) -> None:
+        super().__init__(workload)
+        self.hangs, self.go = threading.Event(), threading.Event()
+
+    def _hang(self) -> None:
+        self.hangs.set()
+        assert self.go.wait(60)
+
+    def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
+        if name == "hangs":
+            self._hang()
+        return super().add(name, config, resume)
+
+    def run_epoch(self, names: Sequence[str]) -> Mapping[str, EpochReport | DivergedError]:
+        self._hang()
+        return super().run_epoch(names)
+
+
+@pytest.fixture
+def hanging(table: Callable[..., Table]) -> Iterator[tuple[Table, Hanging]]:
+    made = table()
+    made.together = together = Hanging(FakeWorkload())
+    yield made, together
+    together.go.set()
+
+
+def test_a_round_that_hangs_is_stuck_once_none_of_it_is_alive(hanging: tuple[Table, Hanging]) -> None:
+    made, together = hanging
+    for name in "ab":
+        made.start(name, config(), None)
+    assert not made.rounds.is_stuck
+    asked = [made.ask(name) for name in "ab"]
+    assert together.hangs.wait(60)
+    # Who came later waits for it in vain.
+    made.reserve("c")
+    assert not made.rounds.is_stuck
+    made.dead.add("a")
+    assert not made.rounds.is_stuck
+    made.dead.add("b")
+    assert made.rounds.is_stuck
+    # What was slow, and did not hang, goes on.
+    together.go.set()
+    assert [each.result(60).epoch for each in asked] == [1, 1]
+    assert not made.rounds.is_stuck
+
+
+@pytest.mark.parametrize("gone", ["dead", "left"])
+def test_one_whose_start_hangs_is_stuck_once_it_is_gone(hanging: tuple[Table, Hanging], gone: str) -> None:
+    made, together = hanging
+    made.start("a", config(), None)
+    made.reserve("hangs")
+    started = made.pool.submit(made.rounds.start, "hangs", config(), None)
+    assert together.hangs.wait(60)
+    assert not made.rounds.is_stuck
+    if gone == "dead":
+        made.dead.add("hangs")
+    else:
+        made.rounds.leave("hangs")
+    assert made.rounds.is_stuck
+    together.go.set()
+    assert started.result(60) is None
+    assert not made.rounds.is_stuck
 
 
 def test_one_that_diverges_tells_it_to_its_own_alone(table: Callable[..., Table]) -> None:

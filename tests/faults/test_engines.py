@@ -1,0 +1,56 @@
+"""Fused searches whose engine hangs, or whose harbour or engines are killed: every trial ends as it would have."""
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from orchestrator.journal import read_journal
+from tests.faults.invariants import assert_invariants
+from tests.faults.searches import Searches, grid, live_actors
+from tests.faults.troubled_workload import Trouble, TroubledWorkload
+
+pytestmark = pytest.mark.slow
+
+VALUES = [0.3, 0.05, 0.2, 0.02, 0.4, 0.006]
+
+
+def fused(**changes: Any) -> Any:
+    """Return a search of six trials, three to an engine."""
+    return grid(VALUES, resources={"cpus": 1, "gpus": 0, "fuse": 3}, **changes)
+
+
+def causes(searches: Searches) -> list[str]:
+    """Return why trials were tried again."""
+    records = read_journal(searches.output / "tiny" / "journal.jsonl")
+    return [record["cause"] for record in records if record["kind"] == "trial_retried"]
+
+
+def kinds_of_actors() -> dict[str, list[psutil.Process]]:
+    """Return who of an engine and a harbour is there."""
+    live = [(actor, " ".join(actor.cmdline())) for actor in live_actors()]
+    return {name: [actor for actor, title in live if f"ray::{name}" in title] for name in ("Engine", "Harbour")}
+
+
+def test_an_engine_that_hangs_is_killed_and_its_trials_go_on_in_another(searches: Searches, tmp_path: Path) -> None:
+    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("hang", times=1)})
+    searches.finish(fused(patience={"epoch_minutes": 0.25}), workload)
+    history = searches.history()
+    assert {str(trial.state) for trial in history.trials.values()} == {"finished"}
+    assert "hung" in causes(searches)
+    assert_invariants(searches.output, log=workload.log, kills=1)
+
+
+@pytest.mark.parametrize("name", ["Engine", "Harbour"])
+def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, name: str) -> None:
+    workload = TroubledWorkload(seconds=0.1, log=tmp_path / "trained.jsonl")
+    process = searches.start(fused(), workload)
+    searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
+    for found in kinds_of_actors()[name]:
+        found.kill()
+    process.join(240)
+    assert process.exitcode == 0, searches.errors()
+    assert {str(trial.state) for trial in searches.history().trials.values()} == {"finished"}
+    assert set(causes(searches)) == {"error"}
+    assert_invariants(searches.output, log=workload.log, kills=1)
