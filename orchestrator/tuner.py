@@ -20,6 +20,8 @@ from typing import Any
 # Read by Ray when it is imported: no statistics are sent, and what we don't use is not written or printed.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ |= {
+    # By itself Ray lets a process that asked for no GPU see all of them.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_DEDUP_LOGS": "0",
@@ -53,6 +55,9 @@ from orchestrator.ledger import Ledger
 from orchestrator.trial_actor import TrialActor
 from orchestrator.witness import Witness
 from orchestrator.workload import Workload
+
+HIDING = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
+"""Nodes that were started before us have to be told as well."""
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Results are small; Ray would set a third of the machine's memory aside."""
@@ -230,7 +235,7 @@ def _join(address: str) -> None:
             address=address,
             configure_logging=False,
             log_to_driver=False,
-            runtime_env={"py_modules": modules, "excludes": ["__pycache__"]},
+            runtime_env={"py_modules": modules, "excludes": ["__pycache__"], "env_vars": {HIDING: os.environ[HIDING]}},
         )
     except (AuthenticationError, ConnectionError, RuntimeError) as error:
         if _is_unauthenticated(error):

@@ -1,7 +1,6 @@
 """``orchestrator regress``: baselines rerun and compared with what was accepted."""
 
 import json
-import math
 import re
 import shutil
 import sys
@@ -59,11 +58,10 @@ def run(
 ) -> None:
     """Rerun a suite; the same command goes on with a rerun that was interrupted."""
     from orchestrator.cluster import Cluster, ignored_address
+    from orchestrator.commands.search import make_workload
     from orchestrator.regression.accepted import default_path
     from orchestrator.regression.rerun import Request, rerun
     from orchestrator.regression.suite import load_suite
-    from orchestrator.storage import is_bucket
-    from orchestrator.workload import Training
 
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
     chosen, path = load_suite(suite, settings)
@@ -78,8 +76,7 @@ def run(
     )
     if warning := ignored_address(request.cluster):
         typer.echo(warning, err=True)
-    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
-    done = rerun(request, Training(root, max(1, math.ceil(chosen.resources.cpus))), quiet=as_json)
+    done = rerun(request, make_workload(chosen.resources, data_root), quiet=as_json)
     for name, copy in (("junit.xml", junit), ("report.html", report)):
         if copy is not None:
             shutil.copyfile(done.directory / name, copy)

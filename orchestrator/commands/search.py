@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orchestrator.cluster import Cluster
     from orchestrator.experiment import Experiment
     from orchestrator.search import SearchResult
+    from orchestrator.sections import Resources
     from orchestrator.workload import Training
 
 
@@ -58,20 +59,21 @@ def show_plan(experiment: "Experiment", data_root: str, address: str | None, *, 
     if address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)
-    found = dry_run(experiment, make_workload(experiment, data_root))
+    found = dry_run(experiment, make_workload(experiment.resources, data_root))
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
         print_dry_run(found)
 
 
-def make_workload(experiment: "Experiment", data_root: str) -> "Training":
-    """Return what the trials of an experiment run on the data under a root."""
+def make_workload(resources: "Resources", data_root: str) -> "Training":
+    """Return what trials that get these resources run on the data under a root."""
     from orchestrator.storage import is_bucket
     from orchestrator.workload import Training
 
     root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
-    return Training(root, max(1, math.ceil(experiment.resources.cpus)))
+    # The driver as well leaves the GPUs alone, which measures and evaluates with it.
+    return Training(root, max(1, math.ceil(resources.cpus)), "cpu" if resources.gpus == 0 else "auto")
 
 
 def run(
@@ -90,7 +92,7 @@ def run(
 
     if warning := ignored_address(cluster):
         typer.echo(warning, err=True)
-    workload = make_workload(experiment, data_root)
+    workload = make_workload(experiment.resources, data_root)
     begin = run_search if search else run_confirmation
     result = begin(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
     if as_json:

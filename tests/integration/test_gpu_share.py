@@ -1,14 +1,22 @@
 """A search on GPUs that Ray only believes in: memory is measured once a study, and every trial gets its share."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 import yaml
+from ray import cloudpickle
 
 from orchestrator.journal import read_journal
+from orchestrator.search import run_search
+from tests.orchestrator import fake_workload
 from tests.orchestrator.experiments import make_experiment
+from tests.orchestrator.fake_workload import FakeWorkload
+from trainables.config import TrialConfig
+from trainables.reports import EpochReport
 
 pytestmark = pytest.mark.slow
 
@@ -46,3 +54,23 @@ def test_memory_is_measured_once_and_shared(output: Path) -> None:
     (note,) = notes
     assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")
     assert note in done.stdout
+
+
+class Looking(FakeWorkload):
+    """Reports whether the process that trains is kept from every GPU, whatever its machine has."""
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
+        for told in super().train(config, resume):
+            hidden = float(os.environ.get("CUDA_VISIBLE_DEVICES") == "")
+            yield EpochReport(told.epoch, {**told.metrics, "hidden": hidden}, told.is_best, told.save)
+
+
+@pytest.mark.parametrize("fuse", [1, 2])
+def test_trials_that_get_no_gpu_see_none(ray_session: None, output: Path, fuse: int) -> None:
+    for module in (sys.modules[__name__], fake_workload):
+        cloudpickle.register_pickle_by_value(module)
+    resources = {"cpus": 1, "gpus": 0, "fuse": fuse}
+    search = {"sampler": "random", "trials": 1}
+    run_search(make_experiment(resources=resources, search=search), Looking(), output, quiet=True)
+    records = read_journal(output / "tiny" / "journal.jsonl")
+    assert {record["metrics"]["hidden"] for record in records if record["kind"] == "epoch"} == {1.0}

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.cluster import Cluster
+from orchestrator.commands.search import make_workload
 from orchestrator.commands.ui import choose_port
 from orchestrator.dry_run import sample_points
 from orchestrator.history import History, TrialState
@@ -17,6 +18,7 @@ from orchestrator.ledger import Ledger
 from orchestrator.lock import hold
 from orchestrator.search import open_checkpoints
 from orchestrator.searcher import Studies
+from orchestrator.sections import Resources
 from tests.bucket import CREDENTIALS
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
@@ -66,6 +68,11 @@ def test_more_cpus_than_there_are_are_refused_before_anything_is_written(
     message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"], capsys)
     assert "resources.cpus: a trial asks for 4096, but there are" in message
     assert not (root / "runs").exists()
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (0.25, "auto"), ("auto", "auto")])
+def test_trials_that_get_no_gpu_are_trained_and_measured_on_the_cpu(gpus: float | str, device: str) -> None:
+    assert make_workload(Resources.model_validate({"gpus": gpus}), "data").device == device
 
 
 def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(
