@@ -157,7 +157,11 @@ class FolderCheckpoints:
             if _is_ahead(path.parent.name, path.name, epochs):
                 shutil.rmtree(path)
         for trial in ended:
-            self.prune(trial)
+            present = list_epochs(self.trials / trial)
+            # The newest may be damaged by what ended the process that should have pruned.
+            whole = _newest_whole(self.trials / trial).path if len(present) > 1 else None
+            for old in present[: present.index(whole)] if whole else ():
+                shutil.rmtree(old, ignore_errors=True)
 
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""
@@ -259,7 +263,12 @@ class StoredCheckpoints:
                 kept.setdefault(trial, []).append(name)
         # One listing for all, and a request only where there is something to remove.
         for trial in (trial for trial in ended if len(kept.get(trial, ())) > 1):
-            self.prune(trial)
+            # The newest may be damaged by what ended the process that should have pruned.
+            whole = self.latest(trial)
+            newest = 0 if whole is None else _epoch(whole.name)
+            for name in kept[trial]:
+                if _epoch(name) < newest:
+                    self.store.delete(f"{trial}/{name}")
 
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""

@@ -55,6 +55,14 @@ class Cluster:
         store.check()
         return Cluster(address, store.address)
 
+    @property
+    def place(self) -> object:
+        """Where the checkpoints are, whatever region or other way leads there; equal of equal places."""
+        if self.storage is None or not is_bucket(self.storage):
+            return self.storage
+        store = ObjectStore.parse(self.storage)
+        return store.bucket, store.prefix, store.endpoint
+
     def below(self, name: str) -> "Cluster":
         """Return the same with a folder of the storage, where there is one, in its place."""
         if self.storage is None:

@@ -1,7 +1,7 @@
 """One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +21,7 @@ from orchestrator.study_spaces import (
 )
 from search_spaces import SPACES, StudySpace, Suggestion
 from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError
 from trainables.model_parameters import MODEL_PARAMETERS
 from trainables.seeding import derive_seed
 
@@ -211,14 +212,21 @@ def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
     More trials than before are no such change, unless they are a population, nor are those of ``FREE``.
     """
-    before, after = dict(_flat(old)), dict(_flat(new))
-    # What an older version did not know was then as it is by default now.
-    before = {f"training.{name}": value for name, value in asdict(TrainingConfig()).items()} | before
+    before, after = dict(_flat(_whole(old))), dict(_flat(new))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     grows = before.get("search.trials", 0) <= after.get("search.trials", 0)
     if grows and before.get("scheduler.name") != "pbt":
         changed = [key for key in changed if key != "search.trials"]
     return [key for key in changed if key.partition(".")[0] not in FREE]
+
+
+def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an experiment with what an older version did not know, which was then as it is by default now."""
+    try:
+        return validate(Experiment, values, "journal").to_dict()
+    except ConfigError:
+        # One that is not taken any more: all that differs counts.
+        return values
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -308,7 +308,7 @@ def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Che
         ConfigError: If the trials of the journal have theirs elsewhere, or those there are of another journal.
         StorageError: If they cannot be written there.
     """
-    if history.trials and history.storage != cluster.storage:
+    if history.trials and Cluster(storage=history.storage).place != cluster.place:
         place = f"with --storage {history.storage}" if history.storage else "without --storage"
         raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
     checkpoints = cluster.checkpoints(directory)

@@ -114,12 +114,14 @@ def _used(budget: Budget, history: History, records: Sequence[Record]) -> dict[s
     """Return what of each limit is used, up to the newest record."""
     spending = Spending.of(records)
     searched = history.stage(Stage.SEARCH)
-    values = [trial.best_value for trial in searched if trial.state is TrialState.FINISHED and trial.best_value]
+    metric = str(history.experiment["search"]["metric"])
+    # At each trial's best epoch, which its study may choose by another metric.
+    ends = [trial.epochs[trial.best_epoch or 0][metric] for trial in searched if trial.state is TrialState.FINISHED]
     meter = Meter(budget, history, records)
     used = {
         "hours": spending.seconds / 3600,
         "gpu_hours": spending.gpu_seconds / 3600,
-        "target": max(values, default=0.0),
+        "target": max(ends, default=0.0),
         "plateau": float(min((meter.since_best(trial.study) for trial in searched), default=0)),
     }
     limits = budget.model_dump()

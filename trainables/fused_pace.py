@@ -44,14 +44,16 @@ def measure_rates(
     steps = count_steps(data.splits["train"], config.training)
     without_gain = 0
     for size in sizes:
-        trials = _begin(config, data, device, size)
-        if len({stack_shape(trial) for trial in trials}) > 1:
-            # They would be trained one after another.
-            return rates
         try:
+            trials = _begin(config, data, device, size)
+            if len({stack_shape(trial) for trial in trials}) > 1:
+                # They would be trained one after another.
+                return rates
             seconds = _step_seconds(trials)
         except torch.OutOfMemoryError:
             return rates
+        # So that they do not lie beside the next, which are more.
+        del trials
         best = max(rates.values())
         rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
         without_gain = 0 if rates[size] >= GAIN * best else without_gain + 1

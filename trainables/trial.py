@@ -201,7 +201,10 @@ class Trial:
     def _count_contributions(self) -> dict[str, float]:
         """Return COCOS statistics of a few batches, the same at each epoch and for each seed."""
         order = epoch_batches(self.train_split, self.config.training, generator(0, "cocos"))
-        spreads = measure_contributions(self.model, self.loss, islice(order, COCOS_BATCHES))
+        try:
+            spreads = measure_contributions(self.model, self.loss, islice(order, COCOS_BATCHES))
+        except NotANumberError as error:
+            raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
         means = {f"cocos/{name}": spread.mean for name, spread in spreads.items()}
         return means | {f"cocos/{name}_std": spread.std for name, spread in spreads.items()}
 

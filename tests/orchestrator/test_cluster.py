@@ -101,3 +101,12 @@ def test_a_folder_becomes_the_storage(tmp_path: Path) -> None:
 )
 def test_a_folder_of_the_storage(storage: str | None, below: str | None) -> None:
     assert Cluster("head:6379", storage).below("quick") == Cluster("head:6379", below)
+
+
+def test_a_storage_is_the_same_place_by_another_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Cluster(storage="s3://bucket/a?endpoint_override=http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    after = Cluster(storage="s3://bucket/a?endpoint_override=http://127.0.0.1:9000&region=us-east-2")
+    assert before.place == after.place
+    assert before.place != Cluster(storage="s3://bucket/b?endpoint_override=http://127.0.0.1:9000").place
+    assert Cluster(storage="here").place != Cluster().place

@@ -171,10 +171,16 @@ def test_changes_that_make_trials_incomparable_are_named(changes: dict, keys: li
 
 def test_what_an_older_version_did_not_know_has_not_changed() -> None:
     old, new = make_experiment().to_dict(), make_experiment().to_dict()
-    del old["training"]["precision"]
+    del old["training"]["precision"], old["scheduler"]["quantile"], old["search"]["enqueue"]
     assert changed_keys(old, new) == []
     new["training"]["precision"] = "bf16"
     assert changed_keys(old, new) == ["training.precision"]
+
+
+def test_what_is_not_taken_any_more_is_compared_as_it_stands() -> None:
+    old, new = make_experiment().to_dict(), make_experiment().to_dict()
+    old["training"]["momentum"] = 0.9
+    assert changed_keys(old, new) == ["training.momentum"]
 
 
 TRIALS = [

@@ -155,7 +155,7 @@ def test_a_folder_that_cannot_be_written_is_refused(root: Path, capsys: pytest.C
         (["--storage", "data/pets/train_caps.txt"], "cannot be written: Not a directory; choose another"),
         (
             ["--data-root", "s3://b?endpoint_override=http://127.0.0.1:1"],
-            "error: s3://b?endpoint_override=http://127.0.0.1:1: ",
+            "error: s3://b?endpoint_override=http://127.0.0.1:1&region=us-east-1: ",
         ),
     ],
 )

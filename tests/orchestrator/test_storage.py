@@ -1,6 +1,7 @@
 """Storage against a real S3 server: directories whole or not at all, and whatever is wrong is said before a trial."""
 
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,6 +167,34 @@ def test_what_the_journal_lost_is_trained_again(checkpoints: Checkpoints) -> Non
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b", "lost")] == [5, 6, None]
     checkpoints.rewind({"a": 3, "b": 1})
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b")] == [4, None]
+
+
+def tear(checkpoints: Checkpoints, trial: str, epoch: int) -> None:
+    """Leave a file of a checkpoint cut off."""
+    if isinstance(checkpoints, FolderCheckpoints):
+        (checkpoints.trials / trial / f"epoch_{epoch:04d}" / "state.pt").write_text("cu")
+        return
+    assert isinstance(checkpoints, StoredCheckpoints)
+    (name,) = [name for (name,) in checkpoints.store.names(trial) if name.startswith(f"epoch_{epoch:04d}")]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        checkpoints.store.get(f"{trial}/{name}", copy)
+        (copy / "state.pt").write_text("cu")
+        checkpoints.store.delete(f"{trial}/{name}")
+        checkpoints.store.put(copy, f"{trial}/{name}")
+
+
+def test_an_ended_trial_keeps_its_newest_good_checkpoint(checkpoints: Checkpoints) -> None:
+    for epoch in (1, 2, 3):
+        checkpoints.save("ended", report(0.1, epoch))
+    tear(checkpoints, "ended", 3)
+    for _ in range(2):
+        checkpoints.rewind({"ended": 3}, ["ended"])
+        assert epoch_of(checkpoints.latest("ended")) == 2
+    checkpoints.rewind({"ended": 2}, ["ended"])
+    assert epoch_of(checkpoints.latest("ended")) == 2
+    checkpoints.rewind({"ended": 0}, ["ended"])
+    assert checkpoints.latest("ended") is None
 
 
 def test_what_a_killed_driver_did_not_prune_goes_with_the_next_start(checkpoints: Checkpoints) -> None:
