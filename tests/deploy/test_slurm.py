@@ -14,11 +14,11 @@ SCRIPT = DEPLOY / "slurm" / "search.sbatch"
 
 PROGRAMS = {
     # Runs what follows its own options, as a step of the job would.
-    "srun": """while [ "${1#--}" != "$1" ]; do shift; done; exec "$@" """,
+    "srun": """echo "srun $SRUN_CPUS_PER_TASK" >> said; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@" """,
     "scontrol": """echo "scontrol $*" >> said; [ "$1" = show ] && printf '%s\\n' $NODES; true""",
     "hostname": "echo 10.0.0.1 10.0.0.2",
     "ray": """echo "ray $* $RAY_AUTH_MODE $RAY_health_check_period_ms" >> said
-      [ "$1" = health-check ] || exec sleep 60""",
+      [ "$1" = health-check ] || exec sleep 60; [ "$HEAD" = well ]""",
     "orchestrator": """echo "orchestrator $*" >> said; cat "$RAY_AUTH_TOKEN_PATH" > token
       trap 'echo told >> said; exit 130' TERM; echo searching >> said
       for _ in $(seq "$TENTHS"); do sleep 0.1; done; exit "$CODE" """,
@@ -36,7 +36,9 @@ def job(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(job: Path, *, nodes: str = "one two three", tenths: int = 1, code: int = 0) -> "subprocess.Popen[str]":
+def start(
+    job: Path, *, nodes: str = "one two three", tenths: int = 1, code: int = 0, head: str = "well"
+) -> "subprocess.Popen[str]":
     environment = {
         "PATH": "/usr/bin:/bin",
         "SLURM_SUBMIT_DIR": str(job),
@@ -46,6 +48,8 @@ def start(job: Path, *, nodes: str = "one two three", tenths: int = 1, code: int
         "NODES": nodes,
         "TENTHS": str(tenths),
         "CODE": str(code),
+        "HEAD": head,
+        "ICR_PAUSE": "0",
     }
     return subprocess.Popen(
         [str(SCRIPT), "flickr8k-losses"], cwd=job, env=environment, text=True, start_new_session=True
@@ -72,6 +76,12 @@ def test_a_search_runs_on_all_nodes_and_its_exit_code_is_the_jobs(job: Path, cod
         f"--output {job}/runs --storage {job}/runs/checkpoints"
     )
     assert "requeue" not in " ".join(said)
+    assert "srun 16" in said and "srun " not in said
+
+
+def test_a_head_that_does_not_start_ends_the_job(job: Path) -> None:
+    assert end(start(job, head="dead")) == 1
+    assert "orchestrator" not in (job / "said").read_text()
 
 
 def test_one_node_has_no_workers(job: Path) -> None:
