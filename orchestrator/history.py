@@ -193,8 +193,9 @@ class History:
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
-        footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``.
-        fusions: Study -> how many of its trials were measured to train fastest at once, see ``trainables.fused_pace``.
+        footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``, with the
+            resources and on the machine of the newest start.
+        fusions: The same, how many of its trials train fastest at once, see ``trainables.fused_pace``.
         trials: By id, in the order in which they were created.
         warm: Study -> trials of other experiments that it starts from.
         warmed_by: Experiment -> how many of its trials those are.
@@ -205,7 +206,7 @@ class History:
             or if it was killed.
         ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
             ``signal``, or ``None``.
-        concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources.
+        concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources here.
         moved: Study -> the epoch after which its population moved last.
     """
 
@@ -259,11 +260,17 @@ class History:
 
 
 def _start(history: History, record: Record) -> None:
-    if record["experiment"].get("resources") != history.experiment.get("resources"):
+    if _runs_on(record["experiment"], record["environment"]) != _runs_on(history.experiment, history.environment):
+        # What was measured, or showed, with other resources or on another machine.
         history.concurrency = None
+        history.fusions, history.footprints = {}, {}
     history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
     history.storage = record.get("storage")
     history.outcome = history.ended_by = None
+
+
+def _runs_on(experiment: Mapping[str, Any], environment: Mapping[str, Any]) -> tuple[Any, Any]:
+    return experiment.get("resources"), environment.get("machine")
 
 
 def _stop(history: History, record: Record) -> None:
