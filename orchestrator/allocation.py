@@ -1,58 +1,53 @@
 """What a trial gets of the machines: CPUs as asked for, and a part of a GPU as asked for or as measured."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import ray
 from ray.exceptions import RayError
 
-from orchestrator.gpu_share import Footprint, choose_share, describe_limit
-from orchestrator.sections import Resources
+from orchestrator.gpu_share import Footprint, choose_share, describe_fusion, describe_limit
+from orchestrator.nodes import Node, check_fits, total
 from orchestrator.workload import Workload
 from trainables.config import TrialConfig
-from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.tuner import Session
 
 
-def allocate(session: "Session", available: Mapping[str, float]) -> tuple[dict[str, float], int]:
+def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float], int]:
     """Return what a trial asks Ray for and how many are fused, and write down what limits how many run at once.
 
     Args:
         session: Of the process.
-        available: ``CPU`` and ``GPU`` of all machines together.
+        nodes: Machines on which trials can run.
 
     Raises:
         ConfigError: If no trial could ever start.
     """
-    wanted, gpus = session.experiment.resources, session.experiment.resources.gpus
-    fuse = min(measure_fusion(session, available)) if wanted.fuse == "auto" else wanted.fuse
+    wanted, available = session.experiment.resources, total(nodes)
+    has_gpu = available["GPU"] >= 1
+    # What is measured takes a whole GPU, and so would wait for ever on the same machines.
+    check_fits(wanted.cpus, float(has_gpu) if wanted.gpus == "auto" else wanted.gpus, nodes)
+    fuse = choose_fuse(session, has_gpu=has_gpu) if wanted.fuse == "auto" else wanted.fuse
+    gpus = wanted.gpus
     if gpus == "auto":
-        has_gpu = available.get("GPU", 0) >= 1
         # Fused trials have a GPU to themselves.
         gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure(session))
-    resources = fitting_resources(wanted, gpus, available)
-    if limit := describe_limit(wanted, gpus, available):
+    if limit := describe_limit(wanted, gpus, available, fuse):
         session.ledger.append("limit_noted", message=limit)
     # Rounded down to the 1/10,000 in which Ray counts.
-    return {name: math.floor(amount / fuse * 10_000) / 10_000 for name, amount in resources.items()}, fuse
+    shares = {"cpu": wanted.cpus / fuse, "gpu": gpus / fuse}
+    return {name: math.floor(share * 10_000) / 10_000 for name, share in shares.items()}, fuse
 
 
-def fitting_resources(wanted: Resources, gpus: float, available: Mapping[str, float]) -> dict[str, float]:
-    """Return what a trial asks Ray for.
-
-    Raises:
-        ConfigError: If no trial could ever start.
-    """
-    for key, name, amount in (("cpus", "CPU", wanted.cpus), ("gpus", "GPU", gpus)):
-        if amount > available.get(name, 0):
-            raise ConfigError(
-                f"resources.{key}: a trial asks for {amount:g}, but there are {available.get(name, 0):g}; "
-                f"lower it with --set resources.{key}=..."
-            )
-    return {"cpu": wanted.cpus, "gpu": gpus}
+def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
+    """Return how many trials are fused in every study, and write down which study keeps others from more."""
+    found = measure_fusion(session, has_gpu=has_gpu)
+    if limit := describe_fusion(found):
+        session.ledger.append("limit_noted", message=limit)
+    return min(found.values())
 
 
 def measure(session: "Session") -> list[Footprint]:
@@ -78,12 +73,12 @@ def measure(session: "Session") -> list[Footprint]:
     return [Footprint(**session.ledger.history.footprints[cell.name]) for cell in session.experiment.cells()]
 
 
-def measure_fusion(session: "Session", available: Mapping[str, float]) -> list[int]:
+def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
     """Return how many trials of each study train fastest at once, from the journal where it was measured before."""
     from trainables.fused_pace import choose_fusion
 
     known, wanted = session.ledger.history.fusions, session.experiment.resources
-    gpus = 1 if wanted.gpus != 0 and available.get("GPU", 0) >= 1 else 0
+    gpus = 1 if wanted.gpus != 0 and has_gpu else 0
     asked = {
         cell.name: _rates.options(num_cpus=wanted.cpus, num_gpus=gpus).remote(
             session.workload, session.experiment.trial_config(cell, {})
@@ -99,11 +94,11 @@ def measure_fusion(session: "Session", available: Mapping[str, float]) -> list[i
             session.ledger.append(
                 "limit_noted", message=f"{study}: trials are not fused, for timing them failed: {reason}"
             )
-            return [1]
+            return {study: 1}
         # As keys of JSON, which are text.
         told = {str(trials): round(rate, 2) for trials, rate in rates.items()}
         session.ledger.append("fusion_measured", study=study, trials=choose_fusion(rates), epochs_per_hour=told)
-    return [session.ledger.history.fusions[cell.name] for cell in session.experiment.cells()]
+    return {cell.name: session.ledger.history.fusions[cell.name] for cell in session.experiment.cells()}
 
 
 @ray.remote(max_calls=1, max_retries=1)

@@ -49,23 +49,43 @@ def fitting(footprint: Footprint) -> int:
     return max(1, min(MOST, int(footprint.room / each)))
 
 
-def describe_limit(wanted: Resources, gpus: float, available: Mapping[str, float]) -> str | None:
+def describe_limit(wanted: Resources, gpus: float, available: Mapping[str, float], fuse: int = 1) -> str | None:
     """Say that CPUs, not GPUs, limit how many trials run at once; ``None`` where they do not.
 
     Args:
         wanted: Of the experiment.
-        gpus: What a trial gets of a GPU, >= 0.
+        gpus: What a trial gets of a GPU, or those that are fused get together, >= 0.
         available: ``CPU`` and ``GPU`` of all machines together.
+        fuse: So many trials share ``wanted.cpus`` and ``gpus``, >= 1.
     """
     if gpus == 0:
         return None
-    by_gpus = int(available.get("GPU", 0) / gpus + 1e-6)
-    by_cpus = int(available.get("CPU", 0) / wanted.cpus + 1e-6)
+    by_gpus = fuse * int(available.get("GPU", 0) / gpus + 1e-6)
+    by_cpus = fuse * int(available.get("CPU", 0) / wanted.cpus + 1e-6)
     asked = by_gpus if wanted.max_concurrent is None else min(by_gpus, wanted.max_concurrent)
     if by_cpus >= asked:
         return None
-    enough = math.floor(100 * available.get("CPU", 0) / asked) / 100
+    enough = math.floor(100 * available.get("CPU", 0) / math.ceil(asked / fuse)) / 100
     return (
         f"the GPUs would take {asked} trials at a time, but {available.get('CPU', 0):g} CPUs let {by_cpus} run at "
         f"resources.cpus={wanted.cpus:g}; lower it, e.g. --set resources.cpus={enough:g}"
+    )
+
+
+def describe_fusion(fusions: Mapping[str, int]) -> str | None:
+    """Say which study keeps the others from being fused as they train fastest; ``None`` where none does.
+
+    Trials of all studies get their places from the same Ray request, so that all are fused alike: as many as in the
+    study that gains from it least.
+
+    Args:
+        fusions: Study -> how many of its trials train fastest at once; at least one.
+    """
+    least, most = min(fusions, key=fusions.__getitem__), max(fusions, key=fusions.__getitem__)
+    if fusions[least] == fusions[most]:
+        return None
+    fused = "trials are not fused" if fusions[least] == 1 else f"{fusions[least]} trials are fused"
+    return (
+        f"{fused}, because {least} gains nothing from more; {most} would train fastest with {fusions[most]}: "
+        f"search the two in experiments of their own"
     )

@@ -52,6 +52,7 @@ from orchestrator.experiment import Experiment
 from orchestrator.fusion import fused
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
+from orchestrator.nodes import alive
 from orchestrator.trial_actor import TrialActor
 from orchestrator.witness import Witness
 from orchestrator.workload import Workload
@@ -155,7 +156,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch, session.address), interruption.listening():
-        resources, fuse = allocate(session, ray.cluster_resources())
+        resources, fuse = allocate(session, alive(ray.nodes()))
         with fused(session.workload, fuse, resources) as workload:
             trainable = tune.with_parameters(TrialActor, workload=workload, checkpoints=session.checkpoints)
             tune_config = tune.TuneConfig(

@@ -12,9 +12,11 @@ from ray import cloudpickle
 
 from orchestrator.journal import read_journal
 from orchestrator.search import run_search
+from tests.integration.search_process import command
 from tests.orchestrator import fake_workload
 from tests.orchestrator.experiments import make_experiment
 from tests.orchestrator.fake_workload import FakeWorkload
+from tests.simulated_nodes import simulated_nodes
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
@@ -43,8 +45,8 @@ def test_memory_is_measured_once_and_shared(output: Path) -> None:
         more = {**experiment.to_dict(), "search": {"sampler": "random", "trials": trials}}
         (output.parent / "tiny.yaml").write_text(yaml.safe_dump(more))
         with make_scratch() as scratch:
-            command = [sys.executable, "-c", SCRIPT, str(output), str(output.parent / "tiny.yaml"), "0", str(scratch)]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+            arguments = [sys.executable, "-c", SCRIPT, str(output), str(output.parent / "tiny.yaml"), "0", str(scratch)]
+            done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr
     records = read_journal(output / "tiny" / "journal.jsonl")
     measured = [(record["study"], record["peak"]) for record in records if record["kind"] == "memory_measured"]
@@ -54,6 +56,16 @@ def test_memory_is_measured_once_and_shared(output: Path) -> None:
     (note,) = notes
     assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")
     assert note in done.stdout
+
+
+def test_a_trial_that_is_larger_than_every_node_is_refused(output: Path) -> None:
+    file = output.parent / "tiny.yaml"
+    file.write_text(yaml.safe_dump(make_experiment(resources={"cpus": 2, "gpus": 0}).to_dict()))
+    with simulated_nodes(2, cpus=1) as cluster:
+        arguments = command(output, file, 0.0, cluster.address, str(output.parent / "storage"))
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 2
+    assert "resources.cpus: a trial asks for 2 CPUs of one machine, but the largest, " in done.stderr
 
 
 class Looking(FakeWorkload):

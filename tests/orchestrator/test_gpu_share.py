@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.gpu_share import CONTEXT_BYTES, MARGIN, MOST, Footprint, choose_share, describe_limit
+from orchestrator.gpu_share import (
+    CONTEXT_BYTES,
+    MARGIN,
+    MOST,
+    Footprint,
+    choose_share,
+    describe_fusion,
+    describe_limit,
+)
 from orchestrator.sections import Resources
 
 GIB = 2**30
@@ -61,3 +69,51 @@ def test_cpus_that_limit_gpus_are_named(
     resources: dict[str, float], gpus: float, available: dict[str, float], message: str | None
 ) -> None:
     assert describe_limit(Resources.model_validate(resources), gpus, available) == message
+
+
+@pytest.mark.parametrize(
+    ("resources", "cpus", "message"),
+    [
+        ({"cpus": 4, "max_concurrent": 4}, 4, None),
+        ({"cpus": 4}, 8, None),
+        (
+            {"cpus": 4},
+            6,
+            "the GPUs would take 32 trials at a time, but 6 CPUs let 16 run at resources.cpus=4; "
+            "lower it, e.g. --set resources.cpus=3",
+        ),
+        (
+            {"cpus": 4, "max_concurrent": 17},
+            6,
+            "the GPUs would take 17 trials at a time, but 6 CPUs let 16 run at resources.cpus=4; "
+            "lower it, e.g. --set resources.cpus=3",
+        ),
+    ],
+    ids=["fewer asked for", "enough", "too few CPUs", "too few CPUs for those asked for"],
+)
+def test_fused_trials_share_the_cpus_of_one(resources: dict[str, float], cpus: int, message: str | None) -> None:
+    available = {"CPU": float(cpus), "GPU": 2.0}
+    assert describe_limit(Resources.model_validate(resources), 1.0, available, fuse=16) == message
+
+
+@pytest.mark.parametrize(
+    ("fusions", "message"),
+    [
+        ({"vsepp": 16}, None),
+        ({"vsepp": 16, "wsabie": 16}, None),
+        ({"vsrn": 1}, None),
+        (
+            {"vsepp": 16, "vsrn": 1, "wsabie": 64},
+            "trials are not fused, because vsrn gains nothing from more; wsabie would train fastest with 64: "
+            "search the two in experiments of their own",
+        ),
+        (
+            {"vsepp": 4, "wsabie": 16},
+            "4 trials are fused, because vsepp gains nothing from more; wsabie would train fastest with 16: "
+            "search the two in experiments of their own",
+        ),
+    ],
+    ids=["one study", "alike", "none gains", "one gains nothing", "one gains less"],
+)
+def test_a_study_that_keeps_others_from_fusing_is_named(fusions: dict[str, int], message: str | None) -> None:
+    assert describe_fusion(fusions) == message
