@@ -132,18 +132,19 @@ class LiveDisplay(Display):
 
     def __init__(self, progress: Progress, live: Live, title: str) -> None:
         self._progress, self._live, self._title = progress, live, title
-        self._next, self._limit = 0.0, ""
+        self._next = 0.0
+        self._limits: dict[str, None] = {}
 
     def listen(self, record: Record) -> None:
         """Keep what limits how many trials run at once, to be shown under the table."""
         if record["kind"] == "limit_noted":
-            self._limit = record["message"]
+            self._limits[record["message"]] = None
 
     def refresh(self) -> None:
         """Draw, at most four times a second."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 0.25
-            below = "\n".join(filter(None, (self._progress.counts(), self._limit)))
+            below = "\n".join((self._progress.counts(), *self._limits))
             self._live.update(Group(trials_table(self._progress.history, self._title), Text(below)), refresh=True)
 
 

@@ -4,13 +4,15 @@ Nothing runs and nothing is written. What is timed is a few steps of one trainin
 """
 
 import os
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment import Cell, Experiment
 from orchestrator.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
-from orchestrator.gpu_share import choose_share, describe_limit
+from orchestrator.gpu_share import choose_share, describe_fusion, describe_limit
+from orchestrator.nodes import Node, check_fits
 from orchestrator.population import moving_trials
 from orchestrator.workload import Training
 from search_spaces import Range, Suggestion, Values
@@ -70,12 +72,22 @@ def dry_run(experiment: Experiment, workload: Training) -> DryRun:
     """Describe a search without running it.
 
     Raises:
+        ConfigError: If a trial asks for more than this machine has.
         DataError: If a dataset is missing or damaged.
     """
     workload.check(experiment)
+    machine, wanted = _machine(), experiment.resources
+    gpus_at_least = 0.0 if wanted.gpus == "auto" else wanted.gpus
+    check_fits(wanted.cpus, gpus_at_least, [Node(platform.node(), machine["CPU"], machine["GPU"])])
     cells = experiment.cells()
     paces = [_paces(experiment, cell, workload.pace) for cell in cells]
-    fuse, slower = _fusion(experiment, workload)
+    rates = _rates(experiment, workload)
+    fusions = _fusions(rates)
+    fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
+    gpus = _gpus(experiment, workload, machine, fuse)
+    trials = sum(experiment.trials_in(cell) for cell in cells)
+    concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
+    slower = _slower(experiment, workload, rates, concurrency.together)
     plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, strict=True))
     datasets = [cell.dataset for cell in cells]
     loads = [
@@ -88,10 +100,6 @@ def dry_run(experiment: Experiment, workload: Training) -> DryRun:
         )
         for number, (plan, dataset) in enumerate(zip(plans, datasets, strict=True))
     ]
-    machine = _machine()
-    gpus = _gpus(experiment, workload, machine, fuse)
-    concurrency = limit_concurrency(experiment.resources, gpus, machine, sum(plan.trials for plan in plans), fuse)
-    limit = describe_limit(experiment.resources, gpus, machine)
     return DryRun(
         experiment=experiment.name,
         studies=plans,
@@ -99,7 +107,7 @@ def dry_run(experiment: Experiment, workload: Training) -> DryRun:
         forecast=forecast(loads, experiment.scheduler, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
-        notes=(*([limit] if limit else []), *_describe_population(experiment)),
+        notes=_notes(experiment, describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)),
     )
 
 
@@ -160,18 +168,34 @@ def _machine() -> dict[str, float]:
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
 
 
-def _fusion(experiment: Experiment, workload: Training) -> tuple[int, list[float]]:
-    """Return how many trials are fused, as asked for or measured, and how much slower an epoch of each study's is."""
-    from trainables.fused_pace import SIZES, choose_fusion
+def _rates(experiment: Experiment, workload: Training) -> dict[str, Mapping[int, float]]:
+    """Time fused trials of each study, where it is to be found out how many are best."""
+    if experiment.resources.fuse != "auto":
+        return {}
+    return {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in experiment.cells()}
 
-    wanted, cells = experiment.resources.fuse, experiment.cells()
-    if wanted == 1:
-        return 1, [1.0] * len(cells)
-    sizes = SIZES if wanted == "auto" else (wanted,)
-    measured = [workload.rates(experiment.trial_config(cell, {}), sizes) for cell in cells]
-    fuse = min(map(choose_fusion, measured)) if wanted == "auto" else wanted
-    # Where so many could not be stacked they take turns.
-    return fuse, [fuse * rates[1] / rates.get(fuse, rates[1]) for rates in measured]
+
+def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
+    """Return how many trials of each study train fastest at once."""
+    from trainables.fused_pace import choose_fusion
+
+    return {study: choose_fusion(found) for study, found in rates.items()}
+
+
+def _slower(
+    experiment: Experiment, workload: Training, rates: Mapping[str, Mapping[int, float]], together: int
+) -> list[float]:
+    """Return how much longer an epoch of each study takes beside the others of so many that train together."""
+    if together == 1:
+        return [1.0] * len(experiment.cells())
+    slower = []
+    for cell in experiment.cells():
+        found = rates.get(cell.name, {})
+        if together not in found:
+            found = workload.rates(experiment.trial_config(cell, {}), (together,))
+        # Where so many could not be stacked they take turns.
+        slower.append(together * found[1] / found.get(together, found[1]))
+    return slower
 
 
 def _gpus(experiment: Experiment, workload: Training, machine: Mapping[str, float], fuse: int) -> float:
@@ -183,6 +207,10 @@ def _gpus(experiment: Experiment, workload: Training, machine: Mapping[str, floa
         return 1.0
     cells = experiment.cells() if machine["GPU"] else []
     return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
+
+
+def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
+    return (*filter(None, limits), *_describe_population(experiment))
 
 
 def _describe_population(experiment: Experiment) -> list[str]:

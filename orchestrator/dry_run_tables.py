@@ -30,8 +30,8 @@ def describe(found: DryRun) -> list[str]:
     epochs = f"{plan.epochs_at_most:,} epochs"
     if plan.epochs < plan.epochs_at_most:
         epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
-    fused = f", {at_a_time.fuse} of them as one stacked model" if at_a_time.fuse > 1 else ""
-    pace = f"{at_a_time.fuse} that share one {found.device}" if fused else f"one on {found.device}"
+    fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
+    pace = f"{at_a_time.together} that share one {found.device}" if fused else f"one on {found.device}"
     sentences = [
         f"{plan.trials} trials{confirm}: {epochs}",
         f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
@@ -42,7 +42,7 @@ def describe(found: DryRun) -> list[str]:
             f"about {plan.gpu_hours:.2g} GPU hours, at most {plan.gpu_hours_at_most:.2g}, "
             f"with {at_a_time.gpus:g} of a GPU for each trial"
         )
-    needs = {"hours": plan.hours, "gpu_hours": plan.gpu_hours}
+    needs = {"hours": plan.search_hours, "gpu_hours": plan.search_gpu_hours}
     sentences += [
         f"budget.{name}={limit:g} ends it before"
         for name, limit in found.budget.items()

@@ -3,6 +3,7 @@
 Arithmetic alone; what it is fed with is measured in ``dry_run``.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,13 +37,15 @@ class Concurrency:
         trials: At least 1 where any can run.
         limited_by: The resource or setting that keeps more from it.
         gpus: What a trial gets of a GPU.
-        fuse: So many of them are trained as one stacked model.
+        fuse: So many of them are trained as one stacked model at most.
+        together: So many are: fewer where not that many run at once.
     """
 
     trials: int
     limited_by: str
     gpus: float
     fuse: int = 1
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Forecast:
         hours_at_most: For ``epochs_at_most``.
         gpu_hours: Share of a GPU times hours, over all trials, for ``epochs``.
         gpu_hours_at_most: For ``epochs_at_most``.
+        search_hours: Those of ``hours`` without the trainings that confirm, which no budget limits.
+        search_gpu_hours: The same of ``gpu_hours``.
     """
 
     trials: int
@@ -66,6 +71,8 @@ class Forecast:
     hours_at_most: float
     gpu_hours: float
     gpu_hours_at_most: float
+    search_hours: float
+    search_gpu_hours: float
 
 
 def forecast(loads: Sequence[StudyLoad], scheduler: Scheduler, concurrency: Concurrency) -> Forecast:
@@ -74,10 +81,11 @@ def forecast(loads: Sequence[StudyLoad], scheduler: Scheduler, concurrency: Conc
     Hours assume that trials side by side are as fast as one alone, and leave out starting them (0.2 s each).
     """
     most = [(load.trials + load.confirmations) * load.epochs for load in loads]
-    usual = [load.trials * expected_epochs(load.epochs, scheduler) + load.confirmations * load.epochs for load in loads]
-    hours_at_most, hours = (
+    searched = [load.trials * expected_epochs(load.epochs, scheduler) for load in loads]
+    usual = [epochs + load.confirmations * load.epochs for epochs, load in zip(searched, loads, strict=True)]
+    hours_at_most, hours, search_hours = (
         sum(epochs * load.epoch_seconds / 3600 for epochs, load in zip(each, loads, strict=True))
-        for each in (most, usual)
+        for each in (most, usual, searched)
     )
     return Forecast(
         trials=sum(load.trials for load in loads),
@@ -88,6 +96,8 @@ def forecast(loads: Sequence[StudyLoad], scheduler: Scheduler, concurrency: Conc
         hours_at_most=hours_at_most / concurrency.trials,
         gpu_hours=hours * concurrency.gpus,
         gpu_hours_at_most=hours_at_most * concurrency.gpus,
+        search_hours=search_hours / concurrency.trials,
+        search_gpu_hours=search_hours * concurrency.gpus,
     )
 
 
@@ -132,4 +142,7 @@ def limit_concurrency(
         limits["resources.max_concurrent"] = wanted.max_concurrent
     limits["the number of trials"] = trials
     name = min(limits, key=lambda limit: limits[limit])
-    return Concurrency(limits[name], name, gpus / fuse, fuse)
+    trials = limits[name]
+    # Ray fills a GPU before it takes the next one; on CPUs as many stacks begin as there is room for.
+    stacks = 1 if gpus > 0 else int(available.get("CPU", 0) / wanted.cpus + 1e-6)
+    return Concurrency(trials, name, gpus / fuse, fuse, min(fuse, math.ceil(trials / max(1, stacks))))

@@ -79,8 +79,10 @@ def describe_fusion(fusions: Mapping[str, int]) -> str | None:
     study that gains from it least.
 
     Args:
-        fusions: Study -> how many of its trials train fastest at once; at least one.
+        fusions: Study -> how many of its trials train fastest at once.
     """
+    if not fusions:
+        return None
     least, most = min(fusions, key=fusions.__getitem__), max(fusions, key=fusions.__getitem__)
     if fusions[least] == fusions[most]:
         return None

@@ -38,7 +38,7 @@ def search(
 
     chosen = load_experiment(experiment, overrides or [])
     if dry_run:
-        show_plan(chosen, data_root, address, as_json=as_json)
+        show_plan(chosen, data_root, output, address, as_json=as_json)
         return
     # Only now, because a refusal of the above need not wait for it.
     from orchestrator.cluster import Cluster
@@ -46,19 +46,22 @@ def search(
     run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
 
 
-def show_plan(experiment: "Experiment", data_root: str, address: str | None, *, as_json: bool) -> None:
+def show_plan(experiment: "Experiment", data_root: str, output: Path, address: str | None, *, as_json: bool) -> None:
     """Print what a search would do and take on this machine.
 
     Raises:
         ConfigError: If that is asked of another one.
+        UserError: If the search would be refused.
     """
     from orchestrator.dry_run import dry_run
     from orchestrator.dry_run_tables import print_dry_run
     from orchestrator.search import check_cpus
+    from orchestrator.warm_start import read_sources
 
     if address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)
+    read_sources(experiment, output)
     found = dry_run(experiment, make_workload(experiment.resources, data_root))
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))

@@ -48,6 +48,9 @@ def test_hours_are_those_of_all_studies_side_by_side() -> None:
     assert found.gpu_hours == pytest.approx(found.hours * 2 * 0.25)
     assert found.hours_at_most == pytest.approx((16 * 9 * 36 + 4 * 5 * 72) / 3600 / 2)
     assert found.gpu_hours_at_most == pytest.approx(found.hours_at_most * 2 * 0.25)
+    searched = [10 * expected_epochs(9, ASHA), 4 * expected_epochs(5, ASHA)]
+    assert found.search_hours == pytest.approx((searched[0] * 36 + searched[1] * 72) / 3600 / 2)
+    assert found.search_gpu_hours == pytest.approx(found.search_hours * 2 * 0.25)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,23 @@ def test_the_limit_that_is_reached_first(
 
 def test_fused_trials_share_what_one_would_have() -> None:
     available = {"CPU": 8.0, "GPU": 2.0}
-    assert limit_concurrency(Resources(cpus=2), 0.0, available, 100, fuse=4) == Concurrency(16, "CPUs", 0.0, 4)
-    assert limit_concurrency(Resources(cpus=1), 1.0, available, 100, fuse=16) == Concurrency(32, "GPUs", 1 / 16, 16)
+    assert limit_concurrency(Resources(cpus=2), 0.0, available, 100, fuse=4) == Concurrency(16, "CPUs", 0.0, 4, 4)
+    assert limit_concurrency(Resources(cpus=1), 1.0, available, 100, fuse=16) == Concurrency(32, "GPUs", 1 / 16, 16, 16)
     assert limit_concurrency(Resources(cpus=1), 1.0, available, 20, fuse=16).trials == 20
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "trials", "together"),
+    [
+        pytest.param({"cpus": 4}, 0.0, 100, 16, id="full"),
+        pytest.param({"cpus": 4, "max_concurrent": 4}, 1.0, 100, 4, id="a limit below a GPU's"),
+        pytest.param({"cpus": 4, "max_concurrent": 20}, 1.0, 100, 16, id="Ray fills a GPU first"),
+        pytest.param({"cpus": 4, "max_concurrent": 5}, 0.0, 100, 3, id="over two stacks on CPUs"),
+        pytest.param({"cpus": 8}, 0.0, 4, 4, id="few trials"),
+    ],
+)
+def test_so_many_train_together_as_run_at_once(
+    wanted: dict[str, float], gpus: float, trials: int, together: int
+) -> None:
+    found = limit_concurrency(Resources(**wanted), gpus, {"CPU": 8.0, "GPU": 2.0}, trials, fuse=16)
+    assert (found.fuse, found.together) == (16, together)

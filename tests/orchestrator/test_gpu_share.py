@@ -99,6 +99,7 @@ def test_fused_trials_share_the_cpus_of_one(resources: dict[str, float], cpus: i
 @pytest.mark.parametrize(
     ("fusions", "message"),
     [
+        ({}, None),
         ({"vsepp": 16}, None),
         ({"vsepp": 16, "wsabie": 16}, None),
         ({"vsrn": 1}, None),
@@ -113,7 +114,7 @@ def test_fused_trials_share_the_cpus_of_one(resources: dict[str, float], cpus: i
             "search the two in experiments of their own",
         ),
     ],
-    ids=["one study", "alike", "none gains", "one gains nothing", "one gains less"],
+    ids=["nothing measured", "one study", "alike", "none gains", "one gains nothing", "one gains less"],
 )
 def test_a_study_that_keeps_others_from_fusing_is_named(fusions: dict[str, int], message: str | None) -> None:
     assert describe_fusion(fusions) == message

@@ -19,12 +19,16 @@ from orchestrator.lock import hold
 from orchestrator.search import open_checkpoints
 from orchestrator.searcher import Studies
 from orchestrator.sections import Resources
+from orchestrator.workload import Training
 from tests.bucket import CREDENTIALS
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
 from tests.precomputed_folder import write_precomputed
 from trainables.checkpoint import find_damage, save_epoch
+from trainables.config import TrialConfig
 from trainables.errors import ConfigError
+from trainables.fused_pace import SIZES
+from trainables.pace import Pace
 from trainables.polynomials import is_feasible
 
 ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
@@ -121,6 +125,77 @@ def test_a_population_that_cannot_move_is_refused(
     arguments = [part for setting in settings for part in ("--set", setting)]
     assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, *arguments], capsys)
     assert not (root / "runs").exists()
+
+
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
+    """Let an epoch take an hour on a machine of two CPUs, and n stacked the root of n; return which n are timed."""
+    asked: list[tuple[int, ...] | None] = []
+
+    def take_rates(self: Training, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> dict[int, float]:
+        asked.append(sizes)
+        return {size: size**0.5 for size in (1, *(sizes or SIZES))}
+
+    monkeypatch.setattr("orchestrator.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
+    monkeypatch.setattr(Training, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
+    monkeypatch.setattr(Training, "rates", take_rates)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("resources", "sizes", "hours"),
+    [
+        # 8 trials of 2 epochs: 16 hours.
+        ("{gpus: 0, fuse: 16, cpus: 2, max_concurrent: 4}", [(4,)], 16 * 2 / 4),
+        ("{gpus: 0, fuse: 16, cpus: 2}", [(8,)], 16 * 8**0.5 / 8),
+        ("{gpus: 0, fuse: 16, max_concurrent: 2}", [], 16 / 2),
+        ("{gpus: 0, fuse: 4, cpus: 2}", [(4,)], 16 * 2 / 4),
+        ("{gpus: 0, fuse: auto, cpus: 2}", [None, (8,)], 16 * 8**0.5 / 8),
+        ("{gpus: 0, fuse: auto, cpus: 2, max_concurrent: 4}", [None], 16 * 2 / 4),
+    ],
+    ids=["fewer at a time", "fewer trials", "one a stack", "full", "auto, fewer trials", "auto, fewer at a time"],
+)
+def test_a_dry_run_times_stacks_as_large_as_those_that_will_train(
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    resources: str,
+    sizes: list[tuple[int, ...] | None],
+    hours: float,
+) -> None:
+    asked = timed(monkeypatch)
+    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", f"resources={resources}"]
+    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
+    found = json.loads(succeed([*arguments, "--dry-run", "--json"], capsys))
+    assert asked == sizes
+    assert found["forecast"]["hours"] == pytest.approx(hours)
+
+
+@pytest.mark.parametrize(("hours", "ends"), [(7, True), (9, False)])
+def test_a_budget_ends_the_search_and_no_confirmation(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, hours: int, ends: bool
+) -> None:
+    timed(monkeypatch)
+    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", "confirm={top: 2, seeds: 3}"]
+    settings += [f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}"]
+    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
+    shown = succeed([*arguments, "--dry-run"], capsys)
+    assert "about 17.0 hours" in shown
+    assert (f"budget.hours={hours} ends it before" in shown) == ends
+
+
+def test_a_dry_run_is_refused_for_gpus_that_are_not_there(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch)
+    message = refuse(["search", "scenes-smoke", *ONE_STUDY[:4], "--set", "resources.gpus=1", "--dry-run"], capsys)
+    assert "resources.gpus: a trial asks for 1 CPUs and 1 GPUs of one machine, but the largest, " in message
+
+
+def test_a_dry_run_is_refused_for_sources_that_the_search_would_be(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["search", "scenes-smoke", *ONE_STUDY, "--set", "search.warm_start_from=[nowhere]"]
+    assert refuse([*arguments, "--dry-run"], capsys) == refuse(arguments, capsys)
 
 
 def test_a_dry_run_asks_no_cluster(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
