@@ -14,7 +14,7 @@ from trainables.errors import DivergedError
 from trainables.evaluation import similarities
 from trainables.losses import Loss
 from trainables.losses.stacked import loss_shape, stack_losses
-from trainables.models.stack import clip_gradients, hand_out_gradients, stack_models
+from trainables.models.stack import clip_gradients, gather_weights, hand_out_gradients, stack_models
 from trainables.optimizers import join_optimizers
 from trainables.seeding import RandomStream
 from trainables.step_losses import steps_unread
@@ -130,6 +130,7 @@ class StackedEpoch:
         self._read()
         for trial in self._all:
             trial.optimizer.zero_grad(set_to_none=True)
+            gather_weights(trial.model)
         return [self._diverged.get(id(trial), self._totals[id(trial)] / max(1, self.steps)) for trial in self._all]
 
     def _stack(self, trials: list[Trial]) -> None:

@@ -37,7 +37,7 @@ SPACES: dict[str, dict[str, Any]] = {
     "slopes": {"offset": (OFFSETS[0], OFFSETS[-1]), "slope_0": (0.04, 1.0), "slope_1": (1.0, 1.96)},
 }
 TRAINING: dict[str, dict[str, Any]] = {"vsepp": {"learning_rate": 5e-4}, "wsabie": {"learning_rate": 1e-3}}
-TRAINING_ON_SCENES = {"learning_rate": 1e-3, "batch_size": 32}
+TRAINING_ON_SCENES = {"learning_rate": 1e-3, "batch_size": 32, "word_size": 64}
 """The hardest of 128 near-twins is too hard to begin with."""
 
 NEAR = 0.99

@@ -76,8 +76,10 @@ class ResidentSplit:
         """Return token ids (C, T), zero-padded to the longest, on the device, and lengths (C,) on the CPU."""
         lengths = self.lengths[indices]
         positions = torch.arange(int(lengths.max()), device=self.device)
-        inside = positions < lengths.to(self.device)[:, None]
-        where = self._starts[indices.to(self.device)][:, None] + positions
+        # Without waiting for what a GPU has still to do: what is sent is read before these return.
+        ends, places = lengths.to(self.device, non_blocking=True), indices.to(self.device, non_blocking=True)
+        inside = positions < ends[:, None]
+        where = self._starts[places][:, None] + positions
         return self._tokens[where * inside].long() * inside, lengths
 
 
@@ -133,8 +135,12 @@ class _Rows:
     def gather(self, images: Tensor, views: Tensor | None = None) -> Tensor:
         """Return the rows of some images, or one view of each, float32, on the device; indices are on the CPU."""
         if self._resident is not None:
-            images = images.to(self._device)
-            found = self._resident[images] if views is None else self._resident[images, views.to(self._device)]
+            images = images.to(self._device, non_blocking=True)
+            found = (
+                self._resident[images]
+                if views is None
+                else self._resident[images, views.to(self._device, non_blocking=True)]
+            )
             return found.to(torch.float32)
         rows = read_rows(self._array, self._rows[images.numpy()], None if views is None else views.numpy())
         # Two steps: what is stored as float16 is sent as float16.

@@ -74,9 +74,10 @@ def _stacked_states(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -
     steps = _plan(ordered, device)
     # Rows of all steps one after the other: step 0's captions, then those of step 1 that go on, and so on.
     places = torch.cat([torch.arange(step.rows) * tokens.shape[-1] + t for t, step in enumerate(steps)])
-    order = order.to(device)
+    # Without waiting for what a GPU has still to do: what is sent is read before these return.
+    order, places = order.to(device, non_blocking=True), places.to(device, non_blocking=True)
     by_length = tokens.gather(1, order[..., None].expand_as(tokens))
-    ids = by_length.flatten(1)[:, places.to(device)]
+    ids = by_length.flatten(1)[:, places]
     inputs = _project(ids, words, input_weight, input_bias)
     states: Tensor = _Recurrence.apply(inputs, weight, bias, steps, torch.is_grad_enabled())
     back = order.argsort(dim=-1)[..., None]
@@ -89,10 +90,11 @@ def _plan(lengths: Tensor, device: torch.device) -> list[_Step]:
     counts = (lengths[:, None, :] > times[:, None]).sum(-1)
     rows, fewest = counts.amax(0).tolist(), counts.amin(0).tolist()
     agree = rows == fewest
+    there = lengths.to(device, non_blocking=True)
     steps = []
     for t in range(len(rows) - 1):
         first = fewest[t + 1]
-        ends = None if agree else (lengths[:, first : rows[t], None] == t + 1).to(device)
+        ends = None if agree else there[:, first : rows[t], None] == t + 1
         steps.append(_Step(rows[t], first, ends))
     return steps
 

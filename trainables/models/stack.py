@@ -44,6 +44,13 @@ def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]
             model.get_parameter(name).grad = gradient
 
 
+def gather_weights(model: RetrievalModel) -> None:
+    """Lay a recurrent part's weights into one piece of memory again, as cuDNN wants them of a model by itself."""
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()
+
+
 @torch.no_grad()
 def clip_gradients(stacked: RetrievalModel, limit: float) -> None:
     """Scale the gradients of each model to a norm of ``limit`` where theirs is above, as ``clip_grad_norm_`` does."""
