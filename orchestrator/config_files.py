@@ -165,7 +165,8 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 def _problem(model: type[BaseModel], values: Any, error: ValidationError) -> str:
     """Return the first problem; where every branch of a union refuses, that of the branch that came furthest."""
     problems = error.errors(include_url=False)
-    place, first = max(((_place(values, problem), problem) for problem in problems), key=lambda pair: len(pair[0]))
+    placed = [(_place(values, problem), problem) for problem in problems]
+    place, first = max(placed, key=lambda pair: len(pair[0]))
     shown = ".".join(place[1:] if model is _TrialFile else place)
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = sorted(_fields(model, place[:-1]))
@@ -175,7 +176,10 @@ def _problem(model: type[BaseModel], values: Any, error: ValidationError) -> str
     message = re.sub(r"^\w+ should", "should", first["msg"].removeprefix("Value error, "))
     if first["type"] == "value_error":
         return message if not shown or message.startswith(shown) else f"{shown}: {message}"
-    return f"{shown}: {message}, got {_short(first['input'])}"
+    # Beside a number or the like, a word may be allowed.
+    words = [each["ctx"]["expected"] for other, each in placed if other == place and each["type"] == "literal_error"]
+    allowed = " or ".join([message, *words]) if first["type"] != "literal_error" else message
+    return f"{shown}: {allowed}, got {_short(first['input'])}"
 
 
 def _place(values: Any, problem: Any) -> list[str]:

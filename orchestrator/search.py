@@ -143,7 +143,9 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         with tracked(ledger, Tracker(uri, given.output, experiment.name, ledger.past)) as tracker:
             signal, ended_by = None, ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster)
-            start_warm(experiment, sources, ledger)
+            for sentence in start_warm(experiment, sources, ledger):
+                if not given.quiet:
+                    print(sentence, flush=True)
             ready = workload.expecting(digests)
             session = Session(
                 experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, address=cluster.address

@@ -4,6 +4,7 @@ After that the search does not depend on the other directories any more.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import NAME, find_directory, read_journal
 from orchestrator.ledger import Ledger
 from orchestrator.workload import data_key
+from trainables.config import TrialConfig
 from trainables.errors import ConfigError
+
+UNSEEN = ("cocos_every",)
+"""Settings of ``training`` that change what is counted, and no model."""
 
 
 def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
@@ -34,8 +39,13 @@ def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
     return found
 
 
-def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: Ledger) -> None:
-    """Write down, for each study, the trials of other experiments that fit it; once, before its first trial."""
+def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: Ledger) -> list[str]:
+    """Write down, for each study, the trials of other experiments that fit it; once, before its first trial.
+
+    Returns:
+        A sentence for each experiment from which trials are taken now.
+    """
+    sentences = []
     for name, history in sources.items():
         if name in ledger.history.warmed_by:
             continue
@@ -45,10 +55,22 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
             config = experiment.trial_config(cell, {})
             same_data = history.data.get(data_key(config)) == ledger.history.data.get(data_key(config))
             trials = list(_ended(history, cell))
-            fitting = [trial for trial in trials if same_data and _fits(trial, cell, experiment)]
+            fitting = [
+                trial
+                for trial in trials
+                if same_data and _is_alike(trial, config, cell) and _fits(trial, cell, experiment)
+            ]
             studies[cell.name] = [_as_record(trial, experiment) for trial in fitting]
             passed_over += len(trials) - len(fitting)
         ledger.append("warm_started", source=name, studies=studies, passed_over=passed_over)
+        taken = sum(map(len, studies.values()))
+        sentences.append(f"search.warm_start_from: {name}: {taken} trials taken{_passed_over(passed_over)}")
+    return sentences
+
+
+def _passed_over(trials: int) -> str:
+    why = "whose data, training or model settings, metric or parameters are not those of the study"
+    return f", {trials} passed over {why}" if trials else ""
 
 
 def _ended(history: History, cell: Cell) -> Iterator[Trial]:
@@ -58,6 +80,27 @@ def _ended(history: History, cell: Cell) -> Iterator[Trial]:
         # One that moved owes its value to several points.
         if same and trial.has_ended and not trial.moves and trial.config["loss"] in cell.space.losses:
             yield trial
+
+
+def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
+    """Whether a trial was trained and rated as those of a study are, what that searches left out.
+
+    A value after 3 epochs says nothing of the same point after 30.
+
+    Args:
+        trial: Of another experiment.
+        config: Of any trial of the study.
+        cell: The study.
+    """
+    theirs = TrialConfig.from_dict(trial.config)
+    training = {name: getattr(config.training, name) for name in (*cell.space.training, *UNSEEN)}
+    searched = cell.space.model_parameters
+    models = [
+        {name: value for name, value in each.model_parameters.items() if name not in searched}
+        for each in (theirs, config)
+    ]
+    rated = (theirs.vocabulary, theirs.metric) == (config.vocabulary, config.metric)
+    return rated and models[0] == models[1] and replace(theirs.training, **training) == config.training
 
 
 def _fits(trial: Trial, cell: Cell, experiment: Experiment) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.config_files import validate
 from orchestrator.experiment import Experiment
 from orchestrator.history import Trial, TrialState
-from orchestrator.journal import JournalError
+from orchestrator.journal import JournalError, read_journal
 from orchestrator.ledger import Ledger
 from orchestrator.pareto import pareto_fronts
 from orchestrator.searcher import Studies
@@ -26,12 +26,12 @@ LISTED = {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}
 COUNT = "cocos/i2t_queries_without_gradient"
 
 
-def make(**search: Any) -> Experiment:
+def make(epochs: int = 2, beside: dict[str, Any] | None = None, **search: Any) -> Experiment:
     values = {
         "name": "s",
         "datasets": ["pets"],
         "losses": ["nt_xent"],
-        "training": {"epochs": 2},
+        "training": {"epochs": epochs, **(beside or {})},
         "search": {"trials": 12, "space": SPACE, "training": {"learning_rate": "default"}, **search},
         "resources": {"gpus": 0},
     }
@@ -206,19 +206,22 @@ def test_a_past_experiment_warms_a_new_one_and_is_then_no_longer_needed(tmp_path
     ledger = Ledger(path)
     start(ledger, experiment)
     sources = read_sources(experiment, tmp_path)
-    start_warm(experiment, sources, ledger)
-    start_warm(experiment, sources, ledger)
+    (told,) = start_warm(experiment, sources, ledger)
+    assert start_warm(experiment, sources, ledger) == []
     fitting = [trial for trial in sources["past"].trials.values() if 0.01 <= trial.params["temperature"] <= 0.15]
     assert 0 < len(fitting) < 8
     assert ledger.history.warmed_by == {"past": len(fitting)}
+    assert told.startswith(f"search.warm_start_from: past: {len(fitting)} trials taken, {8 - len(fitting)} passed over")
+    (record,) = [record for record in read_journal(path) if record["kind"] == "warm_started"]
+    assert record["passed_over"] == 8 - len(fitting)
     first = [dict(trial.params) for trial in run(Studies(experiment, ledger), ledger, 3)]
     ledger.close()
 
     again = Ledger(path)
     (study,) = Studies(experiment, again)._studies.values()
-    told = study._study.get_trials(deepcopy=False)
-    assert [trial.value for trial in told[: len(fitting)]] == [value(trial) for trial in fitting]
-    assert len(told) == len(fitting) + 3
+    known = study._study.get_trials(deepcopy=False)
+    assert [trial.value for trial in known[: len(fitting)]] == [value(trial) for trial in fitting]
+    assert len(known) == len(fitting) + 3
     assert first[0]["temperature"] == 0.1
     again.close()
 
@@ -232,3 +235,26 @@ def test_a_past_experiment_that_does_not_fit_is_refused_or_passed_over(tmp_path:
     other = make(warm_start_from=["past"], training={})
     start_warm(other, read_sources(other, tmp_path), ledger)
     assert ledger.history.warmed_by == {"past": 0}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "beside", "taken"),
+    [
+        (2, {}, 8),
+        (2, {"learning_rate": 1e-4}, 8),
+        (2, {"cocos_every": 1}, 8),
+        (30, {}, 0),
+        (2, {"embedding_size": 256}, 0),
+        (2, {"batches": "images"}, 0),
+    ],
+    ids=["the same", "a searched setting", "other counts", "more epochs", "another size", "other batches"],
+)
+def test_trials_that_were_trained_otherwise_are_passed_over_and_that_is_said(
+    tmp_path: Path, ledger: Ledger, epochs: int, beside: dict[str, Any], taken: int
+) -> None:
+    write_past(tmp_path)
+    other = make(epochs, beside, warm_start_from=["past"])
+    (told,) = start_warm(other, read_sources(other, tmp_path), ledger)
+    assert ledger.history.warmed_by == {"past": taken}
+    assert told.startswith(f"search.warm_start_from: past: {taken} trials taken")
+    assert ("8 passed over" in told) == (taken == 0)
