@@ -100,12 +100,17 @@ def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None
     assert_invariants(searches.output, before=snapshots, log=workload.log, kills=4)
 
 
-def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fuse", [1, 3], ids=["alone", "fused"])
+def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path, fuse: int) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
-    process = searches.start(tiny(), workload, own_ray=True)
+    experiment = tiny(resources={"cpus": 1, "gpus": 0, "fuse": fuse})
+    process = searches.start(experiment, workload, own_ray=True)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
     children = psutil.Process(process.pid).children(recursive=True)
-    assert children
+    actors = [" ".join(child.cmdline()).strip() for child in children if is_actor(child)]
+    assert actors
+    for name in ("Engine", "Harbour") if fuse > 1 else ():
+        assert any(f"ray::{name}" in actor for actor in actors), actors
     process.kill()
     deadline = time.monotonic() + 60
     while any(is_actor(child) for child in children) and time.monotonic() < deadline:
@@ -114,7 +119,7 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path:
     killed = searches.history()
     scratch = Path(searches.lock()["scratch"])
     assert scratch.is_dir()
-    searches.finish(tiny(), workload)
+    searches.finish(experiment, workload)
     assert not scratch.exists()
     assert find_processes(scratch) == []
     assert_invariants(searches.output, before=[killed], log=workload.log, kills=1)

@@ -1,23 +1,25 @@
-"""Fused searches on Ray: ordinary trials to everybody, whose engine may die."""
+"""Fused searches on Ray: ordinary trials to everybody. What may go wrong with them is in ``tests/faults``."""
 
-import threading
-import time
+import math
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import ray
 
+from orchestrator.experiment import Experiment
 from orchestrator.history import History
 from orchestrator.journal import read_journal
 from orchestrator.search import run_search
 from orchestrator.tracking import default_uri
 from orchestrator.workload import Training
-from tests.faults.invariants import assert_ended_once, assert_tracked_once
-from tests.orchestrator import fake_workload
+from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
+from tests.orchestrator import drifting_workload, fake_workload
+from tests.orchestrator.drifting_workload import DriftingWorkload
 from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload
+from tests.orchestrator.fake_workload import FakeWorkload, curve
+from tests.orchestrator.test_populations import outcome, population
+from tests.orchestrator.test_populations import search as without_ray
 from tests.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.slow
@@ -25,19 +27,27 @@ pytestmark = pytest.mark.slow
 TEMPERATURES = [0.05, 0.1, 0.3, 0.45, 0.006, 0.02]
 
 
-def search(output: Path, workload: Any, fuse: int | str, **changes: Any) -> dict[str, tuple[str, int, float]]:
-    """Run a search; return each trial's state, epochs and best value."""
-    ray.cloudpickle.register_pickle_by_value(fake_workload)
-    values = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": TEMPERATURES}}}}
-    resources = {"cpus": 1, "gpus": 0, "fuse": fuse}
-    rest = {"losses": ["nt_xent"], "search": values, "scheduler": {"name": "none"}, **changes}
-    result = run_search(make_experiment(resources=resources, **rest), workload, output, quiet=True)
+def run(output: Path, experiment: Experiment, workload: Any) -> dict[str, Any]:
+    """Run a search, see that nothing of it is left, and return its summary."""
+    for module in (fake_workload, drifting_workload):
+        ray.cloudpickle.register_pickle_by_value(module)
+    result = run_search(experiment, workload, output, quiet=True)
     assert result.tracking_problem is None
     records = read_journal(output / "tiny" / "journal.jsonl")
     history = History.of(records)
     assert_ended_once(records, history)
     assert_tracked_once(default_uri(output), history)
-    return {row["trial"]: (row["state"], row["epochs"], row["best"].get("rsum")) for row in result.summary["trials"]}
+    assert_nothing_left(output, strays=False)
+    return dict(result.summary)
+
+
+def search(output: Path, workload: Any, fuse: int | str, **changes: Any) -> dict[str, tuple[str, int, float]]:
+    """Run a search; return each trial's state, epochs and best value."""
+    values = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": TEMPERATURES}}}}
+    resources = {"cpus": 1, "gpus": 0, "fuse": fuse}
+    rest = {"losses": ["nt_xent"], "search": values, "scheduler": {"name": "none"}, **changes}
+    summary = run(output, make_experiment(resources=resources, **rest), workload)
+    return {row["trial"]: (row["state"], row["epochs"], row["best"]["val/rsum"]) for row in summary["trials"]}
 
 
 def test_fused_trials_end_as_others_do(
@@ -49,34 +59,29 @@ def test_fused_trials_end_as_others_do(
     assert sorted(state for state, _, _ in fused.values()) == ["diverged", *["finished"] * 5]
 
 
-def engines() -> set[int]:
-    """Return the processes of all engines."""
-    found = psutil.process_iter(["cmdline"])
-    return {each.pid for each in found if any(part.startswith("ray::Engine") for part in each.info["cmdline"] or [])}
+def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: Path) -> None:
+    values = [round(0.02 * 1.25**number, 4) for number in range(14)]
+    grid = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": values}}}}
+    asha = {"name": "asha", "grace_epochs": 1, "reduction_factor": 2}
+    trials = search(output, FakeWorkload(), 3, search=grid, scheduler=asha)
+    assert len(trials) == len(values)
+    assert {state for state, _, _ in trials.values()} == {"finished", "stopped_early"}
+    for number, trial in enumerate(sorted(trials)):
+        state, epochs, best = trials[trial]
+        assert best == curve(values[number], epochs)
+        assert (state == "finished") == (epochs == 6)
+    # Which others are pruned depends on who came first; the best is best at every rung.
+    best = min(range(len(values)), key=lambda number: abs(math.log(values[number] / 0.05)))
+    assert max(trials, key=lambda trial: trials[trial][2]) == f"pets-vsepp-nt_xent-{best:04d}"
 
 
-def test_a_dead_engine_costs_its_trials_an_epoch(ray_session: None, output: Path) -> None:
-    killed: list[int] = []
-    before = engines()
-
-    def kill() -> None:
-        while not killed:
-            journal = output / "tiny" / "journal.jsonl"
-            has_begun = journal.exists() and b'"kind":"epoch"' in journal.read_bytes().replace(b" ", b"")
-            for pid in engines() - before if has_begun else ():
-                psutil.Process(pid).kill()
-                killed.append(pid)
-            time.sleep(0.1)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    fused = search(output, FakeWorkload(seconds=0.2), 6)
-    assert killed
-    assert {state for state, _, _ in fused.values()} == {"finished"}
-    retried = [
-        record for record in read_journal(output / "tiny" / "journal.jsonl") if record["kind"] == "trial_retried"
-    ]
-    assert retried
+def test_a_population_moves_as_it_does_alone(ray_session: None, output: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    experiment = population(8, resources={"cpus": 1, "gpus": 0, "fuse": 3})
+    run(output, experiment, DriftingWorkload())
+    fused = History.of(read_journal(output / "tiny" / "journal.jsonl"))
+    assert outcome(fused) == outcome(without_ray(tmp_path / "alone", population(8)))
+    assert any(trial.moves for trial in fused.trials.values())
 
 
 def test_how_many_are_fused_is_measured_once(ray_session: None, output: Path) -> None:
