@@ -43,6 +43,21 @@ def choose_share(footprints: Iterable[Footprint]) -> float:
     return math.floor(10_000 / trials) / 10_000
 
 
+def widen(share: float, halvings: int) -> float:
+    """Return the part of a GPU that a trial gets after memory ran out so often: half as many share one each time.
+
+    Fewer trials at a time would not do: several GPUs may hold the same number each, and stand empty beside each other.
+
+    Args:
+        share: That it got at first, >= 0.
+        halvings: How often the number of trials at a time was halved, >= 0.
+    """
+    if halvings == 0 or not 0 < share < 1:
+        return share
+    trials = max(1, int(1 / share + 1e-6) >> halvings)
+    return math.floor(10_000 / trials) / 10_000
+
+
 def fitting(footprint: Footprint) -> int:
     """Return how many such trainings fit on the GPU at a time, in [1, MOST]."""
     each = footprint.peak * MARGIN + CONTEXT_BYTES

@@ -207,6 +207,7 @@ class History:
         ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
             ``signal``, or ``None``.
         concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources here.
+        halvings: How often that was halved.
         moved: Study -> the epoch after which its population moved last.
     """
 
@@ -225,6 +226,7 @@ class History:
     outcome: str | None = None
     ended_by: str | None = None
     concurrency: int | None = None
+    halvings: int = 0
     moved: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -262,7 +264,7 @@ class History:
 def _start(history: History, record: Record) -> None:
     if _runs_on(record["experiment"], record["environment"]) != _runs_on(history.experiment, history.environment):
         # What was measured, or showed, with other resources or on another machine.
-        history.concurrency = None
+        history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
     history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
     history.storage = record.get("storage")
@@ -333,6 +335,7 @@ def _retry(history: History, record: Record) -> None:
 
 def _run_fewer(history: History, record: Record) -> None:
     history.concurrency = record["trials"]
+    history.halvings += 1
 
 
 def _warm(history: History, record: Record) -> None:

@@ -37,9 +37,16 @@ class Issuer(Ephemeral, Searcher):
     A trial that the journal holds as running is issued again under its own id, and finds its checkpoint itself.
     """
 
-    def __init__(self, source: TrialSource, at_a_time: int | None = None) -> None:
+    def __init__(self, source: TrialSource, at_a_time: int | None = None, halvings: int = 0) -> None:
+        """Begin with the first trial.
+
+        Args:
+            source: Of the trials.
+            at_a_time: How many may run at once; ``None`` is as many as fit.
+            halvings: How often that was halved already.
+        """
         super().__init__()
-        self._source, self._at_a_time = source, at_a_time
+        self._source, self._at_a_time, self._halvings = source, at_a_time, halvings
         self._live: dict[str, Trial] = {}
         self._again: deque[Trial] = deque()
         self._made_way: frozenset[str] = frozenset()
@@ -54,7 +61,7 @@ class Issuer(Ephemeral, Searcher):
             return None if self._live or self._source.outstanding else str(Searcher.FINISHED)
         self._live[trial_id] = trial
         # As text, because Ray copies and searches a nested config for values to resolve.
-        return {"trial": trial.id, "config": json.dumps(trial.config)}
+        return {"trial": trial.id, "config": json.dumps(trial.config), "halvings": self._halvings}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Let the source see the epoch, which the scheduler has put in the journal by now."""
@@ -84,6 +91,7 @@ class Issuer(Ephemeral, Searcher):
             return None
         self._made_way = frozenset({trial_id, *self._live})
         self._at_a_time = running // 2
+        self._halvings += 1
         return self._at_a_time
 
     def save(self, checkpoint_path: str) -> None:

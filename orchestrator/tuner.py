@@ -10,9 +10,10 @@ process, and whatever must survive stands in the journal and in the trials' own 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -50,6 +51,7 @@ from orchestrator.cluster import ClusterError
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
 from orchestrator.fusion import fused
+from orchestrator.gpu_share import widen
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
 from orchestrator.nodes import alive
@@ -151,7 +153,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     """
     if source.outstanding == 0 or session.limit() is not None:
         return None
-    issuer = Issuer(source, session.at_a_time())
+    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings)
     witness = Witness(session, source, issuer)
     interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
@@ -176,7 +178,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
                 stop=interruption,
                 verbose=0,
             )
-            trainable = tune.with_resources(trainable, resources)
+            trainable = tune.with_resources(trainable, partial(_resources, resources))
             _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
     if witness.problem is not None:
         raise witness.problem
@@ -257,6 +259,11 @@ def _is_unauthenticated(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _resources(shares: Mapping[str, float], config: dict[str, Any]) -> tune.PlacementGroupFactory:
+    """Return what a trial asks for, which knows how often memory had run out when it was issued."""
+    return tune.PlacementGroupFactory([{"CPU": shares["cpu"], "GPU": widen(shares["gpu"], config["halvings"])}])
 
 
 def _name(trial: RayTrial) -> str:

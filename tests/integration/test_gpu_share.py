@@ -33,6 +33,49 @@ from tests.integration.search_process import main
 main()
 """
 
+SHORT_OF_MEMORY = """
+import sys
+from pathlib import Path
+from orchestrator import tuner
+import ray
+output, experiment, scratch = sys.argv[1:]
+ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
+         object_store_memory=tuner.OBJECT_STORE_BYTES, _temp_dir=scratch)
+from orchestrator.experiment import load_experiment
+from orchestrator.search import run_search
+from tests.faults import troubled_workload
+from tests.orchestrator import fake_workload
+for module in (fake_workload, troubled_workload):
+    ray.cloudpickle.register_pickle_by_value(module)
+troubles = {0.3: troubled_workload.Trouble("memory", times=1)}
+workload = troubled_workload.TroubledWorkload(seconds=0.5, log=Path(experiment).with_name("log"), troubles=troubles)
+run_search(load_experiment(experiment), workload, Path(output))
+"""
+
+
+def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
+    from orchestrator.lock import make_scratch
+
+    space = {"nt_xent": {"temperature": {"values": [0.3, 0.05, 0.1, 0.2]}}}
+    experiment = make_experiment(
+        losses=["nt_xent"],
+        search={"sampler": "grid", "trials": 4, "space": space},
+        resources={"cpus": 1, "gpus": 0.25},
+        training={"epochs": 3},
+        scheduler={"name": "none"},
+    )
+    file = output.parent / "tiny.yaml"
+    file.write_text(yaml.safe_dump(experiment.to_dict()))
+    with make_scratch() as scratch:
+        arguments = [sys.executable, "-c", SHORT_OF_MEMORY, str(output), str(file), str(scratch)]
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    records = read_journal(output / "tiny" / "journal.jsonl")
+    started = [(record["trial"][-1], record["gpus"]) for record in records if record["kind"] == "trial_started"]
+    assert [gpus for trial, gpus in started if trial == "0"] == [0.25, 0.5]
+    assert started[-1] == ("3", 0.5)
+    assert [record["state"] for record in records if record.get("state") == "finished"] == ["finished"] * 4
+
 
 def test_memory_is_measured_once_and_shared(output: Path) -> None:
     from orchestrator.lock import make_scratch

@@ -12,6 +12,7 @@ from orchestrator.gpu_share import (
     choose_share,
     describe_fusion,
     describe_limit,
+    widen,
 )
 from orchestrator.sections import Resources
 
@@ -34,6 +35,26 @@ GIB = 2**30
 )
 def test_the_largest_trials_fit_beside_each_other(footprints: list[tuple[int, int]], share: float) -> None:
     assert choose_share(Footprint(*footprint) for footprint in footprints) == share
+
+
+@pytest.mark.parametrize(
+    ("share", "halvings", "widened"),
+    [
+        (0.0625, 0, 0.0625),
+        (0.0625, 1, 0.125),
+        (0.0625, 3, 0.5),
+        (0.0625, 9, 1.0),
+        (0.3333, 1, 1.0),
+        (0.2, 1, 0.5),
+        (0.4, 0, 0.4),
+        (0.4, 1, 1.0),
+        (1.0, 1, 1.0),
+        (2.0, 1, 2.0),
+        (0.0, 3, 0.0),
+    ],
+)
+def test_half_as_many_share_a_gpu_after_each_want_of_memory(share: float, halvings: int, widened: float) -> None:
+    assert widen(share, halvings) == widened
 
 
 @given(st.lists(st.tuples(st.integers(0, 100 * GIB), st.integers(1, 100 * GIB)), min_size=1, max_size=5))

@@ -39,5 +39,5 @@ def test_what_was_measured_holds_for_the_same_resources_on_the_same_machine(
             started(machine, resources),
         ]
     )
-    found = (history.footprints, history.fusions, history.concurrency)
-    assert found == (({"s": {"peak": 5, "room": 9}}, {"s": 16}, 2) if is_kept else ({}, {}, None))
+    found = (history.footprints, history.fusions, history.concurrency, history.halvings)
+    assert found == (({"s": {"peak": 5, "room": 9}}, {"s": 16}, 2, 1) if is_kept else ({}, {}, None, 0))

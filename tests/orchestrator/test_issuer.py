@@ -78,6 +78,15 @@ def test_one_that_began_after_a_failure_counts_again_beside_those_that_ran_then(
     assert failed(issuer, "gAhB") == [None, 1, None, None]
 
 
+def test_what_is_issued_after_a_failure_knows_how_often_there_was_one(ledger: Ledger) -> None:
+    issuer = Issuer(listed(ledger, 30), halvings=1)
+    first = issuer.suggest("a")
+    issued(issuer, *"bcd")
+    failed(issuer, "abcd")
+    again = issuer.suggest("e")
+    assert (first["halvings"], again["halvings"]) == (1, 2)
+
+
 def test_one_that_ran_alone_cannot_run_with_fewer(ledger: Ledger) -> None:
     issuer = Issuer(listed(ledger, 2))
     issued(issuer, "a")
