@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from orchestrator.history import History
 from orchestrator.status import read_status
 from orchestrator.tracking import default_uri
 from tests.bucket import free_port
-from tests.faults.driver import Tracking
+from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import TroubledWorkload
@@ -57,8 +58,11 @@ def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches, tmp_p
     for named in ("state.pt: damaged", "journal.jsonl: 17 bytes", "experiment.yaml: missing, damaged"):
         assert any(named in line for line in found), found
     log = tmp_path / "trained.jsonl"
+    process = killed.start(EXPERIMENT, TroubledWorkload(log=log), Death("checkpoint_damaged", "torn"))
+    process.join(240)
+    assert process.exitcode == -signal.SIGKILL, killed.errors()
     killed.finish(EXPERIMENT, TroubledWorkload(log=log))
-    assert_invariants(killed.output, before=[before], log=log, kills=2)
+    assert_invariants(killed.output, before=[before], log=log, kills=3)
     assert [line for line in read_status(folder).damage if victim.id in line and "state.pt: damaged" in line]
 
 

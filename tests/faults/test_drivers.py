@@ -5,19 +5,33 @@ Each search is killed several times before it may end. ``FAULT_SEEDS=5`` in the 
 
 import os
 import random
+import re
 import signal
 import time
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
+import orchestrator
 from orchestrator.history import History, TrialState
+from orchestrator.journal import read_journal
+from orchestrator.ledger import Ledger
 from orchestrator.leftovers import find_processes
+from orchestrator.tracking import default_uri
 from tests.faults.driver import MOMENTS, Death
-from tests.faults.invariants import assert_invariants
+from tests.faults.invariants import (
+    assert_ended_once,
+    assert_invariants,
+    assert_nothing_left,
+    assert_sound,
+    assert_tracked_once,
+)
 from tests.faults.searches import Searches, grid, is_actor, live_actors, tiny
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
+from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +86,64 @@ def test_killed_at_each_kind_of_record(searches: Searches, tmp_path: Path, shift
     assert ended.pop(0.45) is TrialState.DIVERGED
     assert set(ended.values()) == {TrialState.FINISHED}
     assert_invariants(searches.output, before=snapshots, log=workload.log, kills=len(KINDS))
+
+
+PREPARATIONS = ("warm_started", "fusion_measured", "limit_noted")
+
+
+def test_killed_while_it_prepares(searches: Searches, tmp_path: Path) -> None:
+    past = searches.output / "past"
+    past.mkdir()
+    with closing(Ledger(past / "journal.jsonl")) as ledger:
+        start(ledger, make_experiment())
+        add_trial(ledger, [100.0] * 6)
+    search = {"sampler": "random", "trials": 2, "seed": 4, "warm_start_from": ["past"]}
+    # Of the one that cannot be timed there is a limit to be noted.
+    losses, resources = ["nt_xent", "triplet_sh"], {"cpus": 1, "gpus": 0, "fuse": "auto"}
+    experiment = tiny(search=search, losses=losses, resources=resources)
+    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", untimed="triplet_sh")
+    snapshots: list[History] = []
+    for kind, moment in zip(PREPARATIONS, MOMENTS, strict=True):
+        process = searches.start(experiment, workload, Death(kind, moment))
+        process.join(240)
+        assert process.exitcode == -signal.SIGKILL, (kind, searches.errors())
+        snapshots.append(searches.history())
+    searches.finish(experiment, workload)
+    records = read_journal(searches.output / "tiny" / "journal.jsonl")
+    kinds = Counter(record["kind"] for record in records)
+    assert (kinds["warm_started"], kinds["fusion_measured"]) == (1, 1)
+    history = searches.history()
+    assert [str(trial.state) for trial in history.trials.values()] == ["finished"] * 4
+    assert_ended_once(records, history)
+    assert_tracked_once(default_uri(searches.output), history)
+    assert_sound(searches.output, history)
+    assert_nothing_left(searches.output, strays=False)
+
+
+ELSEWHERE = {
+    "population_moved": "test_killed_population.py",
+    "trial_paused": "test_killed_population.py",
+    "checkpoint_damaged": "test_damage.py",
+}
+"""Where a driver is killed at the other kinds of records."""
+
+NOWHERE = {
+    "memory_measured": "a fake training has no GPU whose memory could be measured; written as fusion_measured is",
+    "suite_started": "written by a regression rerun, which is no search, as the second record of a journal",
+}
+"""Kinds of records at which no driver is killed, and why."""
+
+
+def test_there_is_no_other_kind_of_record() -> None:
+    package = Path(orchestrator.__file__).parent
+    written = {
+        kind for file in package.rglob("*.py") for kind in re.findall(r'\.append\(\s*"(\w+)",', file.read_text())
+    }
+    known = [*KINDS, *PREPARATIONS, *ELSEWHERE, *NOWHERE]
+    assert len(known) == len(set(known))
+    assert written == set(known)
+    for kind, name in ELSEWHERE.items():
+        assert f'Death("{kind}", ' in Path(__file__).with_name(name).read_text()
 
 
 def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None:

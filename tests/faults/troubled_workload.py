@@ -26,15 +26,24 @@ class Trouble:
 
 @dataclass(frozen=True)
 class TroubledWorkload(FakeWorkload):
-    """Trainings known by their parameter; ``log`` gets a line for each epoch trained and each trouble met."""
+    """Trainings known by their parameter; ``log`` gets a line for each epoch trained and each trouble met.
+
+    Those of the loss ``untimed`` cannot be timed.
+    """
 
     log: Path = Path("trained.jsonl")
     troubles: Mapping[float, Trouble] = field(default_factory=dict)
+    untimed: str = ""
 
     @property
     def go(self) -> Path:
         """The file that trainings wait for which are told to wait."""
         return self.log.with_name("go")
+
+    def rates(self, config: TrialConfig) -> Mapping[int, float]:
+        if config.loss == self.untimed:
+            raise RuntimeError(f"no clock for {config.loss}")
+        return super().rates(config)
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         (parameter,) = config.loss_parameters.values()
