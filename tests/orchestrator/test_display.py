@@ -6,9 +6,11 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from orchestrator import display
 from orchestrator.display import (
+    LiveDisplay,
     PlainDisplay,
     Progress,
     describe_end,
@@ -109,3 +111,16 @@ def test_the_winners_are_printed(ledger: Ledger) -> None:
 )
 def test_parameters_are_short(parameters: dict, text: str) -> None:
     assert format_parameters(parameters) == text
+
+
+def test_the_live_table_has_every_limit_under_it_once(ledger: Ledger) -> None:
+    console = Console(file=StringIO(), width=200, force_terminal=True)
+    shown = LiveDisplay(Progress(ledger.history, 5, 6), Live(auto_refresh=False, console=console), "tiny")
+    ledger.listeners.append(shown.listen)
+    for message in ("trials are not fused", "too few CPUs", "trials are not fused"):
+        ledger.append("limit_noted", message=message)
+    shown._live.start()
+    shown.refresh()
+    shown._live.stop()
+    lines = rendered(shown._live.renderable).splitlines()
+    assert lines[-2:] == ["trials are not fused", "too few CPUs"]
