@@ -3,8 +3,9 @@
 To Ray, the journal, the sampler and the scheduler they are ordinary trials, whose actors take a fraction of what an
 engine takes. What such an actor would train itself it asks its engine for, which trains all of its trials in rounds.
 Engines belong to the harbour, and that to the driver: with it they go. An engine that dies fails its trials, which are
-issued again and go on from their own checkpoints. So it is when the harbour dies, whose engines go with it: Ray starts
-it again, and it starts new ones. An engine that hangs is killed when a trial comes to it of which nobody else is left.
+issued again and go on from their own checkpoints; for its last chance each is trained by its own actor, so that the one
+that brings its engines down is found out. When the harbour dies, its engines go with it: Ray starts it again, and it
+starts new ones. An engine that hangs is killed when the next trial comes, once all that it trains have been ended.
 """
 
 import os

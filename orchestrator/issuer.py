@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ray.tune.search import Searcher
 
 from orchestrator.ephemeral import Ephemeral
+from orchestrator.failures import MAX_FAILURES
 from orchestrator.history import Trial
 
 
@@ -60,8 +61,10 @@ class Issuer(Ephemeral, Searcher):
             # A trial that runs may have to be tried again, or show that its study is worth going on with.
             return None if self._live or self._source.outstanding else str(Searcher.FINISHED)
         self._live[trial_id] = trial
+        # Those that are fused fail together: each has its last chance alone, lest it pays for what another one does.
+        alone = trial.setbacks >= MAX_FAILURES
         # As text, because Ray copies and searches a nested config for values to resolve.
-        return {"trial": trial.id, "config": json.dumps(trial.config), "halvings": self._halvings}
+        return {"trial": trial.id, "config": json.dumps(trial.config), "halvings": self._halvings, "alone": alone}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Let the source see the epoch, which the scheduler has put in the journal by now."""

@@ -43,16 +43,18 @@ class TrialActor(Trainable):
 
     # Ray passes what ``with_parameters`` was given beside the config.
     def setup(  # type: ignore[override]
-        self, config: dict[str, Any], workload: Trains, checkpoints: Checkpoints
+        self, config: dict[str, Any], workload: Trains, checkpoints: Checkpoints, alone: Trains | None = None
     ) -> None:
         """Take the first trial.
 
         Args:
-            config: ``trial``: the id of the trial to run; ``config``: its ``TrialConfig`` as JSON.
+            config: ``trial``: the id of the trial to run; ``config``: its ``TrialConfig`` as JSON; ``alone``: whether
+                it is to share its process with no other.
             workload: What a trial runs.
             checkpoints: Where those of the trials lie.
+            alone: What a trial runs that is to be alone, where that differs.
         """
-        self._workload, self._checkpoints = workload, checkpoints
+        self._workload, self._checkpoints, self._alone = workload, checkpoints, alone or workload
         self._stream: Stream | None = None
         self._take(config)
 
@@ -80,12 +82,12 @@ class TrialActor(Trainable):
     def _take(self, config: dict[str, Any]) -> None:
         # Nothing is opened yet: what goes wrong with a trial is to go wrong in its step, where it is reported.
         self._trial = TrialConfig.from_dict(json.loads(config["config"]))
-        self._id = config["trial"]
+        self._id, self._trains = config["trial"], self._alone if config.get("alone") else self._workload
 
     def _next(self) -> Step:
         if self._stream is None:
             found = self._checkpoints.find(self._id)
-            self._stream = self._workload.train(self._trial, found.path)
+            self._stream = self._trains.train(self._trial, found.path)
             report, damage = next(self._stream), found.damage
             # The first report of a resumed trial is that of the checkpoint it comes from.
             is_saved = found.path is not None

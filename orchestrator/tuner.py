@@ -160,7 +160,9 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     with ray_runtime(session.scratch, session.address), interruption.listening():
         resources, fuse = allocate(session, alive(ray.nodes()))
         with fused(session.workload, fuse, resources) as workload:
-            trainable = tune.with_parameters(TrialActor, workload=workload, checkpoints=session.checkpoints)
+            trainable = tune.with_parameters(
+                TrialActor, workload=workload, checkpoints=session.checkpoints, alone=session.workload
+            )
             tune_config = tune.TuneConfig(
                 search_alg=issuer,
                 scheduler=scheduler,

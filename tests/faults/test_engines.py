@@ -54,3 +54,14 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, n
     assert {str(trial.state) for trial in searches.history().trials.values()} == {"finished"}
     assert set(causes(searches)) == {"error"}
     assert_invariants(searches.output, log=workload.log, kills=1)
+
+
+def test_one_that_kills_every_engine_is_found_out(searches: Searches, tmp_path: Path) -> None:
+    workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("death")})
+    searches.finish(fused(), workload)
+    trials = {trial.params["temperature"]: trial for trial in searches.history().trials.values()}
+    assert {value: str(trial.state) for value, trial in trials.items()} == {
+        value: "failed" if value == 0.2 else "finished" for value in VALUES
+    }
+    assert "died" in (trials[0.2].error or "")
+    assert_invariants(searches.output, log=workload.log, kills=2)

@@ -87,6 +87,19 @@ def test_what_is_issued_after_a_failure_knows_how_often_there_was_one(ledger: Le
     assert (first["halvings"], again["halvings"]) == (1, 2)
 
 
+def test_one_that_failed_twice_has_its_last_chance_alone(ledger: Ledger) -> None:
+    issuer = Issuer(listed(ledger, 3))
+    issued(issuer, *"ab")
+    alone = []
+    for number in range(3):
+        trial = next(iter(ledger.history.trials.values()))
+        issuer.issue_again(trial)
+        alone.append(issuer.suggest(f"again {number}")["alone"])
+        ledger.append("trial_retried", trial=trial.id, cause="error", error="died")
+    assert alone == [False, False, True]
+    assert issuer.suggest("c")["alone"] is False
+
+
 def test_one_that_ran_alone_cannot_run_with_fewer(ledger: Ledger) -> None:
     issuer = Issuer(listed(ledger, 2))
     issued(issuer, "a")

@@ -50,6 +50,21 @@ def test_another_actor_goes_on_with_the_report_of_the_newest_checkpoint(tmp_path
     assert step(second).epoch == 4
 
 
+def test_one_that_is_to_be_alone_is_trained_by_the_actor_itself(tmp_path: Path) -> None:
+    made = TrialActor.__new__(TrialActor)
+    shared, alone = FakeWorkload(fails_below=1.0), FakeWorkload()
+    made.setup(config("a"), workload=shared, checkpoints=FolderCheckpoints(tmp_path), alone=alone)
+    step(made)
+    with pytest.raises(RuntimeError, match="no luck"):
+        step(made)
+    made.reset_config({**config("a"), "alone": True})
+    assert [step(made).epoch for _ in range(5)] == [1, 2, 3, 4, 5]
+    made.reset_config({**config("b"), "alone": False})
+    step(made)
+    with pytest.raises(RuntimeError, match="no luck"):
+        step(made)
+
+
 @pytest.mark.parametrize("damage", ["cut", "removed"])
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
     first = actor(tmp_path, FakeWorkload(), config("a"))
