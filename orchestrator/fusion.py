@@ -48,7 +48,7 @@ class Engine:
     """Trains the trials of one device; a Ray actor with many threads."""
 
     def __init__(self, workload: Workload, gpus: list[str]) -> None:
-        # The trials hold the GPUs for it. It asks Ray for none, and Ray hides none from who asks for none.
+        # The trials hold the GPUs for it. It asks Ray for none itself, and so what it sees is not what they have.
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         self._rounds = Rounds(workload.together)
 
