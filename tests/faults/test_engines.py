@@ -9,7 +9,7 @@ import pytest
 from orchestrator.journal import read_journal
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid, live_actors
-from tests.faults.troubled_workload import Trouble, TroubledWorkload
+from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +27,11 @@ def causes(searches: Searches) -> list[str]:
     return [record["cause"] for record in records if record["kind"] == "trial_retried"]
 
 
+def trainers(workload: TroubledWorkload) -> int:
+    """Return how many processes have trained: engines, and actors of trials that had to be alone."""
+    return len({line["pid"] for line in read_log(workload.log) if line["kind"] == "trained"})
+
+
 def kinds_of_actors() -> dict[str, list[psutil.Process]]:
     """Return who of an engine and a harbour is there."""
     live = [(actor, " ".join(actor.cmdline())) for actor in live_actors()]
@@ -39,6 +44,8 @@ def test_an_engine_that_hangs_is_killed_and_its_trials_go_on_in_another(searches
     history = searches.history()
     assert {str(trial.state) for trial in history.trials.values()} == {"finished"}
     assert "hung" in causes(searches)
+    # The two that there were, and one more.
+    assert trainers(workload) <= 3
     assert_invariants(searches.output, log=workload.log, kills=1)
 
 
@@ -53,6 +60,7 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, n
     assert process.exitcode == 0, searches.errors()
     assert {str(trial.state) for trial in searches.history().trials.values()} == {"finished"}
     assert set(causes(searches)) == {"error"}
+    assert trainers(workload) <= 4
     assert_invariants(searches.output, log=workload.log, kills=1)
 
 
