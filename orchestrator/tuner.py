@@ -204,7 +204,7 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[None]:
     What the process has started or joined already is used as it is.
 
     Raises:
-        ClusterError: If the cluster cannot be joined.
+        ClusterError: If the cluster cannot be joined, or none of our own be started.
     """
     if ray.is_initialized():
         yield
@@ -222,14 +222,21 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[None]:
 
 
 def _start(scratch: Path) -> None:
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        configure_logging=False,
-        log_to_driver=False,
-        object_store_memory=OBJECT_STORE_BYTES,
-        _temp_dir=str(scratch),
-    )
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            configure_logging=False,
+            log_to_driver=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=str(scratch),
+        )
+    except (ConnectionError, RuntimeError, TimeoutError) as error:
+        reason = str(error).splitlines()[0]
+        raise ClusterError(
+            f"Ray did not start on this machine: {reason}; where the machine was too busy, run the same command again: "
+            f"nothing is lost"
+        ) from None
 
 
 def _join(address: str) -> None:
