@@ -45,12 +45,14 @@ def stack_shape(trial: Trial) -> Hashable:
     alone = id(trial)
     own_batches = (trial.config.seed, trial.epoch)
     captions = split.image_of_caption.bincount(minlength=split.image_count).clamp(max=training.captions_per_image)
+    rest = {key: value for key, value in trial.config.model_parameters.items() if key not in model.stacked_settings}
     ragged = training.batches == "images" and captions.min() != captions.max()
     return (
         None if model.can_stack and not model.crop_size else alone,
         type(model),
         model.precision,
         tuple(parameter.shape for parameter in model.parameters()),
+        tuple(sorted(rest.items())),
         id(split),
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip),

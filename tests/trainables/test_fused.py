@@ -1,5 +1,6 @@
 """Trials that are trained together learn what each of them learns alone, and do not touch each other."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,19 +11,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.tiny import tiny_config, tiny_dataset
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import Change, TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.fused import FusedTrials
+from trainables.models import MODELS
 from trainables.reports import EpochReport
 from trainables.stacked_epoch import StackedEpoch, stack_shape
 from trainables.trial import Trial, run_trial
 
 CPU = torch.device("cpu")
 STEPS = 50
+PUBLISHED = {"region_norm": "published", "norm_before_reasoning": False}
+SHIFTS = re.compile(r"blocks\.\d\.(w\.bias|norm\.running_mean)$")
+"""What a batch norm takes out again: its gradient is rounding and nothing else, of which Adam makes steps."""
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +57,13 @@ DIFFERENT = {
         for radius, margin in [(0.5, 0.2), (1.0, 1.0), (2.0, 0.5)]
     ],
     "wsabie seeds": [config("warp", model="wsabie", seed=seed) for seed in (0, 0, 1)],
+    "vsrn": [
+        config(model="vsrn", seed=seed, loss_parameters={"temperature": value}, learning_rate=2e-3)
+        for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
+    ],
+    "vsrn as published": [
+        config("triplet_sh", model="vsrn", learning_rate=rate, model_parameters=PUBLISHED) for rate in (5e-4, 1e-3)
+    ],
     "sgd without clipping": [
         config("triplet", seed=seed, optimizer="sgd", gradient_clip=None, learning_rate=1e-3) for seed in (0, 1)
     ],
@@ -65,16 +77,17 @@ DIFFERENT = {
 
 @dataclass
 class Snapshot:
-    """A trial after one step."""
+    """A trial after one step, by name; the statistics of batch norms are among its parameters."""
 
-    parameters: list[Tensor]
-    gradients: list[Tensor]
+    parameters: dict[str, Tensor]
+    gradients: dict[str, Tensor]
 
 
 def snapshot(trial: Trial) -> Snapshot:
-    parameters = list(trial.model.parameters())
-    gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
-    return Snapshot([parameter.detach().clone() for parameter in parameters], gradients)
+    parameters = {name: value for name, value in trial.model.named_parameters() if not SHIFTS.search(name)}
+    gradients = {name: value.grad.clone() for name, value in parameters.items() if value.grad is not None}
+    statistics = {name: value for name, value in trial.model.named_buffers() if not SHIFTS.search(name)}
+    return Snapshot({name: value.detach().clone() for name, value in (parameters | statistics).items()}, gradients)
 
 
 def alone(trial_config: TrialConfig, data: Dataset) -> tuple[float, list[Snapshot]]:
@@ -96,17 +109,18 @@ def alone(trial_config: TrialConfig, data: Dataset) -> tuple[float, list[Snapsho
     return loss, [*after, snapshot(trial)]
 
 
-def close(got: list[Tensor], wanted: list[Tensor]) -> None:
+def close(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
     """Compare each tensor by the norm of the difference: an entry that is nearly 0 has no relative precision."""
-    assert len(got) == len(wanted) > 0
-    for mine, other in zip(got, wanted, strict=True):
-        assert float((mine - other).norm()) <= 1e-4 * float(other.norm()) + 1e-7
+    assert got.keys() == wanted.keys() and got
+    for name, other in wanted.items():
+        assert float((got[name] - other).double().norm()) <= 1e-4 * float(other.double().norm()) + 1e-7, name
 
 
 @pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
 def test_losses_gradients_and_parameters_are_those_of_each_trial_alone(
     configs: list[TrialConfig], data: Dataset
 ) -> None:
+    data = suited(data, configs[0].model)
     trials = [Trial(each, data, CPU) for each in configs]
     for trial in trials:
         trial.begin_epoch()
@@ -156,10 +170,11 @@ WILD = {
 }
 
 
-@pytest.mark.parametrize("model", ["vsepp", "wsabie"])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cause", WILD)
 def test_one_that_diverges_does_not_touch_its_neighbours(cause: str, model: str, data: Dataset) -> None:
     training, loss, parameters = WILD[cause]
+    data = suited(data, model)
     plain = {"optimizer": "sgd", "gradient_clip": None, "learning_rate": 1e-4}
     wild = config(loss, model=model, loss_parameters=parameters, **{**plain, **training})
     tame = config("triplet", model=model, seed=1, **plain)
@@ -236,6 +251,19 @@ def test_only_what_can_lie_on_each_other_is_stacked(data: Dataset) -> None:
         config(batches="images"),
     ):
         assert shape(each) != same
+
+
+def test_models_of_different_words_are_not_stacked(data: Dataset) -> None:
+    regions = suited(data, "vsrn")
+    base = Trial(config(model="vsrn"), regions, CPU)
+
+    def shape(**parameters: object) -> object:
+        trial = Trial(config(model="vsrn", model_parameters=parameters), regions, CPU, beside=base)
+        trial.begin_epoch()
+        return stack_shape(trial)
+
+    assert shape(**PUBLISHED) == shape(**PUBLISHED)
+    assert len({shape(), shape(**PUBLISHED), shape(region_norm="published")}) == 3
 
 
 def test_final_scores_lie_within_the_noise_of_seeds(data: Dataset) -> None:

@@ -1,10 +1,11 @@
 """A dataset small enough to train on in a second: each image shows a few words, each caption names some of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from trainables.config import TrainingConfig, TrialConfig
+from trainables.config import FEATURES, TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
@@ -27,6 +28,16 @@ def tiny_dataset(images: int = 60, captions_per_image: int = 5, *, digest: str =
         splits[name] = make_split(name, features, rows, [shown[row] for row in rows], captions_per_image, rng)
         first += size
     return Dataset(name="tiny", digest=digest, vocabulary=vocabulary, splits=splits)
+
+
+def suited(data: Dataset, model: str, regions: int = 3) -> Dataset:
+    """Return the dataset with the features that a model reads; a region shows part of an image's, a little of all."""
+    if FEATURES[model] == "global":
+        return data
+    features = data.splits["train"].features
+    parts = np.arange(features.shape[1]) % regions == np.arange(regions)[:, None]
+    shown = (features[:, None] * parts + 0.1).astype(np.float16)
+    return replace(data, splits={name: replace(split, features=shown) for name, split in data.splits.items()})
 
 
 def make_split(

@@ -26,6 +26,8 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from trainables.models.layers import affine
+
 
 def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
     """Return the state of a one-layer, left-to-right GRU after each caption's last token.
@@ -48,6 +50,22 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
     if is_stacked:
         return _stacked_states(parameters, tokens, lengths)
     return _stacked_states([parameter[None] for parameter in parameters], tokens[None], lengths[None])[0]
+
+
+def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
+    """Return the state of a one-layer, left-to-right GRU after sequences of one length, (N, T, W), shape (N, H).
+
+    Of stacked parameters (K, N, T, W) to (K, N, H).
+    """
+    if inputs.dim() == 3:
+        state: Tensor = gru(inputs)[1][0]
+        return state
+    input_weight, weight, input_bias, bias = gru.parameters()
+    rows, length = inputs.shape[1:3]
+    steps = [_Step(rows, rows, None)] * (length - 1) + [_Step(rows, 0, None)]
+    projected = affine(inputs.transpose(1, 2).flatten(1, 2), input_weight, input_bias)
+    states: Tensor = _Recurrence.apply(projected, weight, bias, steps, torch.is_grad_enabled())
+    return states
 
 
 @dataclass(frozen=True)
@@ -103,18 +121,14 @@ def _project(ids: Tensor, words: Tensor, weight: Tensor, bias: Tensor) -> Tensor
     """Return W x + b of each token, (K, N, 3H), of word ids (G, N)."""
     if ids.device.type == "cpu":
         ids, place = _distinct(ids, words.shape[1])
-        return _look_up(_affine(_look_up(words, ids), weight, bias), place)
-    return _affine(_look_up(words, ids), weight, bias)
+        return _look_up(affine(_look_up(words, ids), weight, bias), place)
+    return affine(_look_up(words, ids), weight, bias)
 
 
 def _look_up(tables: Tensor, rows: Tensor) -> Tensor:
     """Return rows (G, N) of tables (K, V, W), shape (K, N, W)."""
     offsets = torch.arange(len(tables), device=rows.device)[:, None] * tables.shape[1]
     return embedding(rows + offsets, tables.flatten(0, 1))
-
-
-def _affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.baddbmm(bias[:, None], inputs, weight.mT)
 
 
 def _distinct(ids: Tensor, words: int) -> tuple[Tensor, Tensor]:

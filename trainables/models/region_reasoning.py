@@ -26,6 +26,8 @@ from math import sqrt
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from trainables.models.gru import last_state
+from trainables.models.layers import batch_norm, linear
 from trainables.models.precision import computing_in_full, in_full
 
 BLOCKS = 4
@@ -46,11 +48,11 @@ class GraphBlock(nn.Module):
         nn.init.zeros_(self.norm.bias)
 
     def forward(self, regions: Tensor) -> Tensor:
-        """Map regions (I, R, D) to regions (I, R, D); the batch norm's statistics are over images and regions."""
-        affinity = self.theta(regions) @ self.phi(regions).transpose(1, 2) / regions.shape[1]
-        gathered = self.w(affinity @ self.g(regions))
-        reasoned: Tensor = self.norm(gathered.flatten(0, 1)).view_as(regions)
-        return regions + reasoned
+        """Map regions (..., I, R, D) to the same shape; the batch norm's statistics are over images and regions."""
+        affinity = linear(self.theta, regions) @ linear(self.phi, regions).mT / regions.shape[-2]
+        gathered = linear(self.w, affinity @ linear(self.g, regions))
+        reasoned = batch_norm(self.norm, gathered.flatten(-3, -2))
+        return regions + reasoned.view_as(regions)
 
 
 class RegionReasoning(nn.Module):
@@ -82,25 +84,25 @@ class RegionReasoning(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Map region features (I, R, D), used as they are stored, to unit vectors (I, size).
 
+        Of stacked parameters (K, I, R, D), or (1, I, R, D) where all models see the same, to (K, I, size).
         The GRU reads the regions in their order; in training I must be at least 2, for the batch norm.
         """
-        regions = self.projection(features)
+        regions = linear(self.projection, features)
         if self.norm_before_reasoning:
             regions = self.normalize_regions(regions)
         regions = self.normalize_regions(self.blocks(regions))
         with computing_in_full(regions.device):
-            _, final = self.gru(in_full(regions))
-            return normalize(self.norm(final[0]), dim=-1, eps=1e-12)
+            return normalize(batch_norm(self.norm, last_state(self.gru, in_full(regions))), dim=-1, eps=1e-12)
 
 
 def _over_features(regions: Tensor) -> Tensor:
-    """Scale each region (of I, R, D) to a root mean square of 1."""
-    return _to_unit_length(regions, 2) * sqrt(regions.shape[2])
+    """Scale each region (of ..., I, R, D) to a root mean square of 1."""
+    return _to_unit_length(regions, -1) * sqrt(regions.shape[-1])
 
 
 def _over_regions(regions: Tensor) -> Tensor:
     """Scale each feature to unit length over the regions of its image."""
-    return _to_unit_length(regions, 1)
+    return _to_unit_length(regions, -2)
 
 
 def _to_unit_length(regions: Tensor, axis: int) -> Tensor:

@@ -1,7 +1,8 @@
 """K models of one shape on top of each other: one forward and backward pass instead of K.
 
-The parameters of the stacked model have the shape (K, ...). Those of each single model become views of its part, so
-that whatever changes one, an optimiser or a constraint, changes the other, and nothing is copied between them.
+Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). Those of each single model
+become views of its part, so that whatever changes one, an optimiser or a constraint, changes the other, and nothing is
+copied between them.
 """
 
 from collections.abc import Sequence
@@ -14,24 +15,35 @@ from trainables.models.retrieval_model import RetrievalModel
 
 
 def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
-    """Return the stacked model, on the device of the models, whose parameters become views of its own.
+    """Return the stacked model, on the device of the models, whose parameters and statistics become views of its own.
 
     Args:
-        models: At least one, of one class that ``can_stack``, with parameters of the same shapes. What is no parameter
-            and no stacked setting is taken from the first.
+        models: At least one, of one class that ``can_stack``, with parameters of the same shapes. What is no parameter,
+            statistic or stacked setting is taken from the first.
     """
     # Parameters of the first would only be copied to be replaced.
     stacked = deepcopy(models[0], {id(parameter): parameter for parameter in models[0].parameters()})
-    for name, _ in list(stacked.named_parameters()):
-        values = torch.stack([model.get_parameter(name).detach() for model in models])
+    singles = [_changing(model) for model in models]
+    for name, first in singles[0].items():
+        values = torch.stack([single[name].detach() for single in singles])
         owner, _, attribute = name.rpartition(".")
-        setattr(stacked.get_submodule(owner), attribute, nn.Parameter(values))
-        for model, value in zip(models, values.unbind(), strict=True):
-            model.get_parameter(name).data = value
+        is_learned = isinstance(first, nn.Parameter)
+        setattr(stacked.get_submodule(owner), attribute, nn.Parameter(values) if is_learned else values)
+        for single, value in zip(singles, values.unbind(), strict=True):
+            single[name].data = value
     for setting in stacked.stacked_settings:
         numbers = torch.tensor([getattr(model, setting) for model in models], device=values.device)
         setattr(stacked, setting, numbers[:, None, None])
     return stacked
+
+
+def _changing(model: RetrievalModel) -> dict[str, Tensor]:
+    """Return what training changes in a model, by name: its parameters, and the statistics of its batch norms."""
+    found: dict[str, Tensor] = dict(model.named_parameters())
+    for name, module in model.named_modules():
+        if isinstance(module, nn.BatchNorm1d):
+            found |= {f"{name}.{statistic}": values for statistic, values in module.named_buffers()}
+    return found
 
 
 def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]) -> None:

@@ -9,13 +9,13 @@ References:
 from math import sqrt
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
+from trainables.models.layers import linear
 from trainables.models.precision import in_full
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.text_encoder import TextEncoder
@@ -62,12 +62,7 @@ class VSEPP(RetrievalModel):
         """Map features (I, D), used as they are stored, or pixels (I, S, S, 3) to unit vectors (I, embedding_size)."""
         if self.backbone is not None:
             features, _ = self.backbone(features)
-        weight, bias = self.image_projection.parameters()
-        if weight.dim() == 2:
-            projected = self.image_projection(features)
-        else:
-            projected = torch.baddbmm(bias[:, None], features.expand(len(weight), -1, -1), weight.mT)
-        return normalize(in_full(projected), dim=-1, eps=1e-12)
+        return normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map captions (C, T) with their lengths (C,) on the CPU to unit vectors (C, embedding_size)."""

@@ -22,6 +22,8 @@ from trainables.models.text_encoder import TextEncoder
 class VSRN(RetrievalModel):
     """Images and captions as unit vectors of one joint space; ``image_parameters`` are ``RegionReasoning``'s."""
 
+    can_stack = True
+
     def __init__(
         self, region_size: int, vocabulary_size: int, embedding_size: int, word_size: int, **image_parameters: Any
     ) -> None:

@@ -1,10 +1,9 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
-from tests.trainables.tiny import tiny_config, tiny_dataset
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.config import FEATURES, TrialConfig
 from trainables.data.batches import Batch, pair_batches
 from trainables.data.dataset import Dataset
@@ -35,22 +34,7 @@ def one_thread():
 
 
 def data_for(model: str) -> Dataset:
-    """The tiny dataset; as regions, each shows a third of the image's features and a little of all."""
-    data = tiny_dataset(images=30)
-    if FEATURES[model] == "global":
-        return data
-    regions = np.stack([split_features(data) * part + 0.1 for part in region_masks(data)], axis=1)
-    splits = {name: replace(split, features=regions.astype(np.float16)) for name, split in data.splits.items()}
-    return replace(data, splits=splits)
-
-
-def split_features(data: Dataset) -> np.ndarray:
-    return data.splits["train"].features
-
-
-def region_masks(data: Dataset) -> list[np.ndarray]:
-    columns = np.arange(split_features(data).shape[1])
-    return [columns % 3 == part for part in range(3)]
+    return suited(tiny_dataset(images=30), model)
 
 
 def batches_of(data: Dataset, captions: list[torch.Tensor]) -> list[Batch]:

@@ -1,0 +1,46 @@
+"""Linear maps and batch norms of one model, or of K stacked ones (``trainables.models.stack``).
+
+With parameters of shape (K, ...) they map the inputs of each model by its own; a leading 1 of the inputs says that all
+models see the same.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
+    """Map inputs (..., D) to (..., E); of stacked parameters (K, ..., D) or (1, ..., D) to (K, ..., E)."""
+    if layer.weight.dim() == 2:
+        mapped: Tensor = layer(inputs)
+        return mapped
+    mapped = affine(inputs.flatten(1, -2).expand(len(layer.weight), -1, -1), layer.weight, layer.bias)
+    return mapped.unflatten(1, inputs.shape[1:-1])
+
+
+def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return W x + b of inputs (K, N, D), with weights (K, E, D) and biases (K, E), shape (K, N, E)."""
+    return torch.baddbmm(bias[:, None], inputs, weight.mT)
+
+
+def batch_norm(layer: nn.BatchNorm1d, inputs: Tensor) -> Tensor:
+    """Normalise inputs (N, D), or of stacked parameters (K, N, D): statistics are over the N of each model."""
+    if layer.weight.dim() == 1:
+        normed: Tensor = layer(inputs)
+        return normed
+    models, rows, _ = inputs.shape
+    mean, variance = layer.running_mean, layer.running_var
+    assert mean is not None and variance is not None and layer.num_batches_tracked is not None
+    if layer.training:
+        layer.num_batches_tracked.add_(1)
+    # The features of all models side by side, each with its own statistics.
+    normed = nn.functional.batch_norm(
+        inputs.transpose(0, 1).reshape(rows, -1),
+        mean.view(-1),
+        variance.view(-1),
+        layer.weight.view(-1),
+        layer.bias.view(-1),
+        layer.training,
+        layer.momentum or 0.0,
+        layer.eps,
+    )
+    return normed.view(rows, models, -1).transpose(0, 1)
