@@ -13,31 +13,34 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 NAME = "flickr8k"
 IMAGES = {"train": 6000, "val": 1000, "test": 1000}
-FEATURES, WORDS = 1024, 2500
+FEATURES = {"global": (1024,), "regions": (16, 256)}
+"""Numbers of an image, by kind."""
+
+WORDS = 2500
 LENGTH = (10.9, 3.8)
 """Mean and standard deviation of the words of a caption of Flickr8k."""
 
 
-def load_flickr8k(data_root: Path | None, images: int | None = None) -> Dataset:
+def load_flickr8k(data_root: Path | None, images: int | None = None, kind: str = "global") -> Dataset:
     """Return Flickr8k of a data root, or generated numbers where it holds none.
 
     Args:
         data_root: Holds a folder ``flickr8k``, or not; by default what lies beside the checkout.
         images: Generate so many for training, and a sixth of it for each of the others, whatever there is.
+        kind: Of features; see ``FEATURES``.
     """
     root = SHARED if data_root is None else data_root
     if images is None and (root / NAME).is_dir():
-        return load_dataset(NAME, root)
-    return generate(
-        IMAGES if images is None else {name: max(2, images * size // 6000) for name, size in IMAGES.items()}
-    )
+        return load_dataset(NAME, root, features=kind)
+    sizes = IMAGES if images is None else {name: max(2, images * size // 6000) for name, size in IMAGES.items()}
+    return generate(sizes, kind)
 
 
-def generate(images: dict[str, int]) -> Dataset:
+def generate(images: dict[str, int], kind: str) -> Dataset:
     """Return a dataset of random unit features and random captions, frequent words first."""
     rng = np.random.default_rng(0)
-    features = rng.standard_normal((sum(images.values()), FEATURES)).astype(np.float16)
-    features /= np.linalg.norm(features.astype(np.float32), axis=1, keepdims=True).astype(np.float16)
+    features = rng.standard_normal((sum(images.values()), *FEATURES[kind])).astype(np.float16)
+    features /= np.linalg.norm(features.astype(np.float32), axis=-1, keepdims=True).astype(np.float16)
     splits, first = {}, 0
     for name, size in images.items():
         splits[name] = make_split(name, features, np.arange(first, first + size), rng)

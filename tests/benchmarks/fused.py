@@ -7,8 +7,8 @@ train at once, evaluation included, which is not fused; on Flickr8k, all trials 
 Of processes there are as many as the machine has CPUs, on a GPU K: more would only take turns.
 
 The last row is of whole searches, with checkpoints, journal, COCOS and MLflow: an epoch of a trial among as many as
-``--search-trials`` that are fused, beside one trial at a time, after the first epochs, in which actors start. Where
-there is no Flickr8k it is of generated scenes.
+``--search-trials`` that are fused, beside one trial at a time, of which a few are enough; after the first epochs, in
+which actors start. Where there is no Flickr8k it is of generated scenes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
-from trainables.config import TrainingConfig, TrialConfig
+from trainables.config import FEATURES, TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.data.scenes.generate import generate_scenes
 from trainables.pace import count_steps
@@ -42,16 +42,18 @@ from trainables.stacked_epoch import StackedEpoch
 from trainables.trial import Trial, train_epoch
 
 CASES = {
-    "cpu": ["wsabie:16:warp", "wsabie:64:warp", "vsepp:256:nt_xent"],
-    "cuda": ["wsabie:512:warp", "vsepp:1024:nt_xent"],
+    "cpu": ["wsabie:16:warp", "wsabie:64:warp", "vsepp:256:nt_xent", "vsrn:256:nt_xent"],
+    "cuda": ["wsabie:512:warp", "vsepp:1024:nt_xent", "vsrn:1024:nt_xent"],
 }
 TRIALS = {
-    "cpu": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16]},
-    "cuda": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16, 32, 64]},
+    "cpu": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16], "vsrn": [1, 4]},
+    "cuda": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16, 32, 64], "vsrn": [1, 4, 16]},
 }
 SEARCHES = {"cpu": "wsabie:16:warp", "cuda": "vsepp:1024:nt_xent"}
 NEEDED = {("wsabie:16:warp", 16, "cpu"): 3.0, ("vsepp:1024:nt_xent", 32, "cuda"): 8.0}
 WARM_UP = 3
+ALONE = 2
+"""Trials of the search with one at a time: they take the time of all, one after the other."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +71,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """See ``command``."""
     torch.set_num_threads(1)
-    data = load_flickr8k(options.data_root, options.images)
     for case in options.cases or CASES[options.device]:
+        model = case.split(":")[0]
+        data = load_flickr8k(options.data_root, options.images, FEATURES[model])
         bench = Bench(case, data, options.device, options.steps)
-        for trials in options.trials or TRIALS[options.device][case.split(":")[0]]:
+        for trials in options.trials or TRIALS[options.device][model]:
             yield from compare(bench, trials, options)
     if options.search_trials:
         yield compare_searches(options)
@@ -103,8 +106,8 @@ def compare_searches(options: argparse.Namespace) -> Row:
             root, name = Path(folder), "scenes"
             generate_scenes(root / name, images=options.images or 600, seed=0)
         seconds = {}
-        for fuse in (options.search_trials, 1):
-            experiment = make_search(case, name, fuse, options)
+        for fuse, trials in ((options.search_trials, options.search_trials), (1, ALONE)):
+            experiment = make_search(case, name, fuse, trials, options)
             run_search(experiment, Training(str(root.resolve()), device=options.device), Path(folder), quiet=True)
             journal = read_journal(Path(folder) / experiment.name / "journal.jsonl")
             ends = [record["time"] for record in journal if record["kind"] == "epoch"]
@@ -114,8 +117,8 @@ def compare_searches(options: argparse.Namespace) -> Row:
     return Row(fused, "s", seconds[options.search_trials], seconds[1], "max_concurrent: 1", note=note)
 
 
-def make_search(case: str, dataset: str, fuse: int, options: argparse.Namespace) -> Experiment:
-    """Return a search of trials that differ in a number of their loss, so many of them at a time and as one model."""
+def make_search(case: str, dataset: str, fuse: int, trials: int, options: argparse.Namespace) -> Experiment:
+    """Return a search of trials that differ in a number of their loss, ``fuse`` of them at a time and as one model."""
     model, size, loss = case.split(":")
     values = {
         "name": f"fuse-{fuse}",
@@ -123,7 +126,7 @@ def make_search(case: str, dataset: str, fuse: int, options: argparse.Namespace)
         "models": [model],
         "losses": [loss],
         "training": {"epochs": options.search_epochs, "embedding_size": int(size), "learning_rate": 5e-4},
-        "search": {"sampler": "random", "trials": options.search_trials},
+        "search": {"sampler": "random", "trials": trials},
         "scheduler": {"name": "none"},
         "resources": {"cpus": 1, "gpus": int(options.device == "cuda"), "fuse": fuse, "max_concurrent": fuse},
     }

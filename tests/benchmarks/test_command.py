@@ -23,7 +23,7 @@ TINY = {
         "60",
         "--cases",
         "wsabie:4:warp",
-        "vsepp:4:nt_xent",
+        "vsrn:4:nt_xent",
         "--trials",
         "1",
         "2",
@@ -74,6 +74,15 @@ def test_rows_are_sane(name: str, tmp_path: Path) -> None:
         assert values["benchmark"] == name and row.line() in done.stdout
         assert math.isfinite(row.ours) and row.unit and row.case
         assert row.other is None or (math.isfinite(row.other) and row.against)
+
+
+@pytest.mark.soak
+def test_whole_searches_are_compared() -> None:
+    tiny = ["--images", "60", "--cases", "wsabie:4:warp", "--trials", "1", "--steps", "2", "--search-trials", "2"]
+    command = [sys.executable, "-m", "tests.benchmarks", "fused", *tiny, "--search-epochs", "2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "a search, wsabie:16:warp K=2" in done.stdout and "everything included" in done.stdout
 
 
 def test_ratio_says_how_much_more_the_other_costs(tmp_path: Path) -> None:

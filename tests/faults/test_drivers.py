@@ -39,6 +39,7 @@ SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))
 KILLS = 5
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_at_random_moments(searches: Searches, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

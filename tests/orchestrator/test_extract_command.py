@@ -97,7 +97,7 @@ def start(*arguments: str) -> "subprocess.Popen[bytes]":
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.soak)])
 def test_killed_halfway_and_resumed_gives_the_same_bytes(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
 ) -> None:
@@ -144,7 +144,7 @@ def test_missing_images_are_named_ten_at_a_time(photos: Path, capsys: pytest.Cap
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.soak)])
 def test_truncated_images_are_named_and_the_rest_is_kept(
     photos: Path, capsys: pytest.CaptureFixture[str], workers: str
 ) -> None:
