@@ -25,6 +25,7 @@ from orchestrator.population import waits
 from orchestrator.sections import Scheduler
 from orchestrator.trial_actor import Step
 from orchestrator.tune_memory import forget_ended
+from orchestrator.tune_places import Places
 
 
 class Ladder:
@@ -102,6 +103,7 @@ class Judge(Ephemeral, FIFOScheduler):
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
+        self._places = Places()
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
         """Record a step of a trial and return how the trial stands after it."""
@@ -124,9 +126,11 @@ class Judge(Ephemeral, FIFOScheduler):
         goes_on = state is TrialState.RUNNING and not self.pauses(ours)
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
-    def choose_trial_to_run(self, tune_controller: Any) -> None:
-        """Leave the choice to Ray, which starts trials in their order, and let it forget those that have ended."""
-        forget_ended(tune_controller._tune_controller)
+    def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
+        """Return the trial for an actor that has become free, and let Ray forget those that have ended."""
+        controller = tune_controller._tune_controller
+        forget_ended(controller)
+        return self._places.offer(controller)
 
     def pauses(self, trial: Trial) -> bool:
         """Say whether a trial is to leave its actor to others, and will be issued again."""

@@ -1,7 +1,7 @@
 """How trials run: Ray is started, told what to run, and ended.
 
-With ``allocation``, ``extraction_workers``, ``fusion``, ``issuer``, ``scheduler``, ``trial_actor`` and ``witness`` the
-only user of Ray.
+With ``allocation``, ``extraction_workers``, ``fusion``, ``issuer``, ``scheduler``, ``trial_actor``, ``tune_places`` and
+``witness`` the only user of Ray.
 
 Ray keeps no state that we read again: its checkpoints are off, its storage is a scratch directory that goes with the
 process, and whatever must survive stands in the journal and in the trials' own checkpoints.
