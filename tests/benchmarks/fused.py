@@ -42,11 +42,11 @@ from trainables.stacked_epoch import StackedEpoch
 from trainables.trial import Trial, train_epoch
 
 CASES = {
-    "cpu": ["wsabie:16:warp", "wsabie:64:warp", "vsepp:256:nt_xent", "vsrn:256:nt_xent"],
+    "cpu": ["wsabie:16:warp", "wsabie:64:warp", "vsepp:256:nt_xent"],
     "cuda": ["wsabie:512:warp", "vsepp:1024:nt_xent", "vsrn:1024:nt_xent"],
 }
 TRIALS = {
-    "cpu": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16], "vsrn": [1, 4]},
+    "cpu": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4], "vsrn": [1, 4]},
     "cuda": {"wsabie": [1, 4, 16, 64], "vsepp": [1, 4, 16, 32, 64], "vsrn": [1, 4, 16]},
 }
 SEARCHES = {"cpu": "wsabie:16:warp", "cuda": "vsepp:1024:nt_xent"}

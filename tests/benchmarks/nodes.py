@@ -1,6 +1,6 @@
 """How a search scales over simulated nodes, and what 64 GPUs would make of it.
 
-    python -m tests.benchmarks nodes [--nodes 1 2 4] [--trials 48] [--cpus 2] [--seconds 0.5] [--epochs 4]
+    python -m tests.benchmarks nodes [--nodes 1 2 4] [--trials 24] [--cpus 2] [--seconds 0.5] [--epochs 4]
 
 Nodes are processes of this machine; trials sleep through their epochs, so that cores do not bound them. Each is the
 product's search with everything on. Time runs from the beginning of the first epoch to the last end of a trial. After
@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--cpus", type=int, default=2, help="trials at a time on a node")
-    parser.add_argument("--trials", type=int, default=48)
+    parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=0.5, help="of an epoch")
 
