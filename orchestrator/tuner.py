@@ -25,7 +25,8 @@ os.environ |= {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_DEDUP_LOGS": "0",
+    # That there are many for few CPUs is what is meant where trials are fused, or share a GPU.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "worker processes have been started",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",

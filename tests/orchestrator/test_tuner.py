@@ -1,5 +1,7 @@
-"""What a person is told where Ray itself does not start."""
+"""What a person is told of Ray itself."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,3 +27,16 @@ def test_a_ray_that_does_not_start_is_told_in_one_line(
         tuner.ray_runtime(tmp_path),
     ):
         pytest.fail("there is no Ray to run on")
+
+
+SAYING = """
+from orchestrator import tuner
+from ray._private.worker import print_to_stdstream
+for line in ("WARNING: 8 PYTHON worker processes have been started on node: x", "a worker was killed"):
+    print_to_stdstream({"lines": [line], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+"""
+
+
+def test_of_what_ray_says_many_processes_are_no_news() -> None:
+    done = subprocess.run([sys.executable, "-c", SAYING], capture_output=True, text=True, check=True)
+    assert "a worker was killed" in done.stdout and "PYTHON" not in done.stdout + done.stderr
