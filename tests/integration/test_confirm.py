@@ -96,6 +96,7 @@ def test_a_search_without_a_confirmation_gets_one(ray_session: None, output: Pat
     assert_invariants(output)
 
 
+@pytest.mark.soak
 def test_killed_while_it_confirms_it_goes_on(ray_session: None, output: Path) -> None:
     experiment = confirming(top=1, seeds=3)
     with process(output, experiment, 0.1) as started:

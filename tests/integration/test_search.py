@@ -158,6 +158,7 @@ def ended(history: History) -> int:
     return len(history.trials) - len(history.running())
 
 
+@pytest.mark.soak
 def test_killed_and_started_again_a_search_ends_as_an_undisturbed_one(ray_session: None, output: Path) -> None:
     experiment = grid([0.3, 0.05, 0.2, 0.1, 0.02, 0.4], scheduler={"name": "none"})
     with process(output, experiment, 0.2) as started:
