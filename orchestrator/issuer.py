@@ -6,6 +6,7 @@ each went; which trials there are, and in which order, is the source's business 
 
 import json
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ray.tune.search import Searcher
@@ -38,16 +39,24 @@ class Issuer(Ephemeral, Searcher):
     A trial that the journal holds as running is issued again under its own id, and finds its checkpoint itself.
     """
 
-    def __init__(self, source: TrialSource, at_a_time: int | None = None, halvings: int = 0) -> None:
+    def __init__(
+        self,
+        source: TrialSource,
+        at_a_time: int | None = None,
+        halvings: int = 0,
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Begin with the first trial.
 
         Args:
             source: Of the trials.
             at_a_time: How many may run at once; ``None`` is as many as fit.
             halvings: How often that was halved already.
+            has_room: Whether there is room for a trial beside others.
         """
         super().__init__()
         self._source, self._at_a_time, self._halvings = source, at_a_time, halvings
+        self._has_room = has_room
         self._live: dict[str, Trial] = {}
         self._again: deque[Trial] = deque()
         self._made_way: frozenset[str] = frozenset()
@@ -55,6 +64,8 @@ class Issuer(Ephemeral, Searcher):
     def suggest(self, trial_id: str) -> Any:
         """Return what Ray's trial of that id is to run; ``FINISHED`` after the last."""
         if self._at_a_time is not None and len(self._live) >= self._at_a_time:
+            return None
+        if self._live and not self._has_room():
             return None
         trial = self._again.popleft() if self._again else self._source.next()
         if trial is None:

@@ -98,12 +98,16 @@ def make_rule(rules: Scheduler, epochs: int) -> Ladder | Brackets | Median | Non
 
 
 class Judge(Ephemeral, FIFOScheduler):
-    """Records every epoch of every trial with the verdict on it; itself it ends none before its last epoch."""
+    """Records every epoch of every trial with the verdict on it; itself it ends none before its last epoch.
+
+    Attributes:
+        places: What is free for trials.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
-        self._places = Places()
+        self.places = Places()
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
         """Record a step of a trial and return how the trial stands after it."""
@@ -130,7 +134,7 @@ class Judge(Ephemeral, FIFOScheduler):
         """Return the trial for an actor that has become free, and let Ray forget those that have ended."""
         controller = tune_controller._tune_controller
         forget_ended(controller)
-        return self._places.offer(controller)
+        return self.places.offer(controller)
 
     def pauses(self, trial: Trial) -> bool:
         """Say whether a trial is to leave its actor to others, and will be issued again."""

@@ -22,18 +22,23 @@ class Places:
     """Those of one cluster, as far as they are free."""
 
     def __init__(self) -> None:
+        self._controller: Any = None
         self._looked, self._free, self._live = float("-inf"), 0, 0
 
+    def has_room(self) -> bool:
+        """Say whether one trial more is to be asked for; not before Tune has come by for the first time."""
+        if self._controller is None:
+            return False
+        waiting = sum(not _has_place(self._controller, trial) for trial in self._controller._pending_trials)
+        return waiting <= self._room(self._controller)
+
     def offer(self, controller: Any) -> RayTrial | None:
-        """Let Tune ask for as many trials as there is room for; return the one that an actor has become free for.
+        """Return the trial that an actor has become free for, if one has.
 
         Args:
             controller: Ray's ``TuneController``, between two of its steps.
         """
-        if not controller._trials:
-            return None
-        starting = sum(_has_place(controller, trial) for trial in controller._pending_trials)
-        controller.update_max_pending_trials(starting + self._room(controller) + 1)
+        self._controller = controller
         if not controller._actor_cache.num_cached_objects:
             return None
         waiting = (
@@ -46,6 +51,8 @@ class Places:
     def _room(self, controller: Any) -> int:
         """Return how many trials more would fit now."""
         live = controller._actor_manager.num_live_actors
+        if not controller._trials:
+            return 0
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             wanted = controller._trials[-1].placement_group_factory.required_resources
             self._looked, self._free, self._live = time.monotonic(), fits(ray.available_resources(), wanted), live

@@ -31,6 +31,8 @@ os.environ |= {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",
+    # How many is the issuer's business.
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000000",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
 }
@@ -41,7 +43,6 @@ import ray
 from ray import tune
 from ray.exceptions import AuthenticationError
 from ray.tune.experiment import Trial as RayTrial
-from ray.tune.schedulers import TrialScheduler
 
 import orchestrator
 import search_spaces
@@ -56,6 +57,7 @@ from orchestrator.gpu_share import widen
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
 from orchestrator.nodes import alive
+from orchestrator.scheduler import Judge
 from orchestrator.trial_actor import TrialActor
 from orchestrator.witness import Witness
 from orchestrator.workload import Workload
@@ -137,7 +139,7 @@ class Session:
         return min((limit for limit in limits if limit is not None), default=None)
 
 
-def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler) -> int | None:
+def run_trials(session: Session, source: TrialSource, scheduler: Judge) -> int | None:
     """Run what is left of a source's trials until the last has ended, a limit is reached or a signal comes.
 
     Args:
@@ -154,7 +156,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: TrialScheduler)
     """
     if source.outstanding == 0 or session.limit() is not None:
         return None
-    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings)
+    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, scheduler.places.has_room)
     witness = Witness(session, source, issuer)
     interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.

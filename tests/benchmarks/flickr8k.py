@@ -36,7 +36,7 @@ def load_flickr8k(data_root: Path | None, images: int | None = None, kind: str =
     return generate(sizes, kind)
 
 
-def generate(images: dict[str, int], kind: str) -> Dataset:
+def generate(images: dict[str, int], kind: str = "global") -> Dataset:
     """Return a dataset of random unit features and random captions, frequent words first."""
     rng = np.random.default_rng(0)
     features = rng.standard_normal((sum(images.values()), *FEATURES[kind])).astype(np.float16)

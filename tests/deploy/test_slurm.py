@@ -100,9 +100,11 @@ def test_the_token_lives_as_long_as_the_job(job: Path) -> None:
 def test_what_is_told_to_end_is_queued_again(job: Path, number: signal.Signals) -> None:
     process = start(job, tenths=600)
     deadline = time.monotonic() + 60
-    while not (job / "said").exists() or "searching" not in (job / "said").read_text():
+    said = job / "said"
+    # The worker as well: what it says would come in between.
+    while not said.exists() or not all(word in said.read_text() for word in ("searching", "--block --address")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(number)
     assert end(process) == 130
-    assert (job / "said").read_text().splitlines()[-2:] == ["told", "scontrol requeue 4711"]
+    assert said.read_text().splitlines()[-2:] == ["told", "scontrol requeue 4711"]
