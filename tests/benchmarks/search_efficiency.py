@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", default="scenes", help="scenes is generated where no --data-root is given")
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--model", choices=TRAINING, default="vsepp")
-    parser.add_argument("--images", type=int, default=800, help="of the generated scenes")
+    parser.add_argument("--images", type=int, default=500, help="of the generated scenes")
     parser.add_argument("--embedding-size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
