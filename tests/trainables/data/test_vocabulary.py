@@ -22,6 +22,8 @@ TOKENS = st.sampled_from(WORDS.split(" "))
 @example("a ,b , c")
 @example("a . b .")
 @example("wanna")
+@example("cannot-x")
+@example("x-gonna")
 def test_tokenize_equals_nltk(caption: str) -> None:
     assert tokenize(caption) == word_tokenize(caption.lower(), preserve_line=True)
 
