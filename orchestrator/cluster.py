@@ -4,7 +4,7 @@ All of it is known, or refused, before Ray is imported, which takes seconds and 
 """
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,9 @@ HEALTH_CHECKS = {
 }
 """Environment of ``ray start --head`` for a head that gives a silent node up after 15 s instead of some 65 s."""
 
+WAITING = "ICR_WAITING_TRIALS"
+"""Environment variable: how many trials wait for room, at which an autoscaler sees how many nodes are wanted."""
+
 
 class ClusterError(ConfigError):
     """A cluster that cannot be joined."""
@@ -34,26 +37,30 @@ class Cluster:
         address: ``host:port`` of the head of a Ray cluster, or ``auto`` for the one that this machine is in; ``None``
             starts a Ray of our own here.
         storage: Folder or ``s3://bucket/prefix`` of the checkpoints; ``None`` is the experiment's own folder.
+        waiting: Trials that wait beyond those that there is room for, >= 1. What waits was suggested without the
+            results of what runs, so it is one unless the environment, where nodes come when they are wanted, says more.
     """
 
     address: str | None = None
     storage: str | None = None
+    waiting: int = 1
 
     def resolved(self) -> "Cluster":
         """Return the same with everything looked up and found to answer; nothing is started for that.
 
         Raises:
-            ClusterError: If nothing listens at the address.
+            ClusterError: If nothing listens at the address, or the environment says nonsense.
             StorageError: If the storage cannot be written.
         """
+        waiting = count_waiting()
         address = None if self.address is None else find_head(self.address)
         if self.storage is None:
-            return Cluster(address)
+            return Cluster(address, waiting=waiting)
         if not is_bucket(self.storage):
-            return Cluster(address, str(Path(self.storage).resolve()))
+            return Cluster(address, str(Path(self.storage).resolve()), waiting)
         store = ObjectStore.parse(self.storage)
         store.check()
-        return Cluster(address, store.address)
+        return Cluster(address, store.address, waiting)
 
     @property
     def place(self) -> object:
@@ -109,6 +116,18 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
             f"and make this machine a node of it, or leave out --address to run on this machine alone"
         )
     return named
+
+
+def count_waiting(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many trials are to wait for room, as the environment says; 1 where it does not.
+
+    Raises:
+        ClusterError: If that is not a number of at least 1.
+    """
+    said = environ.get(WAITING) or "1"
+    if not said.isdecimal() or int(said) < 1:
+        raise ClusterError(f"{WAITING}={said}: must be a whole number of at least 1, or not be set")
+    return int(said)
 
 
 def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:

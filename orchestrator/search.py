@@ -147,9 +147,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
                 if not given.quiet:
                     print(sentence, flush=True)
             ready = workload.expecting(digests)
-            session = Session(
-                experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, address=cluster.address
-            )
+            session = Session(experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, cluster=cluster)
             if Stage.SEARCH in stages:
                 signal = search_stage(session, meter, given.quiet)
                 ended_by = find_ending(experiment, ledger.history, meter)

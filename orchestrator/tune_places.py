@@ -2,9 +2,10 @@
 
 By itself Tune asks a searcher for one trial at a time, and gives an actor that becomes free to a trial whose own is
 still starting, which it ends for that. So places fill one after the other, and where trials take less time than actors
-to start, there is never a second one. Here as many trials wait as there are places free, and one more; an actor that
-becomes free is for the first of them that has no place yet. All of it is private to the locked version of Ray; the test
-of this file fails where another one does it elsewhere.
+to start, there is never a second one. Here as many trials wait as there are places free, and one more, or several where
+an autoscaler is to see that more nodes are wanted; an actor that becomes free is for the first of them that has no
+place yet. All of it is private to the locked version of Ray; the test of this file fails where another one does it
+elsewhere.
 """
 
 import time
@@ -25,12 +26,16 @@ class Places:
         self._controller: Any = None
         self._looked, self._free, self._live = float("-inf"), 0, 0
 
-    def has_room(self) -> bool:
-        """Say whether one trial more is to be asked for; not before Tune has come by for the first time."""
+    def has_room(self, beyond: int) -> bool:
+        """Say whether one trial more is to be asked for; not before Tune has come by for the first time.
+
+        Args:
+            beyond: How many are to wait for which there is no room, >= 1.
+        """
         if self._controller is None:
             return False
         waiting = sum(not _has_place(self._controller, trial) for trial in self._controller._pending_trials)
-        return waiting <= self._room(self._controller)
+        return waiting < self._room(self._controller) + beyond
 
     def offer(self, controller: Any) -> RayTrial | None:
         """Return the trial that an actor has become free for, if one has.

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -49,7 +49,7 @@ import search_spaces
 import trainables
 from orchestrator.allocation import allocate
 from orchestrator.checkpoints import Checkpoints
-from orchestrator.cluster import ClusterError
+from orchestrator.cluster import Cluster, ClusterError
 from orchestrator.ephemeral import Ephemeral
 from orchestrator.experiment import Experiment
 from orchestrator.fusion import fused
@@ -121,7 +121,7 @@ class Session:
         scratch: Directory of this process alone; short, because paths of sockets are made under it.
         on_step: Called several times a second, e.g. to draw.
         limit: Asked as often; anything but ``None`` ends the stage, and what runs stays resumable.
-        address: ``host:port`` of the Ray cluster to join; ``None`` starts one on this machine.
+        cluster: Where trials run.
     """
 
     experiment: Experiment
@@ -131,7 +131,7 @@ class Session:
     scratch: Path
     on_step: Callable[[], None] = lambda: None
     limit: Callable[[], str | None] = lambda: None
-    address: str | None = None
+    cluster: Cluster = field(default_factory=Cluster)
 
     def at_a_time(self) -> int | None:
         """Return how many trials may run at once: what was asked for, or less where memory was short before."""
@@ -156,11 +156,12 @@ def run_trials(session: Session, source: TrialSource, scheduler: Judge) -> int |
     """
     if source.outstanding == 0 or session.limit() is not None:
         return None
-    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, scheduler.places.has_room)
+    has_room = partial(scheduler.places.has_room, session.cluster.waiting)
+    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, has_room)
     witness = Witness(session, source, issuer)
     interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
-    with ray_runtime(session.scratch, session.address), interruption.listening():
+    with ray_runtime(session.scratch, session.cluster.address), interruption.listening():
         resources, fuse = allocate(session, alive(ray.nodes()))
         with fused(session.workload, fuse, resources) as workload:
             trainable = tune.with_parameters(

@@ -118,9 +118,8 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 start(ledger, experiment, digests, directory, cluster)
                 ledger.append("suite_started", suite=suite.model_dump(mode="json"))
                 checkpoints = open_checkpoints(cluster, ledger.history, directory)
-                session = Session(
-                    experiment, ledger, workload.expecting(digests), checkpoints, scratch, address=cluster.address
-                )
+                ready = workload.expecting(digests)
+                session = Session(experiment, ledger, ready, checkpoints, scratch, cluster=cluster)
                 found = _run(Work(suite, directory, session), accepted, quiet=quiet)
                 ledger.append("experiment_ended", outcome="finished", ended_by="trials")
             _write_results(request, ledger, accepted, found, directory)

@@ -1,8 +1,8 @@
 """Epochs that TPE with ASHA spends until it has what a grid finds: the best val rsum of 4 x 4 relative polynomials.
 
-    python -m tests.benchmarks search_efficiency                      # generated scenes, small, a few minutes
-    python -m tests.benchmarks search_efficiency --dataset flickr8k --data-root DATA --model wsabie \\
-        --embedding-size 256 --epochs 9 --seeds 0 1 2 --output runs/efficiency    # goes on where it was interrupted
+    python -m tests.benchmarks search_efficiency                      # generated scenes, small, a minute
+    python -m tests.benchmarks search_efficiency --dataset flickr8k --data-root DATA --embedding-size 256 --epochs 9 \\
+        --seeds 0 1 2 --output runs/efficiency                        # goes on where it was interrupted
 
 Both are searches of the product, over e0 + Delta + e2 Delta^2: the grid trains all 16 points for all epochs, TPE with
 ASHA as many trials over the slopes and offsets between these (``--space slopes``), or over the same points. Its epochs
@@ -69,10 +69,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
     parser.add_argument("--dataset", default="scenes", help="scenes is generated where no --data-root is given")
     parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--model", choices=TRAINING, default="vsepp")
-    parser.add_argument("--images", type=int, default=500, help="of the generated scenes")
-    parser.add_argument("--embedding-size", type=int, default=128)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--model", choices=TRAINING, default="wsabie")
+    parser.add_argument("--images", type=int, default=300, help="of the generated scenes")
+    parser.add_argument("--embedding-size", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--space", choices=SPACES, default="slopes", help="of TPE")
     parser.add_argument("--trials", type=int, default=16, help="of TPE with ASHA")

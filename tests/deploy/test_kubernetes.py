@@ -11,6 +11,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
+from orchestrator.cluster import WAITING, count_waiting
 from tests.deploy.files import BASE, DEPLOY, KUBERNETES, OVERLAYS, containers, documents, named, pods
 from tests.deploy.kustomize import KustomizationError, build
 
@@ -230,6 +231,15 @@ def test_rays_token_is_asked_for(folder: Path) -> None:
     for cluster in clusters:
         spec = cluster["spec"].get("rayClusterSpec", cluster["spec"])
         assert spec["authOptions"] == {"mode": "token", "secretName": "ray-token"}
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=named)
+def test_several_nodes_come_at_a_time(folder: Path) -> None:
+    drivers = [pod for one in build(folder) for pod in pods(one) if WAITING in str(pod)]
+    assert drivers
+    for pod in drivers:
+        said = {one["name"]: one.get("value") for inside in containers(pod) for one in inside.get("env", [])}
+        assert count_waiting(said) > 1
 
 
 def test_both_copies_of_basic_auth_are_the_same() -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
+from orchestrator.cluster import WAITING, count_waiting
 from tests.deploy.files import RAY_CLUSTERS, named
 
 
@@ -37,6 +39,8 @@ def test_files(path: Path) -> None:
         kind["max_workers"] for kind in grows
     )
     assert "auth_token" in json.dumps(prepared["file_mounts"])
+    [waiting] = set(re.findall(rf"{WAITING}=(\d+)", json.dumps(prepared)))
+    assert count_waiting({WAITING: waiting}) > 1
 
 
 @pytest.mark.parametrize("path", RAY_CLUSTERS, ids=named)

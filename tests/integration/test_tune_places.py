@@ -1,14 +1,15 @@
-"""Actors start side by side, and trials that end while others start do not take their actors' places."""
+"""Actors start side by side, keep their places while they start, and as many trials wait as an autoscaler is to see."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.cluster import WAITING
 from orchestrator.search import run_search
 from orchestrator.tune_places import fits
 from tests.orchestrator import fake_workload
@@ -26,7 +27,7 @@ class Attended(FakeWorkload):
 
     folder: Path = Path()
 
-    def train(self, config: TrialConfig, resume: Path | None) -> Iterator[EpochReport]:  # type: ignore[override]
+    def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
         own = self.folder / f"{time.monotonic_ns()}.runs"
         own.touch()
         if len(list(self.folder.glob("*.runs"))) > 1:
@@ -58,6 +59,54 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
     )
     run_search(experiment, Attended(folder=tmp_path), output, quiet=True)
     assert (tmp_path / "together").exists()
+
+
+@dataclass(frozen=True)
+class Beheld(FakeWorkload):
+    """The first trial writes down how many trials wait for nodes while it runs."""
+
+    folder: Path = Path()
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:
+        if not (self.folder / "waited").exists():
+            (self.folder / "waited").write_text(str(self.behold()))
+        yield from super().train(config, resume)
+
+    def behold(self) -> int:
+        """Return how many placement groups wait, which is what an autoscaler counts, once that changes no more."""
+        import ray
+
+        seen, since = 0, time.monotonic()
+        while time.monotonic() - since < 5.0:
+            groups = ray.util.placement_group_table().values()
+            if (now := sum(group["state"] == "PENDING" for group in groups)) != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.1)
+        return seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("said", "waiting"), [(None, 1), ("3", 3)], ids=["one", "as many as asked for"])
+def test_so_many_trials_wait_for_nodes(
+    ray_session: None, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, waiting: int
+) -> None:
+    import ray
+
+    for module in (fake_workload, sys.modules[__name__]):
+        ray.cloudpickle.register_pickle_by_value(module)
+    if said is None:
+        monkeypatch.delenv(WAITING, raising=False)
+    else:
+        monkeypatch.setenv(WAITING, said)
+    experiment = make_experiment(
+        losses=["nt_xent"],
+        training={"epochs": 1},
+        search={"sampler": "random", "trials": 6},
+        scheduler={"name": "none"},
+        resources={"cpus": ray.cluster_resources()["CPU"], "gpus": 0},
+    )
+    run_search(experiment, Beheld(folder=tmp_path), output, quiet=True)
+    assert int((tmp_path / "waited").read_text()) == waiting
 
 
 @pytest.mark.parametrize(

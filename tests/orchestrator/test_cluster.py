@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import Cluster, ClusterError, find_head, ignored_address, prepare_joining
+from orchestrator.cluster import WAITING, Cluster, ClusterError, find_head, ignored_address, prepare_joining
 from orchestrator.storage import StorageError
 from tests.bucket import free_port
 
@@ -42,6 +42,20 @@ def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
 def test_an_address_that_does_not_is_refused_with_the_way_out(address: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=message):
         find_head(address.replace("FREE", str(free_port())), {"RAY_TMPDIR": str(tmp_path)})
+
+
+def test_more_trials_wait_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WAITING, raising=False)
+    assert Cluster().resolved().waiting == 1
+    monkeypatch.setenv(WAITING, "8")
+    assert Cluster().resolved().waiting == 8
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "many", "1.5"])
+def test_nonsense_about_waiting_trials_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WAITING, said)
+    with pytest.raises(ClusterError, match=f"{WAITING}={said}: must be a whole number of at least 1"):
+        Cluster().resolved()
 
 
 @pytest.mark.parametrize(
