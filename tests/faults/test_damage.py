@@ -1,5 +1,6 @@
 """State files that are cut short, and a disk that fills up: repaired, or named; never read as no results."""
 
+import json
 import os
 import shutil
 import signal
@@ -48,11 +49,14 @@ def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches, tmp_p
     victim = next(trial for trial in killed.history().running() if 2 <= trial.last_epoch < 5)
     newest = max((folder / "trials" / victim.id).glob("epoch_*"))
     before = killed.history()
+    scratch = json.loads((folder / "lock").read_text())["scratch"]
     cut(newest / "state.pt", lost=7)
     with (folder / "journal.jsonl").open("ab") as file:
         file.write(b'{"n":99,"time":17')
     for name in ("experiment.yaml", "lock"):
         cut(folder / name, lost=9)
+    # A holder that is not known leaves it.
+    shutil.rmtree(scratch)
     (folder / "summary.json").write_text('{"winners": {}')
     found = [finding.found for finding in check_experiment(folder, default_uri(killed.output))]
     for named in ("state.pt: damaged", "journal.jsonl: 17 bytes", "experiment.yaml: missing, damaged"):

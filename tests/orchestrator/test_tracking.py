@@ -235,7 +235,7 @@ def test_what_strangers_wrote_stays_text(output: Path) -> None:
     assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])
 
 
-def test_the_file_of_a_best_model_is_sent_once(output: Path) -> None:
+def test_the_file_of_a_best_model_is_sent_once(output: Path, tmp_path: Path) -> None:
     (output / "tiny").mkdir()
     ledger = Ledger(output / "tiny" / "journal.jsonl")
     start(ledger, make_experiment())
@@ -248,6 +248,6 @@ def test_the_file_of_a_best_model_is_sent_once(output: Path) -> None:
         file.write_bytes(content)
         Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
         runs = {name: run.info.run_id for name, (run, _) in stored(output).items()}
-        sent = Path(client.download_artifacts(runs[trial.id], "best.safetensors"))
+        sent = Path(client.download_artifacts(runs[trial.id], "best.safetensors", str(tmp_path)))
         assert sent.read_bytes() == b"weights"
         assert "best.safetensors" not in {file.path for file in client.list_artifacts(runs[other.id])}
