@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from orchestrator.actors import Actors, has_ended
 from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Record
 from orchestrator.sections import Budget
@@ -26,12 +27,12 @@ class Spending:
     Attributes:
         seconds: Between start and end, or the last record where there is no end.
         gpu_seconds: The same for each trial that ran, times its GPUs.
-        gpus: What each trial that runs now takes.
+        actors: Those that run now.
     """
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
-    gpus: dict[str, float] = field(default_factory=dict)
+    actors: Actors = field(default_factory=Actors)
     _newest: float = 0.0
 
     @classmethod
@@ -44,28 +45,18 @@ class Spending:
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
-        if record["kind"] == "experiment_started":
-            self.gpus.clear()
-        else:
+        if record["kind"] != "experiment_started":
             # A clock that was set back gives nothing back.
             elapsed = max(0.0, record["time"] - self._newest)
             self.seconds += elapsed
-            self.gpu_seconds += elapsed * sum(self.gpus.values())
+            self.gpu_seconds += elapsed * self.gpus
         self._newest = record["time"]
-        self._note_trial(record)
+        self.actors.apply(record)
 
-    def _note_trial(self, record: Record) -> None:
-        if record["kind"] == "trial_started":
-            self.gpus[record["trial"]] = record["gpus"]
-        elif record["kind"] == "experiment_ended":
-            self.gpus.clear()
-        elif _leaves_its_actor(record):
-            self.gpus.pop(record["trial"], None)
-
-
-def _leaves_its_actor(record: Record) -> bool:
-    has_ended = record.get("state", TrialState.RUNNING) != TrialState.RUNNING
-    return has_ended or record["kind"] in ("trial_retried", "trial_paused")
+    @property
+    def gpus(self) -> float:
+        """How many are in use."""
+        return sum(self.actors.gpus.values())
 
 
 class Meter:
@@ -91,7 +82,7 @@ class Meter:
         """Take note of a new record."""
         self._spending.apply(record)
         self._heard = time.monotonic()
-        if record.get("state", TrialState.RUNNING) != TrialState.RUNNING:
+        if has_ended(record):
             trial = self._history.trials[record["trial"]]
             if trial.stage is Stage.SEARCH:
                 self._note_end(trial, TrialState(record["state"]))
@@ -100,7 +91,7 @@ class Meter:
         """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if the search may go on."""
         since = time.monotonic() - self._heard
         seconds = self._spending.seconds + since
-        gpu_seconds = self._spending.gpu_seconds + since * sum(self._spending.gpus.values())
+        gpu_seconds = self._spending.gpu_seconds + since * self._spending.gpus
         if self._budget.hours is not None and seconds >= self._budget.hours * 3600:
             return "hours"
         if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from orchestrator.actors import has_ended
 from orchestrator.checkpoints import FolderCheckpoints
 from orchestrator.doctor import Finding
 from orchestrator.history import History, Trial, TrialState
@@ -109,7 +110,7 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
         found = f"{path}: {torn} bytes of a record that was being written when the process was killed"
         yield Breach(Finding("journal", "fail", found, "--repair cuts it off; it happens again"), _cut(path))
     way_out = "the journal contradicts itself: restore it from a backup"
-    ends = Counter(record["trial"] for record in records if record.get("state", "running") != "running")
+    ends = Counter(record["trial"] for record in records if has_ended(record))
     for trial in history.trials.values():
         if ends[trial.id] != (trial.state is not TrialState.RUNNING):
             yield Breach(Finding("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", way_out))

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.actors import has_ended
 from orchestrator.history import History, Stage, Trial, TrialState, with_schedule
 from orchestrator.journal import Record
 from orchestrator.statements import statements
@@ -55,10 +56,9 @@ class Progress:
 
     def counts(self) -> str:
         """Return one line: trials by state, best so far, and the time left."""
-        trials = self.history.stage(self._stage)
-        states = Counter(trial.state for trial in trials)
+        states = self.history.count_states(self._stage)
         parts = [f"{states[state]} {word}" for state, word in WORDS.items() if states[state]]
-        waiting = self._total - len(trials)
+        waiting = self._total - states.total()
         parts += [f"{waiting} to come"] if waiting > 0 else []
         best = self.best()
         parts += [] if best is None else [f"best {best.metric} {best.best_value:.2f} ({best.id})"]
@@ -107,7 +107,7 @@ class PlainDisplay(Display):
 
     def listen(self, record: Record) -> None:
         """Print a line if the record ends or restarts a trial."""
-        if record.get("state", "running") != "running":
+        if has_ended(record):
             trial = self._progress.history.trials[record["trial"]]
             print(f"{trial.id}: {describe_end(trial)}", flush=True)
         elif record["kind"] == "population_moved":
@@ -172,7 +172,8 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
     for trial in reversed(trials[-rows:]):
         epochs = TrialConfig.from_dict(trial.config).training.total_epochs
         best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
-        state = Text(WORDS[trial.state], style=STYLES.get(trial.state, "dim"))
+        words, style = WORDS[trial.state], STYLES.get(trial.state, "dim")
+        state = Text("waiting", "dim") if history.is_waiting(trial) else Text(words, style)
         parameters = format_parameters(trial.parameters)
         table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, state)
     return table

@@ -4,11 +4,13 @@ Everybody who needs to know how an experiment stands (searcher, scheduler, track
 so a fresh process that reads the journal knows what the process that wrote it knew.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from orchestrator.actors import Actors
 from orchestrator.journal import Record
 from trainables.config import TrainingConfig
 
@@ -209,6 +211,7 @@ class History:
         concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources here.
         halvings: How often that was halved.
         moved: Study -> the epoch after which its population moved last.
+        actors: Of the newest start.
     """
 
     experiment: Mapping[str, Any] = field(default_factory=dict)
@@ -228,6 +231,7 @@ class History:
     concurrency: int | None = None
     halvings: int = 0
     moved: dict[str, int] = field(default_factory=dict)
+    actors: Actors = field(default_factory=Actors)
 
     @property
     def finished(self) -> bool:
@@ -244,6 +248,7 @@ class History:
 
     def apply(self, record: Record) -> None:
         """Take one record into account; kinds that say nothing about the standing are passed over."""
+        self.actors.apply(record)
         handler = _HANDLERS.get(record["kind"])
         if handler is not None:
             handler(self, record)
@@ -259,6 +264,14 @@ class History:
     def running(self) -> list[Trial]:
         """Return the trials that have not ended, of any stage, oldest first."""
         return [trial for trial in self.trials.values() if not trial.has_ended]
+
+    def is_waiting(self, trial: Trial) -> bool:
+        """Say whether a trial that has not ended waits for room, for others, or for the next start."""
+        return not trial.has_ended and trial.id not in self.actors.trials
+
+    def count_states(self, stage: Stage) -> Counter[TrialState]:
+        """Return how many trials of a stage are in each state, without those that wait."""
+        return Counter(trial.state for trial in self.stage(stage) if not self.is_waiting(trial))
 
 
 def _start(history: History, record: Record) -> None:

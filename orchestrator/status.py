@@ -1,6 +1,5 @@
 """How an experiment stands, read from its journal by anybody: stages, trials by state, budget, and what came of it."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ class StageStatus:
     Attributes:
         stage: ``search`` or ``confirm``.
         total: Its trials in all, as far as is known now.
-        states: How many trials are in each state.
+        states: How many trials are in each state, without those that wait.
     """
 
     stage: Stage
@@ -32,7 +31,7 @@ class StageStatus:
 
     @property
     def waiting(self) -> int:
-        """How many trials have not begun."""
+        """How many trials are to come, or to go on."""
         return max(0, self.total - sum(self.states.values()))
 
 
@@ -94,6 +93,9 @@ def read_status(directory: Path) -> Status:
     records = read_journal(directory / NAME)
     history = History.of(records)
     holder = find_holder(directory)
+    if holder is None:
+        # Where the process was killed, the journal does not say that its actors are gone.
+        history.actors.gpus.clear()
     if not history.experiment:
         return Status(directory.name, holder, history, (), {})
     experiment = validate(Experiment, history.experiment, str(directory / NAME))
@@ -106,8 +108,7 @@ def read_status(directory: Path) -> Status:
 
 
 def _stage(history: History, stage: Stage, total: int) -> StageStatus:
-    states = Counter(str(trial.state) for trial in history.stage(stage))
-    return StageStatus(stage, total, dict(states))
+    return StageStatus(stage, total, {str(state): count for state, count in history.count_states(stage).items()})
 
 
 def _used(budget: Budget, history: History, records: Sequence[Record]) -> dict[str, tuple[float, float]]:

@@ -47,6 +47,7 @@ def add_trial(
     params = {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2}
     number = len(ledger.history.study(cell.name)) if number is None else number
     trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+    ledger.append("trial_started", trial=trial.id, gpus=0.0)
     ends_with_report = state in (TrialState.FINISHED, TrialState.STOPPED_EARLY)
     for epoch, value in enumerate(values, start=1):
         is_last = epoch == len(values)

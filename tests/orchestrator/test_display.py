@@ -47,18 +47,21 @@ def test_every_end_has_its_line(
     add_trial(ledger, [15.0], state=TrialState.STOPPED_EARLY)
     add_trial(ledger, [], state=TrialState.DIVERGED, error="train/loss is nan")
     running = add_trial(ledger, [16.0], state=TrialState.RUNNING)
-    ledger.append("trial_retried", trial=running.id, error="RuntimeError: no luck")
     clock[0] += 31
     shown.refresh()
+    shown.refresh()
+    ledger.append("trial_retried", trial=running.id, error="RuntimeError: no luck")
+    clock[0] += 31
     shown.refresh()
     name = "pets-vsepp-nt_xent"
     assert capsys.readouterr().out.splitlines() == [
         f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
         f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
         f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
-        f"{name}-0003: starts again: RuntimeError: no luck",
         "1 running, 1 finished, 1 stopped early, 1 diverged, 1 to come, "
         f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
+        f"{name}-0003: starts again: RuntimeError: no luck",
+        f"1 finished, 1 stopped early, 1 diverged, 2 to come, best val/rsum 30.00 ({name}-0000), ETA 00:00:20",
     ]
 
 
@@ -87,6 +90,14 @@ def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> 
     assert len(rows) == display.ROWS
     assert "running" in rows[0]
     assert "1/6" in rows[0]
+
+
+def test_a_trial_without_an_actor_is_said_to_wait(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [2.0], state=TrialState.RUNNING)
+    ledger.append("trial_paused", trial=trial.id)
+    assert "waiting" in rendered(trials_table(ledger.history, "tiny"))
+    ledger.append("trial_started", trial=trial.id, gpus=0.0)
+    assert "waiting" not in rendered(trials_table(ledger.history, "tiny"))
 
 
 def test_the_winners_are_printed(ledger: Ledger) -> None:

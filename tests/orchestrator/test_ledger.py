@@ -57,7 +57,7 @@ def test_listeners_hear_of_what_the_history_knows(ledger: Ledger) -> None:
 
     ledger.listeners.append(listen)
     add_trial(ledger, [1.0])
-    assert heard == [("trial_created", 1), ("epoch", 1)]
+    assert heard == [("trial_created", 1), ("trial_started", 1), ("epoch", 1)]
 
 
 def test_the_best_epoch_is_the_first_of_equals(ledger: Ledger) -> None:

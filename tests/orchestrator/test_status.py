@@ -36,6 +36,19 @@ def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(
     ledger.close()
 
 
+def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) -> None:
+    ledger = begin(tmp_path)
+    add_trial(ledger, [30.0], state=TrialState.RUNNING)
+    waits = add_trial(ledger, [20.0], state=TrialState.RUNNING)
+    ledger.append("trial_retried", trial=waits.id, error="RuntimeError: no luck")
+    with hold(tmp_path):
+        (search,) = read_status(tmp_path).stages
+        assert (search.states, search.waiting) == ({"running": 1}, 2)
+    killed = read_status(tmp_path)
+    assert (killed.words, killed.stages[0].states, killed.stages[0].waiting) == ("killed", {}, 3)
+    ledger.close()
+
+
 def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
     ledger = begin(tmp_path, confirm={"top": 1, "seeds": 2})
     trials = [add_trial(ledger, [value]) for value in (30.0, 40.0, 50.0)]
