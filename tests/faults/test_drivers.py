@@ -62,8 +62,8 @@ KINDS = (
     "trial_created",
     "trial_started",
     "epoch",
-    "trial_retried",
     "concurrency_lowered",
+    "trial_retried",
     "trial_ended",
     "test_opened",
     "test_evaluated",
@@ -74,7 +74,8 @@ KINDS = (
 @pytest.mark.parametrize("shift", SEEDS)
 def test_killed_at_each_kind_of_record(searches: Searches, tmp_path: Path, shift: int) -> None:
     experiment = grid([0.02, 0.4, 0.3, 0.05, 0.2, 0.45])
-    troubles = {0.4: Trouble("death", times=4), 0.3: Trouble("memory", times=2)}
+    # The second time that memory is short there is a retry, but nothing left to lower.
+    troubles = {0.4: Trouble("death", times=2), 0.3: Trouble("memory", times=2)}
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles=troubles, diverges_above=0.44)
     snapshots: list[History] = []
     for number, kind in enumerate(KINDS):
