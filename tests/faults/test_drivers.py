@@ -174,7 +174,8 @@ def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None
     assert_invariants(searches.output, before=snapshots, log=workload.log, kills=4)
 
 
-@pytest.mark.parametrize("fuse", [1, 3], ids=["alone", "fused"])
+# Fused, there are the same processes, and the harbour's.
+@pytest.mark.parametrize("fuse", [pytest.param(1, id="alone", marks=pytest.mark.soak), pytest.param(3, id="fused")])
 def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path, fuse: int) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
     experiment = tiny(resources={"cpus": 1, "gpus": 0, "fuse": fuse})
