@@ -3,7 +3,6 @@
 What was fetched is known by the sizes and times of the files in the bucket; when those change it is fetched again.
 """
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 from orchestrator.storage import ObjectStore, explain
 from trainables.data.cache import default_cache, whole_directory, writing_to
 from trainables.errors import DataError
-from trainables.files import write_whole
+from trainables.files import alone, write_whole
 
 
 def fetch_dataset(store: ObjectStore, name: str) -> Path:
@@ -36,8 +35,7 @@ def fetch_dataset(store: ObjectStore, name: str) -> Path:
         raise DataError(f"{name}: no such folder in {store.address}; upload it there")
     with writing_to(root):
         root.mkdir(parents=True, exist_ok=True)
-        with (root / f".{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone(root / f".{name}.lock"):
             _fetch(store, root / name, root / f".{name}.json", listing)
     return root
 

@@ -1,5 +1,6 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and what one process does at a time."""
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -29,6 +30,14 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
         raise
     force_directory(path.parent)
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process of this machine holds a lock file, and hold it; it stays, empty, in the end."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def make_writable(directory: Path) -> None:

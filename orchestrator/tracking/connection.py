@@ -1,6 +1,5 @@
 """Where the store is, how it is opened, and what it may raise."""
 
-import fcntl
 import logging
 import os
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.tracking.address import without_password
+from trainables.files import alone
 
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -65,17 +65,10 @@ def connect(uri: str, output: Path) -> "MlflowClient":
     hush()
     from mlflow import MlflowClient
 
-    with _alone(output / ".mlflow.lock"):
+    with alone(output / ".mlflow.lock"):
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def count_experiments(uri: str) -> int:

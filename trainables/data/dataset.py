@@ -34,6 +34,7 @@ from trainables.data.source import Source, find_source
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
 from trainables.errors import DataError
+from trainables.files import alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +142,7 @@ def load_dataset(
         corpus = source.read()
         if problems := find_problems(source, corpus, {kind: files} if kind else {}, cache):
             raise DataError(problems)
-        with writing_to(cache):
-            # What is there and can't be opened is damaged.
-            shutil.rmtree(folder, ignore_errors=True)
-            prepare(folder, corpus, _feature_rows(corpus, files), vocabulary)
-        opened = open_prepared(folder)
+        opened = _prepare_once(folder, corpus, _feature_rows(corpus, files), vocabulary)
     if opened is None:
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
     splits = {split: _make_split(split, files.get(split), arrays) for split, arrays in opened[1].items()}
@@ -154,6 +151,23 @@ def load_dataset(
     if val_images is not None:
         splits["val"] = splits["val"].head(val_images)
     return Dataset(source.name, digest, opened[0], splits)
+
+
+def _prepare_once(
+    folder: Path, corpus: Corpus, rows: Mapping[str, np.ndarray], vocabulary: str
+) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
+    """Prepare a folder and open it; where another process did so in the meantime, open that one."""
+    with writing_to(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with alone(folder.with_name(f".{folder.name}.lock")):
+            opened = open_prepared(folder)
+            if opened is None:
+                # What is there and can't be opened is damaged, and nobody else can be writing.
+                for old in (folder, *folder.parent.glob(f".{folder.name}.*/")):
+                    shutil.rmtree(old, ignore_errors=True)
+                prepare(folder, corpus, rows, vocabulary)
+                opened = open_prepared(folder)
+    return opened
 
 
 def dataset_digest(source: Source, files: Mapping[str, Path], cache: Path) -> str:

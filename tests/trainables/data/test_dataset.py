@@ -3,12 +3,13 @@ import multiprocessing
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
-from trainables.data import karpathy
+from trainables.data import dataset, karpathy
 from trainables.data.dataset import Dataset, Split, load_dataset
 from trainables.errors import DataError
 
@@ -204,7 +205,27 @@ def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_
     for process in processes:
         process.join()
     assert all(tokens == found[0] for tokens in found)
-    assert len([path for path in (tmp_path / "c").iterdir() if path.name != "files"]) == 1
+    assert len([path for path in (tmp_path / "c").iterdir() if path.is_dir() and path.name != "files"]) == 1
+
+
+def test_what_another_process_prepares_meanwhile_is_not_taken_for_damaged(
+    karpathy_folder: KarpathyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = False
+    find_problems = dataset.find_problems
+
+    def find_while_another_prepares(*arguments: Any) -> list[str]:
+        nonlocal asked
+        if not asked:
+            asked = True
+            load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
+            [folder] = (tmp_path / "c").glob("tiny-*")
+            (folder / "theirs").touch()
+        return find_problems(*arguments)
+
+    monkeypatch.setattr(dataset, "find_problems", find_while_another_prepares)
+    load_dataset("tiny", karpathy_folder.root, cache=tmp_path / "c")
+    assert list((tmp_path / "c").glob("tiny-*/theirs"))
 
 
 def test_cache_that_cannot_be_written(karpathy_folder: KarpathyFolder, tmp_path: Path) -> None:
