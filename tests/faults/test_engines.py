@@ -50,7 +50,8 @@ def test_an_engine_that_hangs_is_killed_and_its_trials_go_on_in_another(searches
     assert_invariants(searches.output, log=workload.log, kills=1)
 
 
-@pytest.mark.parametrize("name", ["Engine", "Harbour"])
+# Engines die with the harbour, and alone where a trial kills them.
+@pytest.mark.parametrize("name", [pytest.param("Engine", marks=pytest.mark.soak), "Harbour"])
 def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, name: str) -> None:
     workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl")
     process = searches.start(fused(), workload)
