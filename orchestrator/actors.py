@@ -1,6 +1,5 @@
 """Which trials have an actor, as far as the journal says, and what these take; the others wait for room."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from orchestrator.journal import Record
@@ -27,11 +26,6 @@ class Actors:
             self.gpus.clear()
         elif record["kind"] in LEAVES or has_ended(record):
             self.gpus.pop(record["trial"], None)
-
-    @property
-    def trials(self) -> Collection[str]:
-        """The trials that have one."""
-        return self.gpus.keys()
 
 
 def has_ended(record: Record) -> bool:

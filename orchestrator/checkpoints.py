@@ -20,6 +20,7 @@ from typing import Protocol
 from orchestrator.storage import ObjectStore, StorageError
 from trainables.checkpoint import find_damage, list_epochs, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
+from trainables.files import alone
 from trainables.reports import EpochReport
 
 CLAIM = ".driver"
@@ -295,8 +296,7 @@ def actor_scratch() -> Path:
     """
     root = Path(tempfile.gettempdir()) / f"{SCRATCH}-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
-    with (root / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with alone(root / "lock"):
         for other in root.glob("*/lock"):
             _remove_abandoned(other)
         own = Path(tempfile.mkdtemp(dir=root))

@@ -267,7 +267,7 @@ class History:
 
     def is_waiting(self, trial: Trial) -> bool:
         """Say whether a trial that has not ended waits for room, for others, or for the next start."""
-        return not trial.has_ended and trial.id not in self.actors.trials
+        return not trial.has_ended and trial.id not in self.actors.gpus
 
     def count_states(self, stage: Stage) -> Counter[TrialState]:
         """Return how many trials of a stage are in each state, without those that wait."""

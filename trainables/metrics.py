@@ -120,6 +120,8 @@ def embedding_metrics(
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if folds < 1 or len(images) % folds:
         raise ValueError(f"folds must divide the number of images, {len(images)}, got {folds}")
+    # Counts have no gradient, and blocks that are written over can't have one.
+    images, captions = images.detach(), captions.detach()
     size = len(images) // folds
     results = []
     for start in range(0, len(images), size):

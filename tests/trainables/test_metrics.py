@@ -120,6 +120,12 @@ def test_a_collapsed_model_never_scores_above_chance(constant: float) -> None:
         assert embedding_metrics(vector.expand(30, -1), vector.expand(150, -1), owner, chunk=chunk) == matrix
 
 
+def test_embeddings_as_they_leave_a_model_in_training_are_taken() -> None:
+    images, captions = torch.eye(20), torch.eye(20)
+    wanted = embedding_metrics(images, captions, torch.arange(20))
+    assert embedding_metrics(images.requires_grad_(), captions.requires_grad_(), torch.arange(20)) == wanted
+
+
 @pytest.mark.parametrize("captions_each", [1, 5])
 @pytest.mark.parametrize("chunk", [1, 3, 7, 16, 60, 1000])
 def test_blocks_count_as_the_full_matrix_does(chunk: int, captions_each: int) -> None:

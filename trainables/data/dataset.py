@@ -162,9 +162,9 @@ def _prepare_once(
         with alone(folder.with_name(f".{folder.name}.lock")):
             opened = open_prepared(folder)
             if opened is None:
-                # What is there and can't be opened is damaged, and nobody else can be writing.
-                for old in (folder, *folder.parent.glob(f".{folder.name}.*/")):
-                    shutil.rmtree(old, ignore_errors=True)
+                # What is there and can't be opened is damaged. What is being written stays: on a shared disk it may be
+                # another machine's, whose lock does not reach here.
+                shutil.rmtree(folder, ignore_errors=True)
                 prepare(folder, corpus, rows, vocabulary)
                 opened = open_prepared(folder)
     return opened
