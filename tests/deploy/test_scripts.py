@@ -88,6 +88,17 @@ def test_the_timer_starts_the_service() -> None:
     assert timer["Install"]["wantedby"] == "timers.target" and "unit" not in timer["Timer"]
 
 
+def test_the_service_runs_without_the_users_home_and_stops_well() -> None:
+    service = configparser.ConfigParser(strict=False)
+    service.optionxform = str  # type: ignore[assignment, method-assign]
+    service.read(UNITS[0])
+    options = service["Service"]
+    assert options["ProtectHome"] == "yes"
+    assert options["Environment"] == f"HOME=/var/lib/{options['StateDirectory']}"
+    # An interrupted rerun ends with 130, another driver's with 3; a slip must stay a failure of the unit.
+    assert options["SuccessExitStatus"].split() == ["3", "130"]
+
+
 def make_secrets(folder: Path) -> str:
     script = DEPLOY / "compose" / "make-secrets.sh"
     return subprocess.run([str(script), str(folder)], check=True, capture_output=True, text=True).stdout
