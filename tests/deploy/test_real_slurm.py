@@ -20,7 +20,7 @@ name: tiny
 datasets: [tiny]
 models: [wsabie]
 losses: [triplet_sh]
-training: {epochs: 150, batch_size: 16, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
+training: {epochs: 40, batch_size: 16, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
 search: {sampler: random, trials: 4, metric: val/rsum}
 scheduler: {name: none}
 resources: {cpus: 1, gpus: 0}
@@ -83,7 +83,7 @@ def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_e
         lambda: cluster.show(job).get("JobState") == "COMPLETED", f"the job ends:\n{output(cluster, 'whole')}", 400
     )
     history = History.of(read_journal(cluster.shared / "whole" / "tiny" / "journal.jsonl"))
-    assert history.finished and before < epochs(cluster, "whole") == 600
+    assert history.finished and before < epochs(cluster, "whole") == 160
     assert json.loads((cluster.shared / "whole" / "tiny" / "summary.json").read_text())["winners"]
     assert_nothing_left(cluster, "whole", job)
 
