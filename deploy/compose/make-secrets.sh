@@ -24,3 +24,9 @@ for name in postgres_password mlflow_admin_password mlflow_secret_key s3_access_
 done
 write s3_identities.json '{"identities": [{"name": "icr", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
   "credentials": [{"accessKey": "'"$(<s3_access_key)"'", "secretKey": "'"$(<s3_secret_key)"'"}]}]}'
+if [ ! -s s3_grpc_cert.pem ] || [ ! -s s3_grpc_key.pem ]; then
+  rm -f s3_grpc_cert.pem s3_grpc_key.pem
+  key="$(openssl genrsa 2048 2> /dev/null)"
+  write s3_grpc_cert.pem "$(openssl req -x509 -new -key <(printf '%s' "$key") -days 3650 -subj /CN=icr-s3)"
+  write s3_grpc_key.pem "$key"
+fi

@@ -225,6 +225,28 @@ def test_nothing_is_reached_that_no_policy_allows(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=named)
+def test_the_labels_by_which_kuberay_selects_are_its_own(folder: Path) -> None:
+    """A RayJob's head service has no endpoints where the pod overrides a label of KubeRay's."""
+    of_ray = [
+        group["template"]["metadata"]["labels"]
+        for document in build(folder)
+        if document["apiVersion"] == "ray.io/v1"
+        for spec in [document["spec"].get("rayClusterSpec", document["spec"])]
+        for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])
+    ]
+    assert of_ray
+    for labels in of_ray:
+        assert not any(name.startswith(("app.kubernetes.io/", "ray.io/")) for name in labels), labels
+
+
+def test_the_operator_is_selected_by_the_label_that_every_installation_sets() -> None:
+    """KubeRay's Helm chart names the operator's pod after the release; the component is the same everywhere."""
+    [policy] = [one for one in build(BASE) if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == "ray"]
+    selected = [peer["podSelector"]["matchLabels"] for rule in policy["spec"]["ingress"] for peer in rule["from"]]
+    assert {"app.kubernetes.io/component": "kuberay-operator"} in selected
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=named)
 def test_rays_token_is_asked_for(folder: Path) -> None:
     clusters = [one for one in build(folder) if one["apiVersion"] == "ray.io/v1"]
     assert clusters

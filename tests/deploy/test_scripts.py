@@ -3,6 +3,7 @@
 import configparser
 import json
 import shutil
+import ssl
 import stat
 import subprocess
 from pathlib import Path
@@ -88,6 +89,17 @@ def test_the_timer_starts_the_service() -> None:
     assert timer["Install"]["wantedby"] == "timers.target" and "unit" not in timer["Timer"]
 
 
+def test_the_service_runs_without_the_users_home_and_stops_well() -> None:
+    service = configparser.ConfigParser(strict=False)
+    service.optionxform = str  # type: ignore[assignment, method-assign]
+    service.read(UNITS[0])
+    options = service["Service"]
+    assert options["ProtectHome"] == "yes"
+    assert options["Environment"] == f"HOME=/var/lib/{options['StateDirectory']}"
+    # An interrupted rerun ends with 130, another driver's with 3; a slip must stay a failure of the unit.
+    assert options["SuccessExitStatus"].split() == ["3", "130"]
+
+
 def make_secrets(folder: Path) -> str:
     script = DEPLOY / "compose" / "make-secrets.sh"
     return subprocess.run([str(script), str(folder)], check=True, capture_output=True, text=True).stdout
@@ -97,12 +109,14 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     made = make_secrets(folder)
     contents = {path.name: path.read_text() for path in folder.iterdir()}
-    assert len(contents) == len(made.splitlines()) == 7 and len(set(contents.values())) == 7
+    assert len(contents) == len(made.splitlines()) == 9 and len(set(contents.values())) == 9
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o444}
     [identity] = json.loads(contents["s3_identities.json"])["identities"]
     assert identity["credentials"] == [{"accessKey": contents["s3_access_key"], "secretKey": contents["s3_secret_key"]}]
-    assert all(len(contents[name]) == 48 for name in contents if name != "s3_identities.json")
+    assert all(len(text) == 48 for name, text in contents.items() if not name.endswith((".json", ".pem")))
+    certificate = folder / "s3_grpc_cert.pem"
+    ssl.create_default_context().load_cert_chain(certificate, folder / "s3_grpc_key.pem")
     (folder / "ray_token").unlink()
     assert make_secrets(folder) == f"made {folder}/ray_token\n"
     again = {path.name: path.read_text() for path in folder.iterdir()}

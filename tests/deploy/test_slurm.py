@@ -11,14 +11,21 @@ import pytest
 from tests.deploy.files import DEPLOY
 
 SCRIPT = DEPLOY / "slurm" / "search.sbatch"
+JOB = str(1_000_000 + os.getpid())
+"""Of this process alone, because the job's folder under /tmp bears the number."""
+
+PORT = 20000 + int(JOB) % 10000
 
 PROGRAMS = {
     # Runs what follows its own options, as a step of the job would.
-    "srun": """echo "srun $SRUN_CPUS_PER_TASK" >> said; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@" """,
+    "srun": """echo "srun $SRUN_CPUS_PER_TASK $*" >> said; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@" """,
     "scontrol": """echo "scontrol $*" >> said; [ "$1" = show ] && printf '%s\\n' $NODES; true""",
-    "hostname": "echo 10.0.0.1 10.0.0.2",
+    "getent": """[ "$KNOWN" = no ] || printf '%s\n' "10.0.0.1 STREAM $2" "10.0.0.1 DGRAM" """,
     "ray": """echo "ray $* $RAY_AUTH_MODE $RAY_health_check_period_ms" >> said
-      [ "$1" = health-check ] || exec sleep 60; [ "$HEAD" = well ]""",
+      [ "$1" != health-check ] || { [ "$HEAD" = well ]; exit; }
+      for argument in "$@"; do case "$argument" in --temp-dir=*) mkdir -p "${argument#--temp-dir=}";; esac; done
+      trap 'kill $!; exit 0' TERM; sleep 60 & wait $!""",
+    "python": """echo x >> counted; [ "$(wc -l < counted)" -lt 3 ] && echo 1 || echo "$JOINED" """,
     "orchestrator": """echo "orchestrator $*" >> said; cat "$RAY_AUTH_TOKEN_PATH" > token
       trap 'echo told >> said; exit 130' TERM; echo searching >> said
       for _ in $(seq "$TENTHS"); do sleep 0.1; done; exit "$CODE" """,
@@ -37,22 +44,37 @@ def job(tmp_path: Path) -> Path:
 
 
 def start(
-    job: Path, *, nodes: str = "one two three", tenths: int = 1, code: int = 0, head: str = "well"
+    job: Path,
+    *,
+    nodes: str = "one two three",
+    tenths: int = 1,
+    code: int = 0,
+    head: str = "well",
+    known: str = "yes",
+    joined: int = 3,
 ) -> "subprocess.Popen[str]":
     environment = {
         "PATH": "/usr/bin:/bin",
         "SLURM_SUBMIT_DIR": str(job),
-        "SLURM_JOB_ID": "4711",
+        "SLURM_JOB_ID": JOB,
         "SLURM_JOB_NODELIST": "n[1-3]",
         "SLURM_CPUS_PER_TASK": "16",
         "NODES": nodes,
         "TENTHS": str(tenths),
         "CODE": str(code),
         "HEAD": head,
+        "KNOWN": known,
+        "JOINED": str(joined),
         "ICR_PAUSE": "0",
     }
     return subprocess.Popen(
-        [str(SCRIPT), "flickr8k-losses"], cwd=job, env=environment, text=True, start_new_session=True
+        [str(SCRIPT), "flickr8k-losses"],
+        cwd=job,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
 
 
@@ -68,15 +90,16 @@ def test_a_search_runs_on_all_nodes_and_its_exit_code_is_the_jobs(job: Path, cod
     assert end(start(job, code=code)) == code
     said = (job / "said").read_text().splitlines()
     [head] = [line for line in said if line.startswith("ray start --head")]
-    assert "--node-ip-address=10.0.0.1 --port=24711 --num-cpus=16" in head and head.endswith(" token 1000")
-    assert any(line.startswith("ray start --block --address=10.0.0.1:24711") for line in said)
+    assert f"--node-ip-address=10.0.0.1 --port={PORT} " in head and head.endswith(" token 1000")
+    assert any(line.startswith(f"ray start --block --address=10.0.0.1:{PORT}") for line in said)
     [search] = [line for line in said if line.startswith("orchestrator")]
     assert search == (
-        f"orchestrator search flickr8k-losses --address 10.0.0.1:24711 --data-root {job}/data "
+        f"orchestrator search flickr8k-losses --address 10.0.0.1:{PORT} --data-root {job}/data "
         f"--output {job}/runs --storage {job}/runs/checkpoints"
     )
     assert "requeue" not in " ".join(said)
-    assert "srun 16" in said and "srun " not in said
+    steps = [line for line in said if line.startswith("srun")]
+    assert len(steps) == 3 and all(step.startswith("srun 16 ") for step in steps)
 
 
 def test_a_head_that_does_not_start_ends_the_job(job: Path) -> None:
@@ -86,7 +109,8 @@ def test_a_head_that_does_not_start_ends_the_job(job: Path) -> None:
 
 def test_one_node_has_no_workers(job: Path) -> None:
     assert end(start(job, nodes="one")) == 0
-    assert "--block --address" not in (job / "said").read_text()
+    said = (job / "said").read_text()
+    assert sum(line.startswith("ray start") for line in said.splitlines()) == 1 and "--exclude" not in said
 
 
 def test_the_token_lives_as_long_as_the_job(job: Path) -> None:
@@ -96,15 +120,50 @@ def test_the_token_lives_as_long_as_the_job(job: Path) -> None:
     assert not list((job / "runs").glob(".ray-token-*"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_told_to_end_is_queued_again(job: Path, number: signal.Signals) -> None:
+def run_until_searching(job: Path) -> "subprocess.Popen[str]":
     process = start(job, tenths=600)
     deadline = time.monotonic() + 60
     said = job / "said"
     # The worker as well: what it says would come in between.
-    while not said.exists() or not all(word in said.read_text() for word in ("searching", "--block --address")):
+    while not said.exists() or not all(
+        word in said.read_text() for word in ("searching", f"--block --address=10.0.0.1:{PORT} ")
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(number)
+    return process
+
+
+def test_a_job_whose_time_is_nearly_over_is_queued_again(job: Path) -> None:
+    process = run_until_searching(job)
+    process.send_signal(signal.SIGINT)
     assert end(process) == 130
-    assert said.read_text().splitlines()[-2:] == ["told", "scontrol requeue 4711"]
+    assert (job / "said").read_text().splitlines()[-2:] == ["told", f"scontrol requeue {JOB}"]
+
+
+def test_a_cancelled_job_ends_and_leaves_nothing(job: Path) -> None:
+    process = run_until_searching(job)
+    process.send_signal(signal.SIGTERM)
+    assert end(process) == 130
+    said = (job / "said").read_text()
+    assert said.splitlines()[-1] == "told" and "requeue" not in said
+    assert not list((job / "runs").glob(".ray-token-*")) and not Path(f"/tmp/ray-{JOB}").exists()
+
+
+def test_another_node_is_asked_for_the_address_of_the_head(job: Path) -> None:
+    assert end(start(job)) == 0
+    asked = next(line for line in (job / "said").read_text().splitlines() if "getent ahostsv4 one" in line)
+    assert "--exclude=one" in asked
+
+
+def test_a_node_whose_address_nobody_knows_ends_the_job(job: Path) -> None:
+    process = start(job, known="no")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "no node knows the IPv4 address of one" in output
+
+
+@pytest.mark.parametrize("joined", [2, 3])
+def test_the_job_says_how_many_nodes_have_joined(job: Path, joined: int) -> None:
+    process = start(job, joined=joined)
+    assert end(process) == 0
+    assert process.stdout is not None and f"{joined} of 3 nodes have joined Ray" in process.stdout.read()
+    assert len((job / "counted").read_text().split()) == (3 if joined == 3 else 36)

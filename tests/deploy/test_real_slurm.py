@@ -1,0 +1,99 @@
+"""The Slurm script under a real Slurm: two nodes whose own names are 127.0.1.1, INT, requeue, and scancel."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.history import History
+from orchestrator.journal import read_journal
+from tests.deploy.files import DEPLOY, ROOT
+from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster, wait_until
+from tests.precomputed_folder import write_precomputed
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+EXPERIMENT = """
+name: tiny
+datasets: [tiny]
+models: [wsabie]
+losses: [triplet_sh]
+training: {epochs: 40, batch_size: 16, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
+search: {sampler: random, trials: 4, metric: val/rsum}
+scheduler: {name: none}
+resources: {cpus: 1, gpus: 0}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    if reason := absent():
+        pytest.skip(reason)
+    shared = tmp_path_factory.mktemp("slurm")
+    write_precomputed(shared / "data" / "tiny")
+    (shared / "tiny.yaml").write_text(EXPERIMENT)
+    with slurm_cluster(shared) as started:
+        yield started
+
+
+def submit(cluster: SlurmCluster, name: str) -> str:
+    shared = cluster.shared
+    home = shared / "home"
+    if not home.exists():
+        # The checkout with its .venv, wherever this Python has its own.
+        home.mkdir()
+        (home / ".venv").symlink_to(Path(sys.prefix))
+        (home / "deploy").symlink_to(ROOT / "deploy")
+    variables = f"ICR_HOME={home},DATA={shared}/data,OUTPUT={shared}/{name},PATH,HOME,ICR_PAUSE=1,PYTHONPATH={ROOT}"
+    options = ["--nodes=2", "--gpus-per-node=0", "--cpus-per-task=2", "--mem=6G", "--time=20", f"--export={variables}"]
+    place = [f"--output={shared}/{name}.out", f"--chdir={shared}"]
+    return cluster.submit(*options, *place, str(DEPLOY / "slurm" / "search.sbatch"), str(shared / "tiny.yaml"))
+
+
+def epochs(cluster: SlurmCluster, name: str) -> int:
+    journal = cluster.shared / name / "tiny" / "journal.jsonl"
+    return journal.read_text().count('"kind":"epoch"') if journal.exists() else 0
+
+
+def output(cluster: SlurmCluster, name: str) -> str:
+    file = cluster.shared / f"{name}.out"
+    return file.read_text() if file.exists() else ""
+
+
+def assert_nothing_left(cluster: SlurmCluster, name: str, job: str) -> None:
+    assert not list((cluster.shared / name).glob(".ray-token-*"))
+    wait_until(
+        lambda: not any((cluster.try_run(node, "ls", "-d", f"/tmp/ray-{job}") or "").strip() for node in NODES),
+        f"/tmp/ray-{job} is gone from every node",
+        60,
+    )
+
+
+def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_ends(cluster: SlurmCluster) -> None:
+    job = submit(cluster, "whole")
+    wait_until(lambda: epochs(cluster, "whole") > 5, "epochs are trained", 240)
+    assert "2 of 2 nodes have joined Ray" in output(cluster, "whole")
+    cluster.hosts["ctl"].run("scancel", "--batch", "--signal=INT", job)
+    wait_until(lambda: cluster.show(job).get("Restarts") == "1", "the job is queued again", 120)
+    before = epochs(cluster, "whole")
+    cluster.hosts["ctl"].run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    wait_until(
+        lambda: cluster.show(job).get("JobState") == "COMPLETED", f"the job ends:\n{output(cluster, 'whole')}", 400
+    )
+    history = History.of(read_journal(cluster.shared / "whole" / "tiny" / "journal.jsonl"))
+    assert history.finished and before < epochs(cluster, "whole") == 160
+    assert json.loads((cluster.shared / "whole" / "tiny" / "summary.json").read_text())["winners"]
+    assert_nothing_left(cluster, "whole", job)
+
+
+def test_a_cancelled_job_is_not_queued_again_and_leaves_nothing(cluster: SlurmCluster) -> None:
+    job = submit(cluster, "cancelled")
+    wait_until(lambda: epochs(cluster, "cancelled") > 5, "epochs are trained", 240)
+    cluster.hosts["ctl"].run("scancel", job)
+    wait_until(lambda: cluster.show(job).get("JobState") == "CANCELLED", "the job is cancelled", 60)
+    wait_until(lambda: "search" not in (cluster.try_run("ctl", "squeue", "--noheader") or ""), "the queue is empty", 60)
+    assert cluster.show(job)["Restarts"] == "0"
+    assert epochs(cluster, "cancelled") > 5
+    assert_nothing_left(cluster, "cancelled", job)
