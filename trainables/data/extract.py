@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from trainables.data.npy_files import map_array
 from trainables.data.pixels import UNREADABLE, center_crop, decode, random_crop
+from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
 
@@ -98,7 +100,7 @@ def open_shards(plan: Plan) -> list[int]:
     sizes = {"kinds": plan.kinds, "shard_size": plan.shard_size, "batch_size": plan.batch_size}
     wanted = json.loads(json.dumps({**plan.origin, **sizes}))
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         differing = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
         if differing:
             raise ConfigError(
@@ -130,13 +132,12 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
     """Join all shards into feature files with their origin beside them, and return the paths of the features."""
     written = []
     for kind in plan.kinds:
-        files = [plan.file(kind, shard) for shard in range(plan.shard_count)]
         names = {"features": np.s_[:, 0]} | ({"augmented": np.s_[:, 1:]} if plan.augmentations else {})
         for name, views in names.items():
             path = out / f"{name}_{kind}.npy"
             # What a kill leaves of it lies among the shards, and goes with them.
             joined = plan.folder / path.name
-            shape = _write_rows(joined, len(plan.paths), (_load(file)[views] for file in files))
+            shape = _write_rows(joined, len(plan.paths), (block[views] for block in _blocks(plan, kind)))
             joined.replace(path)
             origin = {**plan.origin, "kind": kind, "shape": shape, "dtype": "float16"}
             write_whole(path.with_suffix(".json"), json.dumps(origin, indent=2) + "\n")
@@ -196,16 +197,26 @@ def _write_shard(path: Path, features: np.ndarray) -> None:
     if not np.isfinite(features).all():
         raise DataError(f"{path}: the backbone gave NaN or infinity; are these the right weights?")
     with writing_whole(path) as file:
-        np.save(file, features, allow_pickle=False)
+        np.save(file, np.ascontiguousarray(features), allow_pickle=False)
 
 
-def _load(path: Path) -> np.ndarray:
-    """Read a shard."""
-    try:
-        array: np.ndarray = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: damaged: {error}; remove it and run the command again") from error
-    return array
+def _blocks(plan: Plan, kind: str) -> Iterator[np.ndarray]:
+    """Yield the shards of a kind, each (its rows, 1 + augmentations, ...), all of one dtype and shape of features."""
+    first: np.ndarray | None = None
+    for shard in range(plan.shard_count):
+        path = plan.file(kind, shard)
+        try:
+            block = map_array(path)
+        except DataError as error:
+            raise DataError(f"{path}: damaged; remove it and run the command again ({error})") from error
+        first = block if first is None else first
+        wanted = (len(plan.rows(shard)), 1 + plan.augmentations, *first.shape[2:])
+        if block.ndim < 3 or block.shape != wanted or block.dtype != first.dtype:
+            raise DataError(
+                f"{path}: damaged: holds {block.dtype} of shape {block.shape} where {first.dtype} of shape {wanted} "
+                "belongs; remove it and run the command again"
+            )
+        yield block
 
 
 def _write_rows(path: Path, rows: int, blocks: Iterator[np.ndarray]) -> tuple[int, ...]:
