@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.npy_files import map_array
-from trainables.data.pixels import UNREADABLE, center_crop, decode, random_crop
+from trainables.data.pixels import center_crop, decode, random_crop
 from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
@@ -153,9 +153,7 @@ def _extract_shard(
     features: dict[str, list[np.ndarray]] = {kind: [] for kind in plan.kinds}
     views = 1 + plan.augmentations
     while batch := list(islice(crops, max(1, plan.batch_size // views))):
-        problems += [
-            f"{plan.places[row]}: {plan.paths[row]}: {found}" for row, found in batch if isinstance(found, str)
-        ]
+        problems += [f"{plan.places[row]}: {found}" for row, found in batch if isinstance(found, str)]
         if problems:
             continue
         flat = np.concatenate([found for _, found in batch if not isinstance(found, str)])
@@ -173,12 +171,12 @@ def _crops(plan: Plan, row: int) -> tuple[int, np.ndarray | str]:
     """Return the crops of an image, (1 + augmentations, S, S, 3), uint8, or why it cannot be read."""
     try:
         image = decode(plan.paths[row])
-        # A generator an image: its crops do not depend on which others were decoded before it.
-        random = np.random.default_rng((plan.seed, row))
-        augmented = [random_crop(image, plan.image_size, random) for _ in range(plan.augmentations)]
-        return row, np.stack([center_crop(image, plan.image_size), *augmented])
-    except UNREADABLE as error:
-        return row, f"cannot be read as an image: {error}; fetch it again"
+    except DataError as error:
+        return row, str(error)
+    # A generator an image: its crops do not depend on which others were decoded before it.
+    random = np.random.default_rng((plan.seed, row))
+    augmented = [random_crop(image, plan.image_size, random) for _ in range(plan.augmentations)]
+    return row, np.stack([center_crop(image, plan.image_size), *augmented])
 
 
 def _ahead(plan: Plan, rows: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[tuple[int, np.ndarray | str]]:
