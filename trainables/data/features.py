@@ -87,7 +87,7 @@ def _inspect(array: np.ndarray) -> dict[str, Any]:
 
 
 def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Image], kind: str) -> list[str]:
-    """Return every problem of a feature file as the features of some images, in row order."""
+    """Return what keeps a feature file from being the features of some images, in row order."""
     problems = []
     shape, rows = inspection["shape"], inspection["shape"][0]
     captions = sum(len(image.captions) for image in images)
@@ -99,7 +99,7 @@ def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Imag
             f"{path}: {rows} feature rows for {len(images)} images with {captions} captions; "
             "there must be one row an image, or one a caption: these are the features of another dataset or split"
         )
-    return problems + _check_values(path, inspection, images) + _check_origin(path, images)
+    return problems + _check_origin(path, images)
 
 
 def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], cache: Path) -> list[str]:
@@ -117,7 +117,7 @@ def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], c
                 f"{path}: must have shape {(shape[0], 'N', *shape[1:])} to go with {features.name}, got "
                 f"{tuple(inspection['shape'])}; move it away, or extract both again"
             )
-        problems += _check_values(path, inspection, images) + _check_origin(path, images)
+        problems += check_values(path, inspection, images) + _check_origin(path, images)
         problems += _check_backbone(path, features)
     return problems
 
@@ -140,7 +140,7 @@ def _name_row(row: int, images: Sequence[Image], rows: int) -> str:
     return f"row {row} ({images[row].filename or images[row].id})" if rows == len(images) else f"row {row}"
 
 
-def _check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
+def check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
     """Name rows that hold something that is no number."""
     if not inspection["bad_rows"]:
         return []
