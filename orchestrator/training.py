@@ -24,6 +24,7 @@ class TrainingResult:
         epochs: Epochs trained in all.
         best_epoch: The epoch with the highest selection metric, from 1.
         metrics: That epoch's metrics.
+        chance_rsum: The rsum that a random ranking reaches on the val split, in [0, 600].
     """
 
     directory: Path
@@ -31,11 +32,13 @@ class TrainingResult:
     epochs: int
     best_epoch: int
     metrics: dict[str, float]
+    chance_rsum: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
         paths = {"directory": str(self.directory), "checkpoint": str(self.checkpoint)}
-        return {**paths, "epochs": self.epochs, "best_epoch": self.best_epoch, "metrics": self.metrics}
+        best = {"best_epoch": self.best_epoch, "metrics": self.metrics}
+        return {**paths, "epochs": self.epochs, **best, "chance_rsum": self.chance_rsum}
 
 
 def train(
@@ -53,10 +56,12 @@ def train(
         UserError: If config, data, directory or checkpoint is refused.
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
-    from trainables.data.dataset import open_dataset
+    from trainables.chance import chance_rsum
+    from trainables.data.dataset import check_batch_size, open_dataset
 
     config.check_weights()
     data = open_dataset(config, data_root)
+    check_batch_size(data, config.training)
     _open_directory(directory, resume=resume)
     # Only now, because importing torch takes longer than refusing everything above.
     from trainables.checkpoint import find_latest, save_epoch
@@ -76,7 +81,8 @@ def train(
         raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
     epochs = max(history)
     best_epoch = max(history, key=lambda epoch: (history[epoch][config.metric], -epoch))
-    return TrainingResult(directory, checkpoint, epochs, best_epoch, history[best_epoch])
+    chance = chance_rsum(data.splits["val"].image_of_caption)
+    return TrainingResult(directory, checkpoint, epochs, best_epoch, history[best_epoch], chance)
 
 
 def read_history(directory: Path) -> dict[int, dict[str, float]]:

@@ -126,16 +126,22 @@ class Training:
         """Open every dataset in the way its models want it.
 
         Raises:
-            ConfigError: If the weights of a backbone are missing.
+            ConfigError: If the weights of a backbone are missing, or a batch is larger than the train split.
             DataError: If a dataset is missing or damaged.
         """
+        from trainables.data.dataset import check_batch_size
+
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
         digests = {}
         for cell in experiment.cells():
             config = experiment.trial_config(cell, {})
             config.check_weights()
-            digests[data_key(config)] = self.open_data(config).digest
+            data = self.open_data(config)
+            digests[data_key(config)] = data.digest
+            searched = cell.space.training.get("batch_size")
+            for size in searched.ends() if searched else (cell.training.batch_size,):
+                check_batch_size(data, replace(cell.training, batch_size=int(size)))
         return digests
 
     def expecting(self, digests: Mapping[str, str]) -> "Training":

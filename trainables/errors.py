@@ -1,6 +1,13 @@
 """The errors that reach a person: each message names the place, the rule and the way out."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+
+FEW = 3
+"""So many problems of one kind are shown one by one."""
+
+# What a record is called and holds, file paths and numbers; what follows "got" is a record's content, cut anywhere.
+_NAMES_AND_NUMBERS = re.compile(r", got .*|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*/\S*|\([^()]*\.\w+\)|\d[\d,.]*")
 
 
 class UserError(Exception):
@@ -28,10 +35,26 @@ class DataError(UserError):
 
     def __init__(self, problems: str | Sequence[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
-        lines = self.problems[: self.shown]
-        if len(self.problems) > self.shown:
-            lines.append(f"... and {len(self.problems) - self.shown} more of {len(self.problems)} problems")
+        kinds = list(condense(self.problems))
+        lines = kinds[: self.shown]
+        if len(kinds) > self.shown:
+            lines.append(f"... and {len(kinds) - self.shown} more lines of {len(self.problems):,} problems")
         super().__init__("\n".join(lines))
+
+
+def condense(problems: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each problem, but one line with a count for problems that differ in names and numbers alone.
+
+    Up to ``FEW`` of one kind are all shown. The kinds come in the order of their first problems.
+    """
+    kinds: dict[str, list[str]] = {}
+    for problem in problems:
+        kinds.setdefault(_NAMES_AND_NUMBERS.sub("_", problem), []).append(problem)
+    for first, *others in kinds.values():
+        if len(others) < FEW:
+            yield from (first, *others)
+        else:
+            yield f"{first} (and {len(others):,} more like it)"
 
 
 class CheckpointError(UserError):

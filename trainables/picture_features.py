@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainables.data.pixels import UNREADABLE, center_crop, decode
+from trainables.data.pixels import center_crop, decode
 from trainables.errors import DataError
 from trainables.models.backbones import build_backbone, make_encoder, weights_digest
 
@@ -18,10 +18,7 @@ def pixels_of_picture(path: Path, size: int) -> np.ndarray:
     Raises:
         DataError: If the file is no picture.
     """
-    try:
-        return center_crop(decode(path), size)
-    except UNREADABLE as error:
-        raise DataError(f"{path}: cannot be decoded: {error}; give another picture") from None
+    return center_crop(decode(path), size)
 
 
 def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:

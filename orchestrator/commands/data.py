@@ -11,6 +11,7 @@ import typer
 
 from orchestrator.commands.extract import extract
 from orchestrator.commands.options import DataRoot, Json
+from trainables.errors import condense
 
 if TYPE_CHECKING:
     from trainables.data.describe import Description
@@ -97,11 +98,14 @@ def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
     for kind, by_split in told.features.items():
         for shown in dict.fromkeys(f"{f['file']} {tuple(f['shape'])} {f['dtype']}" for f in by_split.values()):
             yield f"features {kind}: {shown}"
+    if told.splits and not told.features:
+        yield f"features: none; `orchestrator data extract {told.name}` makes them from the pictures"
     for kind, digest in told.digest.items():
         yield f"digest with features {kind}: {digest}" if kind != "none" else f"digest of captions alone: {digest}"
     yield from (f"note: {note}" for note in told.notes)
-    yield from (f"problem: {problem}" for problem in told.problems)
-    yield f"{len(told.problems)} problems" if told.problems else "no problems found"
+    yield from (f"problem: {problem}" for problem in condense(told.problems))
+    count = len(told.problems)
+    yield f"{count:,} problem{'s' if count > 1 else ''}" if count else "no problems found"
 
 
 def _split_lines(told: "Description") -> Iterator[str]:
@@ -109,15 +113,18 @@ def _split_lines(told: "Description") -> Iterator[str]:
     if not told.splits:
         return
     lengths, unknown = "tokens min/median/mean/max", "unknown"
-    yield f"{'split':6}{'images':>9}{'captions':>10}{'an image':>10}{'files':>9}{lengths:>29}{unknown:>9}"
+    chance = "chance rsum"
+    yield f"{'split':6}{'images':>9}{'captions':>10}{'an image':>10}{'files':>9}{lengths:>29}{unknown:>9}{chance:>13}"
     for name, split in told.splits.items():
         fewest, most = split.captions_per_image
         an_image = f"{fewest}" if fewest == most else f"{fewest}-{most}"
-        lengths = unknown = "-"
+        lengths = unknown = chance = "-"
         if split.caption_lengths and split.unknown_tokens is not None:
             lengths = "{min:.0f} / {median:.0f} / {mean:.1f} / {max:.0f}".format(**split.caption_lengths)
             unknown = f"{100 * split.unknown_tokens:.2f} %"
+        if split.chance_rsum is not None:
+            chance = f"{split.chance_rsum:.1f}"
         yield (
             f"{name:6}{split.images:>9,}{split.captions:>10,}{an_image:>10}{split.image_files:>9,}"
-            f"{lengths:>29}{unknown:>9}"
+            f"{lengths:>29}{unknown:>9}{chance:>13}"
         )

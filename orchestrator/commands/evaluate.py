@@ -17,6 +17,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Evaluate the best model of a checkpoint on val or test."""
+    from trainables.chance import chance_rsum
     from trainables.checkpoint import read_config, resolve_checkpoint
     from trainables.data.dataset import open_dataset
 
@@ -26,19 +27,21 @@ def evaluate(
     from trainables.evaluation import evaluate_checkpoint
 
     metrics = evaluate_checkpoint(directory, data, split, device=device)
+    chance = chance_rsum(data.splits[split].image_of_caption)
     if as_json:
-        print(json.dumps({"checkpoint": str(directory), "dataset": data.name, "split": split, "metrics": metrics}))
+        evaluated = {"checkpoint": str(directory), "dataset": data.name, "split": split}
+        print(json.dumps({**evaluated, "metrics": metrics, "chance_rsum": chance}))
         return
-    print_metrics(f"{data.name} {split}: {config.model} {config.loss}", metrics)
+    print_metrics(f"{data.name} {split}: {config.model} {config.loss}", metrics, chance)
 
 
-def print_metrics(title: str, metrics: dict[str, float]) -> None:
-    """Print both directions of retrieval as a table, a direction a row."""
+def print_metrics(title: str, metrics: dict[str, float], chance: float) -> None:
+    """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
     from rich.console import Console
     from rich.table import Table
 
     columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "median rank", "meanr": "mean rank", "map5": "mAP@5"}
-    table = Table(title=f"{title}, rsum {metrics['rsum']:.1f}", title_justify="left")
+    table = Table(title=f"{title}, rsum {metrics['rsum']:.1f} (chance {chance:.1f})", title_justify="left")
     table.add_column("direction")
     for heading in columns.values():
         table.add_column(heading, justify="right")

@@ -42,7 +42,8 @@ def train(
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
-    print(f"best epoch {result.best_epoch} of {result.epochs}: {chosen.metric} {result.metrics[chosen.metric]:.2f}")
+    best = f"{chosen.metric} {result.metrics[chosen.metric]:.2f}"
+    print(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {result.chance_rsum:.1f}")
     print(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
 
 

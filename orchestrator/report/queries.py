@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainables.data.images import find_image, image_folders, link_problem
+from trainables.errors import DataError
 
 if TYPE_CHECKING:
     from trainables.data.dataset import Dataset, Split
@@ -164,11 +165,11 @@ def _data_uri(path: Path) -> str:
     """Return an image file as a small JPEG; empty where it cannot be read, as the page says by showing its name."""
     import PIL.Image
 
-    from trainables.data.pixels import UNREADABLE, decode
+    from trainables.data.pixels import decode
 
     try:
         image = decode(path)
-    except UNREADABLE:
+    except DataError:
         return ""
     image.thumbnail((SIDE * 2, SIDE * 2), PIL.Image.Resampling.LANCZOS)
     buffer = io.BytesIO()

@@ -67,6 +67,8 @@ def test_describe(scenes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("describe", "scenes") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split()[:5] == ["train", "32", "160", "5", "32"]
+    assert lines[1].endswith("chance rsum")
+    assert not any(line.startswith("features: none") for line in lines)
     assert any(line.startswith("features regions: features_regions.npy (40, 16, 92) float16") for line in lines)
     assert lines[-1] == "no problems found"
 
@@ -75,6 +77,7 @@ def test_describe_by_path_as_json(scenes: Path, capsys: pytest.CaptureFixture[st
     assert call("describe", str(scenes), "--json", "--decode-images") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["splits"]["val"] | {"caption_lengths": 0, "unknown_tokens": 0} == {
+        "chance_rsum": 429.01,
         "images": 4,
         "captions": 20,
         "captions_per_image": [5, 5],
@@ -84,6 +87,38 @@ def test_describe_by_path_as_json(scenes: Path, capsys: pytest.CaptureFixture[st
     }
     assert len(told["digest"]["global"]) == 64
     assert told["problems"] == []
+
+
+def test_describe_says_that_there_are_no_features(scenes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in scenes.glob("features_*"):
+        path.unlink()
+    assert call("describe", "scenes") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "features: none; `orchestrator data extract scenes` makes them from the pictures" in lines
+
+
+def test_one_problem_is_one_line_and_no_plural(scenes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (scenes / "images" / "scene_000001.jpg").unlink()
+    assert call("describe", "scenes") == 2
+    assert capsys.readouterr().out.splitlines()[-1] == "1 problem"
+
+
+def test_a_fault_of_every_record_is_one_line_with_a_count(scenes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before what follows from it: splits that are empty and features that fit nothing any more."""
+    annotations = next((scenes / "annotations").glob("*.json"))
+    content = json.loads(annotations.read_text())
+    for image in content["images"]:
+        image["file_name"] = "/data/" + image["file_name"]
+    annotations.write_text(json.dumps(content))
+    assert call("describe", "scenes") == 2
+    problems = [line for line in capsys.readouterr().out.splitlines() if line.startswith("problem: ")]
+    # The images, three splits and two files of features with the ids that lie beside them.
+    assert len(problems) == 8
+    assert "file name '/data/scene_000000.jpg' is absolute" in problems[0]
+    assert problems[0].endswith("(and 39 more like it)")
+    empty = [number for number, line in enumerate(problems) if "has no images" in line]
+    assert len(empty) == 3
+    assert all("perhaps because of the problems above" in line for line in problems[min(empty) :])
 
 
 def test_describe_names_every_problem(scenes: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +137,8 @@ def test_describe_names_every_problem(scenes: Path, capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     # Twelve captions, the two images that lost all of theirs, a feature row and a truncated picture.
     assert lines[-1] == "16 problems"
-    assert sum("empty caption" in line for line in lines) == 12
+    (repeated,) = [line for line in lines if "empty caption" in line]
+    assert repeated.endswith("(and 11 more like it)")
     assert sum("image without captions" in line for line in lines) == 2
     assert any("features_global.npy: 1 rows hold NaN or infinity: row 7 (scene_000007.jpg)" in line for line in lines)
     assert any("scene_000039.jpg: cannot be decoded" in line for line in lines)

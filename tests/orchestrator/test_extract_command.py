@@ -153,7 +153,7 @@ def test_truncated_images_are_named_and_the_rest_is_kept(
     for path, data in zip(paths, whole, strict=True):
         path.write_bytes(data[: len(data) // 2])
     said = refusal(capsys, "photos", *NETWORK, "--workers", workers)
-    assert all(f"images[{index}]: {path}: cannot be read" in said for index, path in zip((3, 8), paths, strict=True))
+    assert all(f"images[{index}]: {path}: cannot be decoded" in said for index, path in zip((3, 8), paths, strict=True))
     for path, data in zip(paths, whole, strict=True):
         path.write_bytes(data)
     assert call("photos", *NETWORK, "--workers", workers, "--json") == 0

@@ -66,6 +66,30 @@ def test_an_unknown_dataset_is_refused_and_nothing_is_written(root: Path, capsys
     assert not (root / "runs").exists()
 
 
+BATCHES = {
+    "shared": (
+        "training.batch_size=100000",
+        "training.batch_size: 100000 is more than the 180 captions of pets's train",
+    ),
+    "searched": (
+        "search.training={batch_size: {values: [16, 100000]}}",
+        "training.batch_size: 100000 is more than the 180 captions",
+    ),
+    "images": (
+        "training={batches: images, batch_size: 37}",
+        "training.batch_size: 37 is more than the 36 images of pets",
+    ),
+}
+
+
+@pytest.mark.parametrize(("setting", "message"), BATCHES.values(), ids=BATCHES)
+def test_a_batch_larger_than_the_train_split_is_refused_and_nothing_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str], setting: str, message: str
+) -> None:
+    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", setting], capsys)
+    assert not (root / "runs").exists()
+
+
 def test_more_cpus_than_there_are_are_refused_before_anything_is_written(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,5 +125,5 @@ def test_an_image_that_cannot_be_decoded_ends_the_trial_with_its_name(
     data = open_dataset(pixel_config(), root)
     path = next((root / "scenes" / "images").glob("*3.jpg"))
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(DataError, match=f"{path}: image '.*' cannot be decoded"):
+    with pytest.raises(DataError, match=f"image '.*': {path}: cannot be decoded"):
         list(run_trial(pixel_config(), data, device="cpu"))

@@ -15,6 +15,9 @@ from typing import Any
 from trainables.errors import DataError
 from trainables.files import force_directory, write_whole
 
+_CHECKS = 2
+"""Raised when files are accepted by another rule, so that what an older version found is not used."""
+
 # A file that was changed in the last moment may change again within one tick of the file system's clock.
 _SETTLED_NANOSECONDS = 2_000_000_000
 
@@ -27,13 +30,15 @@ def default_cache() -> Path:
 def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """Return what ``compute(path)`` gives, from the cache if the file is as it was then.
 
-    A file is known again by its path, size, inode and times of change, so that gigabytes are read once.
+    A file is known again by its path, size, inode and times of change, so that gigabytes are read once. A
+    damaged record is written anew.
     """
     path = path.resolve()
     status = path.stat()
-    identity = [str(path), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, compute.__qualname__]
+    times = [status.st_mtime_ns, status.st_ctime_ns]
+    identity = [str(path), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
     record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
         kept = json.loads(record.read_text())
         if kept["identity"] == identity:
             return kept["value"]

@@ -6,6 +6,9 @@ every machine: images in the order of the SHA-256 of their ids; of the official 
 5,000, is val, as many after them are test, and the rest joins the official train images. Where the annotations have no
 official train and val, val and test get a tenth each. Feature rows then go by ascending image id.
 
+The captions are those of the annotations. An image of which a Karpathy JSON has none of these captions is a problem;
+one of which it has others as well is counted in a note.
+
 References:
     [Chen2015] Chen et al., Microsoft COCO Captions. arXiv:1504.00325
 """
@@ -15,6 +18,7 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +27,9 @@ from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem
 from trainables.data.text_files import read_json, records
 
 FORMAT = "COCO captions (annotations/captions_*.json)"
+RELEASES = ("train2014", "val2014", "train2017", "val2017")
+"""Of MS-COCO's own annotations; other datasets are written in its format."""
+
 LARGEST_SPLIT = 5000
 """Images in val and in test at most, as in Karpathy's splits."""
 
@@ -36,6 +43,21 @@ class _Annotated(NamedTuple):
     captions: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What the annotation files and the split file hold.
+
+    Attributes:
+        images: By COCO's id.
+        refused: Ids of images whose records are among the problems: what refers to them is none.
+    """
+
+    images: dict[int, _Annotated] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
 def find(folder: Path) -> list[Path]:
     """Return the annotation files in a folder and the split file beside them, or nothing."""
     annotations = sorted((folder / "annotations").glob("captions_*.json"))
@@ -44,30 +66,31 @@ def find(folder: Path) -> list[Path]:
 
 def read(files: Sequence[Path]) -> Corpus:
     """Read the annotations with pycocotools, then the splits."""
-    problems: list[str] = []
-    images: dict[int, _Annotated] = {}
+    found = _Found()
     annotations = [file for file in files if file.parent.name == "annotations"]
     for file in annotations:
-        _read_annotations(file, images, problems)
+        _read_annotations(file, found)
     place = str(annotations[0])
     if len(annotations) == len(files):
-        return Corpus(
-            place, _own_split(images), problems, ["no Karpathy JSON beside the annotations: a split of our own"]
-        )
-    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), images, problems)
-    left_out = len(images) - len({image.id for image in listed})
-    notes = [f"{left_out} images with captions are in no split and left out"] if left_out > 0 else []
-    return Corpus(place, listed, problems, notes)
+        notes = ["no Karpathy JSON beside the annotations: a split of our own"]
+        return Corpus(place, _own_split(found.images), found.problems, notes)
+    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), found)
+    left_out = len(found.images) - len({image.id for image in listed})
+    if left_out > 0:
+        found.notes.append(f"{left_out} images with captions are in no split and left out")
+    return Corpus(place, listed, found.problems, found.notes)
 
 
-def _read_annotations(file: Path, images: dict[int, _Annotated], problems: list[str]) -> None:
+def _read_annotations(file: Path, found: _Found) -> None:
     """Add the good images and captions of a file, and its problems."""
+    images, problems = found.images, found.problems
     content = read_json(file)
     entries = {
         key: _good_records(file, content, key, check, problems)
         for key, check in (("images", _image_problem), ("annotations", _annotation_problem))
     }
-    known = {image["id"] for image in entries["images"]}
+    known = {record["id"] for record in content["images"] if _has_id(record)}
+    found.refused.update(known - {image["id"] for image in entries["images"]})
     for annotation in entries["annotations"]:
         if annotation["image_id"] not in known:
             problems.append(
@@ -106,8 +129,12 @@ def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, pro
     return good
 
 
+def _has_id(record: Any) -> bool:
+    return isinstance(record, dict) and isinstance(record.get("id"), int)
+
+
 def _image_problem(record: Any) -> str | None:
-    if not isinstance(record, dict) or not isinstance(record.get("id"), int):
+    if not _has_id(record):
         return f"another schema: must be an object with a whole number 'id', got {record!r:.60}"
     return filename_problem(record.get("file_name"))
 
@@ -119,8 +146,9 @@ def _annotation_problem(record: Any) -> str | None:
     return f"annotation {record['id']} of image {record['image_id']}: {wrong}" if wrong else None
 
 
-def _listed_split(file: Path, images: Mapping[int, _Annotated], problems: list[str]) -> list[Image]:
+def _listed_split(file: Path, found: _Found) -> list[Image]:
     """Return the images that a Karpathy JSON lists, in its order, matched by COCO's id, else by file name."""
+    images, problems, edited = found.images, found.problems, 0
     by_name = {image.filename: key for key, image in images.items()}
     listed = []
     for position, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
@@ -129,13 +157,43 @@ def _listed_split(file: Path, images: Mapping[int, _Annotated], problems: list[s
             problems.append(f"{place}: {wrong}")
             continue
         key = record.get("cocoid", by_name.get(record["filename"]))
+        if key in found.refused:
+            continue
         if not isinstance(key, int) or key not in images:
             problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the one that has it")
             continue
         image = images[key]
         split = SPLIT_ALIASES[record["split"]]
         listed.append(Image(place, str(key), image.filename, split, image.captions))
+        unknown, known = _compare_captions(record, image)
+        edited += bool(unknown and known)
+        if unknown and not known:
+            problems.append(
+                f"{place}: {record['filename']!r} has other captions than {image.place}, such as {unknown[0]!r:.60}: "
+                "these are two images; fetch annotations and split file of one release"
+            )
+    if edited:
+        found.notes.append(
+            f"{edited:,} images have captions in {file.name} that the annotations do not have; those of the "
+            "annotations are taken"
+        )
     return listed
+
+
+def _compare_captions(record: dict[str, Any], image: _Annotated) -> tuple[list[str], list[str]]:
+    """Return the captions of a split file's record that its annotated image does not have, and those that it has."""
+    annotated = {_letters(caption) for caption in image.captions}
+    sentences = record.get("sentences")
+    listed = sentences if isinstance(sentences, list) and annotated else []
+    raw = [sentence.get("raw") for sentence in listed if isinstance(sentence, dict)]
+    captions = [caption for caption in raw if isinstance(caption, str)]
+    unknown = [caption for caption in captions if _letters(caption) not in annotated]
+    return unknown, [caption for caption in captions if _letters(caption) in annotated]
+
+
+def _letters(caption: str) -> str:
+    """Return what two copies of a caption share, however their spaces, capitals and punctuation were changed."""
+    return "".join(character for character in caption.casefold() if character.isalnum())
 
 
 def _own_split(images: Mapping[int, _Annotated]) -> list[Image]:

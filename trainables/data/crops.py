@@ -41,18 +41,15 @@ class ImageFiles:
         Raises:
             DataError: If the file cannot be read.
         """
-        from trainables.data.pixels import UNREADABLE, center_crop, decode, random_crop
+        from trainables.data.pixels import center_crop, decode, random_crop
 
-        path = self.folder / self.names[row]
         try:
-            image = decode(path)
-            if draw is None:
-                return center_crop(image, size)
-            return random_crop(image, size, np.random.default_rng((draw, row)))
-        except UNREADABLE as error:
-            raise DataError(
-                f"{path}: image {self.ids[row]!r} cannot be decoded: {error}; fetch the image again"
-            ) from error
+            image = decode(self.folder / self.names[row])
+        except DataError as error:
+            raise DataError(f"image {self.ids[row]!r}: {error}") from error
+        if draw is None:
+            return center_crop(image, size)
+        return random_crop(image, size, np.random.default_rng((draw, row)))
 
 
 class CropReader:

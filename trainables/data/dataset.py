@@ -13,12 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from trainables.config import PIXELS, TrialConfig
+from trainables.config import PIXELS, TrainingConfig, TrialConfig
 from trainables.data.cache import default_cache, remembered, writing_to
-from trainables.data.corpus import SPLITS, Corpus, check_corpus
+from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.crops import ImageFiles, find_image_files
 from trainables.data.features import (
     check_features,
+    check_values,
     check_views,
     inspect_features,
     inspect_views,
@@ -33,7 +34,7 @@ from trainables.data.prepared import VERSION, SplitArrays, open_prepared, prepar
 from trainables.data.source import Source, find_source
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
-from trainables.errors import DataError
+from trainables.errors import ConfigError, DataError
 from trainables.files import alone
 
 
@@ -175,6 +176,9 @@ def dataset_digest(source: Source, files: Mapping[str, Path], cache: Path) -> st
     if outside := files_outside(source, files.values()):
         raise DataError(outside)
     digest = hashlib.sha256()
+    if source.is_coco:
+        # What is read of these files is not all that they hold.
+        digest.update(f"{EVALUATED_CAPTIONS} captions in val and test\n".encode())
     for path in (*source.files, *_sidecars(files.values())):
         digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
     for split, path in files.items():
@@ -191,6 +195,22 @@ def files_outside(source: Source, files: Iterable[Path]) -> list[str]:
     return [problem for path in paths if (problem := link_problem(path, source.roots))]
 
 
+def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
+    """Refuse batches that are larger than an epoch.
+
+    Raises:
+        ConfigError: Naming the setting and the largest value.
+    """
+    train = data.splits["train"]
+    count = len(train.image_rows) if training.batches == "images" else len(train.captions)
+    unit = "images" if training.batches == "images" else "captions"
+    if training.batch_size > count:
+        raise ConfigError(
+            f"training.batch_size: {training.batch_size} is more than the {count} {unit} of {data.name}'s train split; "
+            f"choose at most {count}"
+        )
+
+
 def file_digest(path: Path) -> dict[str, Any]:
     """Return the SHA-256 of a file as ``digest``."""
     try:
@@ -201,8 +221,9 @@ def file_digest(path: Path) -> dict[str, Any]:
 
 
 def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping[str, Path]], cache: Path) -> list[str]:
-    """Return every problem of a corpus and of its feature files, given by kind and split."""
-    problems = check_corpus(corpus) + check_links(corpus, source.folder, source.roots)
+    """Return every problem of a corpus and of its feature files, given by kind and split: causes first."""
+    consequences = empty_splits(corpus)
+    problems = check_records(corpus) + check_links(corpus, source.folder, source.roots)
     for kind, files in features.items():
         for path in dict.fromkeys(files.values()):
             images = [image for image in corpus.images if files[image.split] == path]
@@ -211,9 +232,10 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
             except DataError as error:
                 problems += error.problems
             else:
-                problems += check_features(path, inspection, images, kind)
+                problems += check_values(path, inspection, images)
                 problems += check_views(path, inspection["shape"], images, cache)
-    return problems
+                consequences += check_features(path, inspection, images, kind)
+    return problems + as_consequences(consequences, corpus)
 
 
 def _sidecars(files: Iterable[Path]) -> list[Path]:

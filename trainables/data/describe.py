@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from trainables.chance import chance_rsum
 from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.dataset import Dataset, Split, dataset_digest, files_outside, find_problems, load_dataset
@@ -29,6 +30,7 @@ class SplitDescription:
         caption_lengths: ``min``, ``median``, ``mean``, ``max`` in tokens, without start and end; none if the dataset
             has problems.
         unknown_tokens: Share of the tokens that are not in the vocabulary, in [0, 1]; none if it has problems.
+        chance_rsum: The rsum that a random ranking reaches on the split, in [0, 600]; none if it has problems.
     """
 
     images: int
@@ -37,6 +39,7 @@ class SplitDescription:
     image_files: int
     caption_lengths: Mapping[str, float] | None = None
     unknown_tokens: float | None = None
+    chance_rsum: float | None = None
 
 
 @dataclass
@@ -155,4 +158,5 @@ def _measure_captions(split: Split) -> dict[str, Any]:
     return {
         "caption_lengths": {name: round(float(value), 2) for name, value in measures.items()},
         "unknown_tokens": round(float((split.tokens == UNKNOWN).sum() / lengths.sum()), 5),
+        "chance_rsum": round(chance_rsum(split.image_of_caption), 2),
     }

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainables.data.pixels import UNREADABLE, center_crop, decode, random_crop
+from trainables.data.npy_files import map_array
+from trainables.data.pixels import center_crop, decode, random_crop
+from trainables.data.text_files import read_json
 from trainables.errors import ConfigError, DataError
 from trainables.files import write_whole, writing_whole
 
@@ -98,7 +100,7 @@ def open_shards(plan: Plan) -> list[int]:
     sizes = {"kinds": plan.kinds, "shard_size": plan.shard_size, "batch_size": plan.batch_size}
     wanted = json.loads(json.dumps({**plan.origin, **sizes}))
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         differing = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
         if differing:
             raise ConfigError(
@@ -130,13 +132,12 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
     """Join all shards into feature files with their origin beside them, and return the paths of the features."""
     written = []
     for kind in plan.kinds:
-        files = [plan.file(kind, shard) for shard in range(plan.shard_count)]
         names = {"features": np.s_[:, 0]} | ({"augmented": np.s_[:, 1:]} if plan.augmentations else {})
         for name, views in names.items():
             path = out / f"{name}_{kind}.npy"
             # What a kill leaves of it lies among the shards, and goes with them.
             joined = plan.folder / path.name
-            shape = _write_rows(joined, len(plan.paths), (_load(file)[views] for file in files))
+            shape = _write_rows(joined, len(plan.paths), (block[views] for block in _blocks(plan, kind)))
             joined.replace(path)
             origin = {**plan.origin, "kind": kind, "shape": shape, "dtype": "float16"}
             write_whole(path.with_suffix(".json"), json.dumps(origin, indent=2) + "\n")
@@ -152,9 +153,7 @@ def _extract_shard(
     features: dict[str, list[np.ndarray]] = {kind: [] for kind in plan.kinds}
     views = 1 + plan.augmentations
     while batch := list(islice(crops, max(1, plan.batch_size // views))):
-        problems += [
-            f"{plan.places[row]}: {plan.paths[row]}: {found}" for row, found in batch if isinstance(found, str)
-        ]
+        problems += [f"{plan.places[row]}: {found}" for row, found in batch if isinstance(found, str)]
         if problems:
             continue
         flat = np.concatenate([found for _, found in batch if not isinstance(found, str)])
@@ -172,12 +171,12 @@ def _crops(plan: Plan, row: int) -> tuple[int, np.ndarray | str]:
     """Return the crops of an image, (1 + augmentations, S, S, 3), uint8, or why it cannot be read."""
     try:
         image = decode(plan.paths[row])
-        # A generator an image: its crops do not depend on which others were decoded before it.
-        random = np.random.default_rng((plan.seed, row))
-        augmented = [random_crop(image, plan.image_size, random) for _ in range(plan.augmentations)]
-        return row, np.stack([center_crop(image, plan.image_size), *augmented])
-    except UNREADABLE as error:
-        return row, f"cannot be read as an image: {error}; fetch it again"
+    except DataError as error:
+        return row, str(error)
+    # A generator an image: its crops do not depend on which others were decoded before it.
+    random = np.random.default_rng((plan.seed, row))
+    augmented = [random_crop(image, plan.image_size, random) for _ in range(plan.augmentations)]
+    return row, np.stack([center_crop(image, plan.image_size), *augmented])
 
 
 def _ahead(plan: Plan, rows: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[tuple[int, np.ndarray | str]]:
@@ -196,16 +195,26 @@ def _write_shard(path: Path, features: np.ndarray) -> None:
     if not np.isfinite(features).all():
         raise DataError(f"{path}: the backbone gave NaN or infinity; are these the right weights?")
     with writing_whole(path) as file:
-        np.save(file, features, allow_pickle=False)
+        np.save(file, np.ascontiguousarray(features), allow_pickle=False)
 
 
-def _load(path: Path) -> np.ndarray:
-    """Read a shard."""
-    try:
-        array: np.ndarray = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: damaged: {error}; remove it and run the command again") from error
-    return array
+def _blocks(plan: Plan, kind: str) -> Iterator[np.ndarray]:
+    """Yield the shards of a kind, each (its rows, 1 + augmentations, ...), all of one dtype and shape of features."""
+    first: np.ndarray | None = None
+    for shard in range(plan.shard_count):
+        path = plan.file(kind, shard)
+        try:
+            block = map_array(path)
+        except DataError as error:
+            raise DataError(f"{path}: damaged; remove it and run the command again ({error})") from error
+        first = block if first is None else first
+        wanted = (len(plan.rows(shard)), 1 + plan.augmentations, *first.shape[2:])
+        if block.ndim < 3 or block.shape != wanted or block.dtype != first.dtype:
+            raise DataError(
+                f"{path}: damaged: holds {block.dtype} of shape {block.shape} where {first.dtype} of shape {wanted} "
+                "belongs; remove it and run the command again"
+            )
+        yield block
 
 
 def _write_rows(path: Path, rows: int, blocks: Iterator[np.ndarray]) -> tuple[int, ...]:

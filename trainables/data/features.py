@@ -7,8 +7,6 @@ Beside ``features_KIND.npy`` may lie ``augmented_KIND.npy``: the features of N r
 """
 
 import hashlib
-import mmap
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import numpy as np
 
 from trainables.data.cache import remembered
 from trainables.data.corpus import Image
+from trainables.data.npy_files import map_array, release_pages
 from trainables.data.text_files import read_json, read_lines
 from trainables.errors import DataError
 
@@ -29,7 +28,7 @@ _NDIM = {"global": 2, "regions": 3}
 
 def open_features(path: Path) -> np.ndarray:
     """Map a feature file of shape (rows, D) or (rows, R, D), float16 or float32; ``DataError`` if it is none."""
-    array = _open_array(path)
+    array = map_array(path)
     if array.ndim not in (2, 3) or 0 in array.shape:
         raise DataError(f"{path}: features must have shape (rows, D) or (rows, R, D), got {array.shape}")
     return array
@@ -37,7 +36,7 @@ def open_features(path: Path) -> np.ndarray:
 
 def open_views(path: Path) -> np.ndarray:
     """Map a file of views, (rows, N, D) or (rows, N, R, D), float16 or float32; ``DataError`` if it is none."""
-    array = _open_array(path)
+    array = map_array(path)
     if array.ndim not in (3, 4) or 0 in array.shape:
         raise DataError(f"{path}: views must have shape (rows, N, D) or (rows, N, R, D), got {array.shape}")
     return array
@@ -48,60 +47,6 @@ def view_files(features: Iterable[Path]) -> list[Path]:
     named = [path for path in dict.fromkeys(features) if path.name.startswith("features_")]
     beside = [path.with_name(path.name.replace("features_", "augmented_", 1)) for path in named]
     return [path for path in beside if path.exists()]
-
-
-def read_rows(array: np.ndarray, rows: np.ndarray, views: np.ndarray | None = None) -> np.ndarray:
-    """Copy rows of an array, or one view of each row, without mapping what is read.
-
-    A row that is touched through a memory map brings megabytes around it into the process where the system keeps files
-    in large pages: one batch was seen to map 189 MB. Read from the file, it comes from the same cache, which all
-    processes share.
-
-    Args:
-        array: Shape (rows, ...), or (rows, N, ...) with ``views``; one that is not memory-mapped is indexed.
-        rows: Shape (B,), integers.
-        views: Shape (B,), integers below N.
-
-    Raises:
-        DataError: If the file has become shorter.
-    """
-    path = getattr(array, "filename", None)
-    if path is None:
-        return array[rows] if views is None else array[rows, views]
-    shape = array.shape[1:] if views is None else array.shape[2:]
-    places = rows if views is None else rows * array.shape[1] + views
-    found = np.empty((len(rows), *shape), dtype=array.dtype)
-    size = found[:1].nbytes
-    # Opened anew, since the map closes its file: a few microseconds beside a batch's milliseconds.
-    with Path(path).open("rb", buffering=0) as file:
-        for target, place in zip(found, places.tolist(), strict=True):
-            if os.preadv(file.fileno(), [target], array.offset + place * size) != size:  # type: ignore[attr-defined]
-                raise DataError(f"{path}: has become shorter since the training began; write or fetch it again")
-    return found
-
-
-def release_pages(array: np.ndarray) -> None:
-    """Give back the pages of a memory-mapped array that were read; any other array is left alone."""
-    if isinstance(array.base, mmap.mmap):
-        array.base.madvise(mmap.MADV_DONTNEED)
-
-
-def _open_array(path: Path) -> np.ndarray:
-    """Map an array of float16 or float32; ``DataError`` if the file holds something else."""
-    try:
-        with path.open("rb") as file:
-            dtype = _read_dtype(path, file)
-        if dtype.hasobject:
-            raise DataError(
-                f"{path}: an .npy that needs pickle is refused, because loading it can run code; "
-                "save it again as an array of float16 or float32"
-            )
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as an .npy array: {error}; write or fetch it again") from error
-    if array.dtype not in (np.float16, np.float32):
-        raise DataError(f"{path}: features must be float16 or float32, got {array.dtype}; convert them with .astype")
-    return array
 
 
 def inspect_features(path: Path) -> dict[str, Any]:
@@ -142,7 +87,7 @@ def _inspect(array: np.ndarray) -> dict[str, Any]:
 
 
 def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Image], kind: str) -> list[str]:
-    """Return every problem of a feature file as the features of some images, in row order."""
+    """Return what keeps a feature file from being the features of some images, in row order."""
     problems = []
     shape, rows = inspection["shape"], inspection["shape"][0]
     captions = sum(len(image.captions) for image in images)
@@ -154,7 +99,7 @@ def check_features(path: Path, inspection: dict[str, Any], images: Sequence[Imag
             f"{path}: {rows} feature rows for {len(images)} images with {captions} captions; "
             "there must be one row an image, or one a caption: these are the features of another dataset or split"
         )
-    return problems + _check_values(path, inspection, images) + _check_origin(path, images)
+    return problems + _check_origin(path, images)
 
 
 def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], cache: Path) -> list[str]:
@@ -172,7 +117,7 @@ def check_views(features: Path, shape: Sequence[int], images: Sequence[Image], c
                 f"{path}: must have shape {(shape[0], 'N', *shape[1:])} to go with {features.name}, got "
                 f"{tuple(inspection['shape'])}; move it away, or extract both again"
             )
-        problems += _check_values(path, inspection, images) + _check_origin(path, images)
+        problems += check_values(path, inspection, images) + _check_origin(path, images)
         problems += _check_backbone(path, features)
     return problems
 
@@ -190,19 +135,12 @@ def images_digest(images: Sequence[Image]) -> str:
     return hashlib.sha256("\n".join(image.id for image in images).encode()).hexdigest()
 
 
-def _read_dtype(path: Path, file: Any) -> np.dtype:
-    """Return the dtype in an .npy header, without touching the values; ``ValueError`` if there is none."""
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    return read(file)[2]
-
-
 def _name_row(row: int, images: Sequence[Image], rows: int) -> str:
     """Name a row with its image, where the rows are as many as the images."""
     return f"row {row} ({images[row].filename or images[row].id})" if rows == len(images) else f"row {row}"
 
 
-def _check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
+def check_values(path: Path, inspection: dict[str, Any], images: Sequence[Image]) -> list[str]:
     """Name rows that hold something that is no number."""
     if not inspection["bad_rows"]:
         return []

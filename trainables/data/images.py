@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trainables.data.corpus import SPLITS, Corpus
+from trainables.errors import DataError
 
 
 def image_folders(folder: Path) -> list[Path]:
@@ -78,17 +79,17 @@ def check_images(corpus: Corpus, found: dict[str, Path], *, decode: bool) -> lis
 
 def _check_decoding(paths: Sequence[Path]) -> list[str]:
     """Decode files on all cores (the decoder lets other threads run) and name those that fail."""
-    from trainables.data.pixels import UNREADABLE, decode
+    from trainables.data.pixels import decode
 
-    def problem(path: Path) -> str | None:
+    def find_problems(path: Path) -> list[str]:
         try:
             decode(path)
-        except UNREADABLE as error:
-            return f"{path}: cannot be decoded: {error}; fetch the image again"
-        return None
+        except DataError as error:
+            return error.problems
+        return []
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return [wrong for wrong in pool.map(problem, paths) if wrong]
+        return [problem for problems in pool.map(find_problems, paths) for problem in problems]
 
 
 def _links(folder: Path) -> Iterator[Path]:

@@ -57,7 +57,7 @@ def open_prepared(folder: Path) -> tuple[Vocabulary, dict[str, SplitArrays]] | N
         vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"))
         splits = {name: _open_split(folder / name) for name in SPLITS}
         whole = all(len(splits[name]["image_rows"]) == meta["images"][name] for name in SPLITS)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
     return (vocabulary, splits) if whole else None
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainables.data.crops import CropReader, ImageFiles
 from trainables.data.dataset import Split
-from trainables.data.features import read_rows
+from trainables.data.npy_files import read_rows
 
 Item = TypeVar("Item")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainables.data import coco, flickr, karpathy, precomputed
-from trainables.data.corpus import SPLITS, Corpus
+from trainables.data.corpus import SPLITS, Corpus, cut_captions
 from trainables.errors import DataError
 
 
@@ -29,6 +29,10 @@ class Format(Protocol):
 
 # COCO first: its folders often hold the Karpathy JSON as well, for the splits.
 FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed)
+
+
+COCO_FILES = frozenset({"dataset_coco.json", *(f"captions_{split}.json" for split in coco.RELEASES)})
+"""Names of MS-COCO's own files, whose val and test keep five captions of each image."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,14 @@ class Source:
     files: tuple[Path, ...]
 
     def read(self) -> Corpus:
-        """Read captions and splits."""
-        return self.format.read(self.files)
+        """Read captions and splits; of MS-COCO as many captions as the published evaluation compares with."""
+        corpus = self.format.read(self.files)
+        return cut_captions(corpus) if self.is_coco else corpus
+
+    @property
+    def is_coco(self) -> bool:
+        """Whether this is MS-COCO itself, and no other dataset in its format."""
+        return any(file.name in COCO_FILES for file in self.files)
 
     def feature_kinds(self) -> list[str]:
         """Return the kinds of features that are there, e.g. ``global`` and ``regions``."""

@@ -6,10 +6,19 @@ from typing import Any
 
 from trainables.errors import DataError
 
+LARGEST_FILE = 256 << 20
+"""Bytes of a text file at most. COCO's largest has about 140 MB; JSON takes about ten times its size in memory."""
+
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file; ``DataError`` names the line that is none."""
+    """Return the text of a UTF-8 file; ``DataError`` names the line that is none, or a size above ``LARGEST_FILE``."""
     try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            raise DataError(
+                f"{path}: has {size >> 20:,} MB; a file of captions or splits has at most {LARGEST_FILE >> 20}, since "
+                "ten times as much memory is needed to read it"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
@@ -34,7 +43,10 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DataError(
             f"{path}: line {error.lineno}, column {error.colno}: broken JSON: {error.msg}; fetch the file again"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        deep = "its lists or objects are nested too deeply"
+        raise DataError(f"{path}: broken JSON: {deep}; fetch the file again") from None
+    except ValueError as error:
         raise DataError(f"{path}: broken JSON: {error}; fetch the file again") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: another schema: must be a JSON object, got a {type(content).__name__}")

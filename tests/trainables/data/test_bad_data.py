@@ -1,6 +1,7 @@
 """Bad datasets: each mistake is named with its file and record, and nothing is left in the cache."""
 
 import json
+import os
 import pickle
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.dataset import load_dataset
 from trainables.data.describe import describe
+from trainables.data.text_files import LARGEST_FILE, read_json, read_lines, read_text
 from trainables.errors import DataError, UserError
 
 Mutation = Callable[[KarpathyFolder], Any]
@@ -88,7 +90,10 @@ KARPATHY = {
     "broken": (write('{"images": [\n{"a": }]}'), "dataset_tiny.json: line 2, column 7: broken JSON"),
     "truncated": (write('{"images": [{"filename": "a'), "dataset_tiny.json: line 1, column 26: broken JSON"),
     "empty-file": (write(""), "dataset_tiny.json: line 1, column 1: broken JSON"),
-    "deep": (write("[" * 100_000), "dataset_tiny.json: broken JSON"),
+    "deep": (write("[" * 100_000), "dataset_tiny.json: broken JSON: its lists or objects are nested too deeply"),
+    "deep-objects": (write('{"a":' * 100_000), "dataset_tiny.json: broken JSON: its lists or objects are nested"),
+    "null": (write("null"), "dataset_tiny.json: another schema: must be a JSON object, got a NoneType"),
+    "large-number": (write("[" + "9" * 5000 + "]"), "dataset_tiny.json: broken JSON: Exceeds the limit"),
     "not-utf8": (write(b'{"images":\n["\xff"]}'), "dataset_tiny.json: line 2: not UTF-8 text"),
     "list": (write("[1]"), "dataset_tiny.json: another schema: must be a JSON object, got a list"),
     "no-images": (write('{"a": 1, "b": 2}'), "dataset_tiny.json: another schema: Karpathy's JSON has a list 'images'"),
@@ -180,7 +185,7 @@ def test_describe_names_the_same(karpathy_folder: KarpathyFolder, mutate: Mutati
     assert any(message in problem for problem in problems)
 
 
-def test_every_problem_is_found_and_the_first_ten_shown(karpathy_folder: KarpathyFolder) -> None:
+def test_every_problem_is_found_and_a_repeated_one_shown_once(karpathy_folder: KarpathyFolder) -> None:
     for image in karpathy_folder.images:
         for sentence in image["sentences"]:
             sentence["raw"] = ""
@@ -188,13 +193,22 @@ def test_every_problem_is_found_and_the_first_ten_shown(karpathy_folder: Karpath
     with_bad_values(karpathy_folder)
     with pytest.raises(DataError) as caught:
         load_dataset("tiny", karpathy_folder.root)
-    # Twelve captions, three splits that are empty without them, features that fit no image any more.
+    # Twelve captions, then what is no number, then three empty splits and features that fit no image any more.
     assert len([p for p in caught.value.problems if "empty caption" in p]) == 12
-    assert any("NaN" in problem for problem in caught.value.problems)
-    assert len(str(caught.value).splitlines()) == 11
-    assert str(caught.value).endswith(
-        f"and {len(caught.value.problems) - 10} more of {len(caught.value.problems)} problems"
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith(
+        "images[0].sentences[0]: empty caption: write one, or remove the record (and 11 more like it)"
     )
+    consequences = [line.endswith("(perhaps because of the problems above: mend those first)") for line in lines]
+    assert consequences == sorted(consequences) and sum(consequences) == 4
+    assert "NaN" in lines[consequences.index(True) - 1]
+
+
+def test_more_than_ten_kinds_of_problems_are_counted() -> None:
+    kinds = [f"kind {'x' * kind}: of record {record}" for kind in range(12) for record in range(5)]
+    lines = str(DataError(kinds)).splitlines()
+    assert lines[0] == "kind : of record 0 (and 4 more like it)"
+    assert lines[10:] == ["... and 2 more lines of 60 problems"]
 
 
 def change_coco(name: str, change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
@@ -292,6 +306,75 @@ def test_bad_coco_split(make_coco_folder: Callable[..., Path], mutate: Any, mess
 def test_coco_reader_prints_nothing(make_coco_folder: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
     load_dataset("coco", make_coco_folder().parent)
     assert capfd.readouterr() == ("", "")
+
+
+def put_sentences(folder: Path, change: Callable[[int, list[str]], list[str]]) -> None:
+    """Give the split file the captions of the annotations, changed."""
+    captions: dict[int, list[str]] = {}
+    for path in (folder / "annotations").glob("*.json"):
+        for annotation in json.loads(path.read_text())["annotations"]:
+            captions.setdefault(annotation["image_id"], []).append(annotation["caption"])
+    split = json.loads((folder / "dataset_coco.json").read_text())
+    for image in split["images"]:
+        changed = change(image["cocoid"], captions[image["cocoid"]])
+        image["sentences"] = [{"raw": caption} for caption in changed]
+    (folder / "dataset_coco.json").write_text(json.dumps(split))
+
+
+SAME_CAPTIONS: dict[str, Callable[[int, list[str]], list[str]]] = {
+    "equal": lambda key, captions: captions,
+    "other-order": lambda key, captions: captions[::-1],
+    "tidied": lambda key, captions: [f" {caption.capitalize()} .\n" for caption in captions],
+    "fewer": lambda key, captions: captions[:2],
+    "none": lambda key, captions: [],
+}
+
+
+@pytest.mark.parametrize("change", SAME_CAPTIONS.values(), ids=SAME_CAPTIONS)
+def test_captions_of_annotations_and_split_file_may_be_written_differently(
+    coco_folder: Path, change: Callable[[int, list[str]], list[str]]
+) -> None:
+    put_sentences(coco_folder, change)
+    told = describe("coco", coco_folder.parent)
+    assert (told.problems, told.notes) == ([], [])
+
+
+def test_images_with_other_captions_in_annotations_and_split_file_are_problems(coco_folder: Path) -> None:
+    put_sentences(coco_folder, lambda key, captions: [f"of {key + 1} alone"] if key < 105 else captions)
+    told = describe("coco", coco_folder.parent)
+    assert len(told.problems) == 5
+    assert "dataset_coco.json: images[6]: '104.jpg' has other captions than " in told.problems[0]
+    assert "such as 'of 105 alone': these are two images" in told.problems[0]
+
+
+def test_images_with_some_other_captions_in_the_split_file_are_counted(coco_folder: Path) -> None:
+    put_sentences(coco_folder, lambda key, captions: [*captions[:2], "edited"] if key < 105 else captions)
+    told = describe("coco", coco_folder.parent)
+    assert told.problems == []
+    assert told.notes == [
+        "5 images have captions in dataset_coco.json that the annotations do not have; those of the annotations are "
+        "taken"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("read", "good"),
+    [(read_json, "{}"), (read_lines, "a"), (read_text, "a")],
+)
+def test_a_file_that_takes_too_much_memory_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Any], good: str
+) -> None:
+    path = tmp_path / "large.json"
+    path.write_text(good)
+    os.truncate(path, LARGEST_FILE)
+    os.truncate(path, LARGEST_FILE + 1)
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read"))
+    with pytest.raises(DataError, match=r"large\.json: has 256 MB; a file of captions or splits has at most 256"):
+        read(path)
+
+
+def test_the_largest_files_of_coco_are_taken() -> None:
+    assert LARGEST_FILE > 1.5 * 144e6
 
 
 def append(name: str, text: str) -> Callable[[Path], None]:

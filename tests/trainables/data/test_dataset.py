@@ -1,4 +1,6 @@
+import hashlib
 import json
+import mmap
 import multiprocessing
 import shutil
 from collections.abc import Callable
@@ -9,9 +11,11 @@ import numpy as np
 import pytest
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
+from trainables.config import TrainingConfig
 from trainables.data import dataset, karpathy
-from trainables.data.dataset import Dataset, Split, load_dataset
-from trainables.errors import DataError
+from trainables.data.dataset import Dataset, Split, check_batch_size, load_dataset
+from trainables.data.describe import describe
+from trainables.errors import ConfigError, DataError
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 
@@ -71,7 +75,7 @@ def test_published_vocabulary_counts_val_too(karpathy_folder: KarpathyFolder) ->
 def test_features_are_chosen_by_kind_and_mapped(karpathy_folder: KarpathyFolder) -> None:
     regions = load_dataset("tiny", karpathy_folder.root, features="regions").splits["val"].features
     assert regions.shape == (6, 2, 3)
-    assert isinstance(regions, np.memmap)
+    assert isinstance(regions.base, mmap.mmap)
     assert load_dataset("tiny", karpathy_folder.root, features=None).splits["train"].features.shape == (3, 0)
 
 
@@ -248,3 +252,93 @@ def test_flickr8k(tmp_path: Path) -> None:
     source = json.loads((SHARED / "flickr8k" / "dataset_flickr8k.json").read_text())["images"]
     assert test.image_rows[-1] == 7999 and source[7999]["filename"] == test.filenames[999]
     assert captions_of(test, 999) == [sentence["raw"] for sentence in source[7999]["sentences"]]
+
+
+def with_seven_captions(folder: Path, *, karpathy_only: bool) -> Path:
+    """Let the images of a COCO folder have three captions and four more."""
+    more = [f"another caption {number}" for number in range(4)]
+    for path in (folder / "annotations").glob("*.json"):
+        content = json.loads(path.read_text())
+        content["annotations"] += [
+            {"id": 10_000 + 10 * image["id"] + number, "image_id": image["id"], "caption": caption}
+            for image in content["images"]
+            for number, caption in enumerate(more)
+        ]
+        path.write_text(json.dumps(content))
+    if karpathy_only:
+        content = json.loads((folder / "dataset_coco.json").read_text())
+        for image in content["images"]:
+            image["sentences"] = [
+                {"raw": caption} for caption in [f"caption {n} of image {image['cocoid']}" for n in range(3)] + more
+            ]
+        (folder / "dataset_coco.json").write_text(json.dumps(content))
+        shutil.rmtree(folder / "annotations")
+    return folder
+
+
+@pytest.mark.parametrize(("split", "karpathy_only"), [(True, False), (False, False), (True, True)])
+def test_coco_keeps_five_captions_of_an_image_in_val_and_test(
+    make_coco_folder: Callable[..., Path], split: bool, karpathy_only: bool
+) -> None:
+    folder = with_seven_captions(make_coco_folder(split=split), karpathy_only=karpathy_only)
+    data = load_dataset("coco", folder.parent)
+    check_contract(data)
+    assert {name: len(part.captions) / len(part.image_rows) for name, part in data.splits.items()} == {
+        "train": 7,
+        "val": 5,
+        "test": 5,
+    }
+    for name in ("val", "test"):
+        part = data.splits[name]
+        key = part.image_ids[0]
+        kept = [*(f"caption {number} of image {key}" for number in range(3)), "another caption 0", "another caption 1"]
+        assert captions_of(part, 0) == kept
+    images = sum(len(data.splits[name].image_rows) for name in ("val", "test"))
+    (note,) = [note for note in describe("coco", folder.parent).notes if "left out" in note]
+    assert note.startswith(f"val and test keep the first 5 captions of each image, as published: {2 * images} captions")
+
+
+def test_other_datasets_keep_all_captions(make_coco_folder: Callable[..., Path]) -> None:
+    folder = with_seven_captions(make_coco_folder(split=False), karpathy_only=False)
+    for path in (folder / "annotations").glob("*.json"):
+        path.rename(path.with_name(path.name.replace("2014", "_mine")))
+    data = load_dataset("coco", folder.parent)
+    assert len(data.splits["test"].captions) == 7 * len(data.splits["test"].image_rows)
+    assert describe("coco", folder.parent).notes == ["no Karpathy JSON beside the annotations: a split of our own"]
+
+
+def test_coco_whose_captions_are_cut_has_another_digest_than_uncut_ones_had(coco_folder: Path) -> None:
+    """Other datasets keep the digests that are in the records of older versions."""
+    files = [*sorted((coco_folder / "annotations").glob("*.json")), coco_folder / "dataset_coco.json"]
+    without_features = "".join(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
+    uncut = hashlib.sha256(without_features.encode()).hexdigest()
+    assert load_dataset("coco", coco_folder.parent, features=None).digest != uncut
+    (coco_folder / "dataset_coco.json").rename(coco_folder / "dataset_mine.json")
+    for file in files[:-1]:
+        file.rename(file.with_name(file.name.replace("2014", "_mine")))
+    files = [*sorted((coco_folder / "annotations").glob("*.json")), coco_folder / "dataset_mine.json"]
+    listed = "".join(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
+    expected = hashlib.sha256(listed.encode()).hexdigest()
+    assert load_dataset("coco", coco_folder.parent, features=None).digest == expected
+
+
+@pytest.mark.parametrize(
+    ("batches", "size", "message"),
+    [
+        ("pairs", 6, None),
+        ("pairs", 100_000, "training.batch_size: 100000 is more than the 6 captions of tiny's train split; choose at"),
+        ("images", 3, None),
+        ("images", 4, "training.batch_size: 4 is more than the 3 images of tiny's train split; choose at most 3"),
+    ],
+)
+def test_a_batch_is_at_most_an_epoch(
+    karpathy_folder: KarpathyFolder, batches: Any, size: int, message: str | None
+) -> None:
+    data = load_dataset("tiny", karpathy_folder.root)
+    training = TrainingConfig(batches=batches, batch_size=size)
+    if message is None:
+        check_batch_size(data, training)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_batch_size(data, training)
+    assert message in str(caught.value)

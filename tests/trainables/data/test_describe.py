@@ -36,8 +36,8 @@ def test_problems_of_all_features(karpathy_folder: KarpathyFolder) -> None:
     np.save(karpathy_folder.folder / "features_other.npy", np.full((6, 2), np.nan, np.float32))
     told = describe("tiny", karpathy_folder.root)
     assert len(told.problems) == 2
-    assert "features_global.npy: 3 feature rows for 6 images" in told.problems[0]
-    assert "features_other.npy: 6 rows hold NaN or infinity" in told.problems[1]
+    assert "features_other.npy: 6 rows hold NaN or infinity" in told.problems[0]
+    assert "features_global.npy: 3 feature rows for 6 images" in told.problems[1]
     assert told.splits["train"].images == 3
 
 

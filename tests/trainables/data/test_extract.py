@@ -107,7 +107,7 @@ def test_a_bad_image_is_named_and_spoils_its_shard_alone(plan: Plan, how: str) -
     results = list(extract_shards(plan, open_shards(plan), fake_network, threads=2))
     assert [len(result.problems) for result in results] == [0, 1, 0]
     (problem,) = results[1].problems
-    assert problem.startswith(f"captions.json: images[5]: {plan.paths[5]}: cannot be read as an image")
+    assert problem.startswith(f"captions.json: images[5]: {plan.paths[5]}: cannot be decoded")
     assert open_shards(plan) == [1]
 
 

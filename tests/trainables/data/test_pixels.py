@@ -1,8 +1,22 @@
-import numpy as np
-import PIL.Image
-import pytest
+import io
+import struct
+import subprocess
+import sys
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
 
-from trainables.data.pixels import AREA, ASPECT, center_crop, decode, random_crop
+import numpy as np
+import PIL.EpsImagePlugin
+import PIL.Image
+import PIL.PngImagePlugin
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from trainables.data.pixels import AREA, ASPECT, FORMATS, LONGEST, MOST_PIXELS, center_crop, decode, random_crop
+from trainables.errors import DataError
 
 
 def picture(width: int, height: int, seed: int = 0) -> PIL.Image.Image:
@@ -11,14 +25,43 @@ def picture(width: int, height: int, seed: int = 0) -> PIL.Image.Image:
     return PIL.Image.fromarray(coarse).resize((width, height), PIL.Image.Resampling.BICUBIC)
 
 
-@pytest.mark.parametrize("size", [224, 96])
-@pytest.mark.parametrize("width, height", [(300, 200), (200, 301), (224, 224), (64, 64), (501, 333)])
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(2, 240))
+@example(98, 196, 224)
+@example(196, 98, 224)
+@example(300, 200, 224)
+@example(64, 64, 96)
 def test_center_crop_is_that_of_torchvision(width: int, height: int, size: int) -> None:
     from torchvision.transforms import CenterCrop, Compose, Resize
 
+    # As thin as any photograph, so that the test resizes nothing to thousands of pixels.
+    width, height = max(width, height // 8), max(height, width // 8)
     published = Compose([Resize(round(size * 256 / 224)), CenterCrop(size)])
     image = picture(width, height)
     assert np.array_equal(center_crop(image, size), np.asarray(published(image)))
+
+
+def test_the_size_before_the_center_crop_is_cut_to_whole_pixels_for_every_picture() -> None:
+    """Computed in whole numbers; that torchvision cuts so is what the test above shows."""
+
+    class Sized:
+        """A picture of which only the size is known, and how it is resized."""
+
+        def __init__(self, width: int, height: int) -> None:
+            self.size = width, height
+
+        def resize(self, size: tuple[int, int], _: object) -> "Sized":
+            self.size = size
+            return self
+
+        def crop(self, _: tuple[int, int, int, int]) -> np.ndarray:
+            return np.zeros(0)
+
+    for width in range(1, 700, 3):
+        for height in range(1, 700):
+            sized = Sized(width, height)
+            center_crop(sized, 224)  # type: ignore[arg-type]
+            assert sized.size == tuple(256 * side // min(width, height) for side in (width, height))
 
 
 @pytest.mark.parametrize("width, height", [(300, 200), (40, 400), (400, 40), (8, 8)])
@@ -53,8 +96,206 @@ def test_half_of_the_random_crops_are_mirrored() -> None:
     assert 160 < falling < 240
 
 
-@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK"])
-def test_every_image_becomes_red_green_blue(tmp_path, mode: str) -> None:
-    path = tmp_path / ("image.jpg" if mode == "CMYK" else "image.png")
-    picture(20, 10).convert(mode).save(path)
-    assert decode(path).mode == "RGB"
+RAMP = np.linspace(0, 1, 256)[None, :].repeat(8, 0)
+"""Brightness that rises from left to right over the whole range."""
+
+
+def ramp_of(mode: str) -> PIL.Image.Image:
+    grey = PIL.Image.fromarray(np.round(255 * RAMP).astype(np.uint8))
+    return grey.convert(mode) if mode in ("P", "LA") else grey.convert("RGB").convert(mode)
+
+
+WHOLE_RANGE: dict[str, tuple[str, Callable[[Path], None]]] = {
+    **{
+        f"{mode}-{suffix}": (suffix, lambda path, mode=mode: ramp_of(mode).save(path))
+        for mode, suffix in [
+            *(("L", "png"), ("LA", "png"), ("RGB", "png"), ("RGBA", "png"), ("P", "png"), ("P", "gif")),
+            *(("L", "jpg"), ("CMYK", "jpg"), ("RGB", "tif"), ("YCbCr", "tif"), ("L", "ppm"), ("RGB", "bmp")),
+        ]
+    },
+    "16-bit-png": ("png", lambda path: PIL.Image.fromarray(np.round(65535 * RAMP).astype(np.uint16)).save(path)),
+    "16-bit-pgm": ("pgm", lambda path: write_pgm(path, 65535)),
+    "10-bit-pgm": ("pgm", lambda path: write_pgm(path, 1023)),
+    "16-bit-colour-png": ("png", lambda path: write_colour_png(path)),
+}
+
+
+def write_pgm(path: Path, most: int) -> None:
+    path.write_bytes(b"P5 256 8 %d\n" % most + np.round(most * RAMP).astype(">u2").tobytes())
+
+
+def png_chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def write_png(path: Path, width: int, height: int, bits: int, colour: int, rows: bytes) -> None:
+    header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
+    chunks = png_chunk(b"IHDR", header) + png_chunk(b"IDAT", rows) + png_chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
+
+
+def write_colour_png(path: Path) -> None:
+    values = np.round(65535 * RAMP).astype(">u2")[..., None].repeat(3, -1)
+    write_png(path, 256, 8, 16, 2, zlib.compress(b"".join(b"\0" + row.tobytes() for row in values)))
+
+
+@pytest.mark.parametrize(("suffix", "write"), WHOLE_RANGE.values(), ids=WHOLE_RANGE)
+def test_every_picture_keeps_its_range_of_brightness(
+    tmp_path: Path, suffix: str, write: Callable[[Path], None]
+) -> None:
+    write(tmp_path / f"ramp.{suffix}")
+    decoded = decode(tmp_path / f"ramp.{suffix}")
+    assert decoded.mode == "RGB" and decoded.size == (256, 8)
+    seen = np.asarray(decoded).astype(int)
+    # The steps of JPEG are coarser than those of 8 bits.
+    assert np.abs(seen - np.round(255 * RAMP)[..., None]).max() <= 12
+
+
+NO_KNOWN_RANGE = {
+    "float": ("F", "tif", RAMP.astype(np.float32)),
+    "float-above-one": ("F", "tif", (1000 * RAMP).astype(np.float32)),
+    "32-bit": ("I", "tif", (2**31 * 0.99 * RAMP).astype(np.int32)),
+    "16-bit": ("I;16", "tif", (65535 * RAMP).astype(np.uint16)),
+    "12-bit-in-16": ("I;16", "tif", (4095 * RAMP).astype(np.uint16)),
+}
+
+
+@pytest.mark.parametrize(("mode", "suffix", "values"), NO_KNOWN_RANGE.values(), ids=NO_KNOWN_RANGE)
+def test_a_picture_without_a_known_range_is_refused(tmp_path: Path, mode: str, suffix: str, values: np.ndarray) -> None:
+    path = tmp_path / f"picture.{suffix}"
+    PIL.Image.fromarray(values).save(path)
+    with pytest.raises(DataError) as caught:
+        decode(path)
+    assert str(caught.value).startswith(f"{path}: cannot be decoded: it has pixels of mode '{mode}' in TIFF format")
+    assert "save it with 8 bits a channel" in str(caught.value)
+
+
+def test_a_picture_that_another_program_would_draw_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_ghostscript(*_: object, **__: object) -> None:
+        raise AssertionError("Ghostscript was started")
+
+    monkeypatch.setattr(PIL.EpsImagePlugin, "Ghostscript", start_ghostscript)
+    path = tmp_path / "picture.jpg"
+    PIL.Image.new("RGB", (20, 20)).save(path, "EPS")
+    with pytest.raises(
+        DataError, match=r"picture\.jpg: cannot be decoded: it is no picture of the formats .* JPEG, PNG"
+    ):
+        decode(path)
+
+
+TOO_LARGE = {
+    "bomb": (13_000, 13_000, f"13,000 x 13,000 pixels are more than {MOST_PIXELS:,}; make it smaller"),
+    "larger-bomb": (60_000, 60_000, f"it has more than {MOST_PIXELS:,} pixels; make it smaller"),
+    "thread": (LONGEST * 2 + 1, 2, f"it is more than {LONGEST} times longer than wide"),
+    "upright-thread": (1, 1_000_000, f"it is more than {LONGEST} times longer than wide"),
+}
+
+
+@pytest.mark.parametrize(("width", "height", "message"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_picture_that_takes_too_much_memory_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, height: int, message: str
+) -> None:
+    def decode_pixels(_: object) -> None:
+        raise AssertionError("the picture was decoded")
+
+    monkeypatch.setattr(PIL.Image.Image, "load", decode_pixels)
+    monkeypatch.setattr(PIL.PngImagePlugin.PngImageFile, "load", decode_pixels)
+    write_png(tmp_path / "large.png", width, height, 8, 0, zlib.compress(b""))
+    with warnings.catch_warnings(), pytest.raises(DataError) as caught:
+        warnings.simplefilter("ignore")
+        decode(tmp_path / "large.png")
+    assert str(caught.value).startswith(f"{tmp_path / 'large.png'}: cannot be decoded: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "RGB"])
+def test_the_largest_picture_takes_the_memory_that_is_documented(tmp_path: Path, mode: str) -> None:
+    """In a process of its own, whose peak nothing else has raised."""
+    side = int(MOST_PIXELS**0.5)
+    PIL.Image.new(mode, (side, side)).save(tmp_path / "largest.png")
+    script = (
+        "import resource, sys; from pathlib import Path; from trainables.data.pixels import decode\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "decode(Path(sys.argv[1]))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "largest.png")]
+    kilobytes = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert kilobytes * 1024 < 5.5 * MOST_PIXELS
+
+
+def test_nothing_but_the_message_is_said_of_a_picture_that_is_too_large(tmp_path: Path) -> None:
+    """In a process of its own, whose filters of warnings are those of a user."""
+    write_png(tmp_path / "large.png", 13_000, 13_000, 8, 0, zlib.compress(b""))
+    script = (
+        "import sys; from pathlib import Path; from trainables.data.pixels import decode, DataError\n"
+        "try: decode(Path(sys.argv[1]))\n"
+        "except DataError: pass"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "large.png")]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("width, height", [(LONGEST, 1), (1, LONGEST)])
+def test_the_longest_pictures_are_cropped(tmp_path: Path, width: int, height: int) -> None:
+    PIL.Image.new("RGB", (width, height), "red").save(tmp_path / "long.png")
+    assert center_crop(decode(tmp_path / "long.png"), 224).shape == (224, 224, 3)
+
+
+def encoded_pictures() -> list[bytes]:
+    """A picture in every format that is read, with the modes that the format has."""
+    pictures = []
+    for kind in FORMATS:
+        for mode in ("RGB", "L", "P", "RGBA", "CMYK", "1"):
+            buffer = io.BytesIO()
+            try:
+                picture(13, 9).convert(mode).save(buffer, kind)
+            except (OSError, ValueError):
+                # The format has no such mode.
+                continue
+            pictures.append(buffer.getvalue())
+    return pictures
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(encoded_pictures()), st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=4)), max_size=4))
+@example(b"", [])
+@example(b"\0" * 64, [])
+def test_any_damage_of_a_picture_is_read_or_named(
+    tmp_path: Path, good: bytes, damages: list[tuple[int, bytes]]
+) -> None:
+    content = bytearray(good)
+    for place, data in damages:
+        content[place : place + max(1, len(data))] = data
+    path = tmp_path / "damaged.jpg"
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            assert decode(path).mode == "RGB"
+        except DataError as error:
+            assert str(error).startswith(f"{path}: cannot be decoded: ")
+
+
+@pytest.mark.parametrize(
+    "error", [struct.error("short"), zlib.error("bad"), EOFError("end"), KeyError(7), NotImplementedError("mode")]
+)
+def test_whatever_a_decoder_raises_is_one_message_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    picture(8, 8).save(tmp_path / "p.png")
+    monkeypatch.setattr(PIL.PngImagePlugin.PngImageFile, "load", fail)
+    monkeypatch.setattr(PIL.Image.Image, "load", fail)
+    with pytest.raises(DataError) as caught:
+        decode(tmp_path / "p.png")
+    assert str(caught.value).startswith(f"{tmp_path / 'p.png'}: cannot be decoded: {type(error).__name__}: ")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_missing_picture_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"gone\.jpg: cannot be decoded: No such file or directory"):
+        decode(tmp_path / "gone.jpg")

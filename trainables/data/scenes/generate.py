@@ -112,7 +112,7 @@ def _is_there(target: Path, info: dict[str, Any]) -> bool:
         return False
     try:
         found = json.loads((target / _ANNOTATIONS).read_text())["info"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         found = None
     if found != info:
         was = f"scenes made with {found}" if found else "something else"

@@ -1,0 +1,254 @@
+"""Every ``.npy`` file is read as NumPy reads it, or refused by name, by everything that reads one."""
+
+import hashlib
+import io
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.trainables.data.karpathy_folder import KarpathyFolder
+from trainables.data.dataset import load_dataset
+from trainables.data.extract import Plan, join_shards
+from trainables.data.features import inspect_features, inspect_views, open_features, open_views
+from trainables.data.npy_files import map_array, read_rows
+from trainables.data.resident import copy_rows
+from trainables.errors import DataError
+
+CPU = torch.device("cpu")
+READ = {np.dtype("<f2"), np.dtype("<f4")}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an array lies in a file: what it holds, its order, its header's version and padding, what follows it."""
+
+    array: np.ndarray
+    is_fortran: bool
+    version: tuple[int, int]
+    padding: int
+    trailing: int
+
+    def write(self, path: Path) -> None:
+        header = io.BytesIO()
+        described = {"descr": np.lib.format.dtype_to_descr(self.array.dtype), "fortran_order": self.is_fortran}
+        text = f"{described | {'shape': self.array.shape}}" + " " * self.padding + "\n"
+        size = len(text).to_bytes(2 if self.version == (1, 0) else 4, "little")
+        header.write(b"\x93NUMPY" + bytes(self.version) + size + text.encode())
+        values = self.array.tobytes("F" if self.is_fortran else "C")
+        path.write_bytes(header.getvalue() + values + b"\7" * self.trailing)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the rows are stored one by one as numbers of this machine."""
+        rows_are_apart = self.is_fortran and not self.array.flags.c_contiguous
+        return self.array.dtype in READ and not rows_are_apart
+
+    @property
+    def digest(self) -> str:
+        """The digest that the records of older versions hold for such values."""
+        described = f"{self.array.dtype.str}{self.array.shape}".encode()
+        return hashlib.sha256(described + self.array.tobytes("C")).hexdigest()
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    dtype = np.dtype(draw(st.sampled_from(["<f2", "<f4", ">f2", ">f4", "<f8", "<i4", "|u1", "<c8", "|b1", "<U2"])))
+    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    is_fortran = draw(st.booleans())
+    values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    array = np.asfortranarray(values) if is_fortran else values
+    version = draw(st.sampled_from([(1, 0), (2, 0), (3, 0)]))
+    return Layout(array, is_fortran, version, draw(st.integers(0, 9)), draw(st.integers(0, 9)))
+
+
+def layout_of(array: Any) -> Layout:
+    return Layout(array, bool(array.flags.f_contiguous and not array.flags.c_contiguous), (1, 0), 3, 0)
+
+
+FORTRAN = layout_of(np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4)))
+FORTRAN_REGIONS = layout_of(np.asfortranarray(np.arange(24, dtype=np.float16).reshape(3, 2, 4)))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("npy") / "features_global.npy"
+
+
+READERS = {"features": (open_features, inspect_features, (2, 3)), "views": (open_views, inspect_views, (3, 4))}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(layout=layouts(), seed=st.integers(0, 99))
+@example(layout=FORTRAN, seed=0)
+@example(layout=FORTRAN_REGIONS, seed=0)
+def test_what_is_read_and_digested_is_what_numpy_reads_or_the_file_is_refused(
+    path: Path, kind: str, layout: Layout, seed: int
+) -> None:
+    open_array, inspect, dimensions = READERS[kind]
+    layout.write(path)
+    if not layout.is_readable or layout.array.ndim not in dimensions:
+        for refuse in (open_array, inspect):
+            with pytest.raises(DataError, match=path.name):
+                refuse(path)
+        return
+    random = np.random.default_rng(seed)
+    wanted, mapped = np.load(path), open_array(path)
+    rows = random.integers(0, len(wanted), 6)
+    assert np.array_equal(mapped, wanted)
+    assert np.array_equal(read_rows(mapped, rows), wanted[rows])
+    assert np.array_equal(copy_rows(mapped, rows, CPU).numpy(), wanted[rows].astype(np.float16))
+    if kind == "views":
+        views = random.integers(0, wanted.shape[1], 6)
+        assert np.array_equal(read_rows(mapped, rows, views), wanted[rows, views])
+    assert inspect(path)["digest"] == layout.digest
+
+
+PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "later-rows": lambda array: array[2:],
+    "every-second": lambda array: array[::2],
+    "backwards": lambda array: array[::-1],
+    "turned": lambda array: array.transpose(2, 1, 0),
+    "columns": lambda array: array[:, :, 1:],
+    "reshaped": lambda array: array.reshape(5, -1),
+    "other-dtype": lambda array: array.view(np.float16),
+    "whole": lambda array: array[:],
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_rows_of_a_part_of_a_mapped_array_are_those_of_the_part(tmp_path: Path, part: Any) -> None:
+    array = np.random.default_rng(0).random((5, 3, 4), dtype=np.float32)
+    np.save(tmp_path / "a.npy", array)
+    rows = np.array([1, 0, 1])
+    read = read_rows(part(map_array(tmp_path / "a.npy")), rows)
+    assert np.array_equal(read, part(array)[rows], equal_nan=True)
+
+
+@pytest.mark.parametrize(("rows", "views"), [([5], None), ([-1], None), ([0], [3]), ([0], [-1])])
+def test_no_row_outside_the_array_is_read(tmp_path: Path, rows: list[int], views: list[int] | None) -> None:
+    np.save(tmp_path / "a.npy", np.ones((5, 3, 4), np.float32))
+    with pytest.raises(IndexError, match=r"a\.npy: a row is outside"):
+        read_rows(map_array(tmp_path / "a.npy"), np.array(rows), None if views is None else np.array(views))
+
+
+def rewrite(path: Path) -> None:
+    np.save(path, np.load(path) + np.float32(1))
+    # The clock of the file system may not have ticked since the file was written first.
+    os.utime(path, ns=(1, 1))
+
+
+def replace(path: Path) -> None:
+    np.save(path.with_name("new.npy"), np.load(path) + np.float32(1))
+    path.with_name("new.npy").rename(path)
+
+
+CHANGES: dict[str, Callable[[Path], Any]] = {
+    "cut": lambda path: os.truncate(path, path.stat().st_size - 1),
+    "removed": lambda path: path.unlink(),
+    "rewritten": rewrite,
+    "replaced": replace,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_file_that_changes_while_it_is_trained_on_is_named(tmp_path: Path, change: Any) -> None:
+    """Its digest was taken before; through a memory map of a file cut short the process would be killed by SIGBUS."""
+    np.save(tmp_path / "a.npy", np.ones((5, 4), np.float32))
+    array = map_array(tmp_path / "a.npy")
+    change(tmp_path / "a.npy")
+    with pytest.raises(DataError, match=r"a\.npy: was changed or removed while it was in use"):
+        read_rows(array, np.array([1]))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 140), st.binary(min_size=0, max_size=3)), min_size=1, max_size=3))
+@example([(8, b"\0\0")])
+@example([(10, b"{1:2,'a':3}")])
+@example([(10, b"(" * 60)])
+def test_any_damage_is_refused_by_name_or_read_as_numpy_reads_it(path: Path, damages: list[tuple[int, bytes]]) -> None:
+    np.save(path, np.arange(6, dtype=np.float32).reshape(3, 2))
+    content = bytearray(path.read_bytes())
+    for place, data in damages:
+        content[place : place + max(1, len(data))] = data
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            mapped = open_features(path)
+        except DataError as error:
+            assert str(path) in str(error)
+            return
+        assert np.array_equal(mapped, np.load(path), equal_nan=True)
+        rows = np.arange(len(mapped))
+        assert np.array_equal(read_rows(mapped, rows), np.load(path), equal_nan=True)
+
+
+def test_features_in_fortran_order_are_refused_by_a_dataset(karpathy_folder: KarpathyFolder) -> None:
+    path = karpathy_folder.folder / "features_regions.npy"
+    np.save(path, np.asfortranarray(np.load(path)))
+    with pytest.raises(DataError, match=r"features_regions\.npy: is stored in Fortran order, column by column"):
+        load_dataset("tiny", karpathy_folder.root, features="regions")
+
+
+def test_views_in_fortran_order_are_refused_by_a_dataset(karpathy_folder: KarpathyFolder) -> None:
+    views = np.arange(72, dtype=np.float16).reshape(6, 3, 4)
+    np.save(karpathy_folder.folder / "augmented_global.npy", np.asfortranarray(views))
+    with pytest.raises(DataError, match=r"augmented_global\.npy: is stored in Fortran order"):
+        load_dataset("tiny", karpathy_folder.root)
+
+
+def test_features_in_fortran_order_are_refused_in_the_folder_of_vsepp(
+    make_precomputed_folder: Callable[..., Path],
+) -> None:
+    folder = make_precomputed_folder(regions=True)
+    path = folder / "dev_ims.npy"
+    np.save(path, np.asfortranarray(np.load(path)))
+    with pytest.raises(DataError, match=r"dev_ims\.npy: is stored in Fortran order"):
+        load_dataset(folder.name, folder.parent, features="regions")
+
+
+def make_shards(folder: Path) -> Plan:
+    """Two shards of two rows and one of one, the centre and one crop each, three numbers a crop."""
+    folder.mkdir()
+    plan = Plan(folder, ("a",) * 5, ("a",) * 5, ("global",), 8, 1, 0, {}, 2, 2)
+    values = np.arange(30, dtype=np.float16).reshape(5, 2, 3)
+    for shard in range(3):
+        np.save(plan.file("global", shard), values[list(plan.rows(shard))])
+    return plan
+
+
+def test_shards_are_joined_to_what_they_hold(tmp_path: Path) -> None:
+    join_shards(make_shards(tmp_path / "shards"), tmp_path)
+    values = np.arange(30, dtype=np.float16).reshape(5, 2, 3)
+    assert np.array_equal(np.load(tmp_path / "features_global.npy"), values[:, 0])
+    assert np.array_equal(np.load(tmp_path / "augmented_global.npy"), values[:, 1:])
+
+
+SHARDS = {
+    "fortran": lambda block: np.asfortranarray(block),
+    "dtype": lambda block: block.astype(np.float32),
+    "double": lambda block: block.astype(np.float64),
+    "fewer-rows": lambda block: block[:1],
+    "fewer-crops": lambda block: block[:, :1],
+    "other-size": lambda block: block[..., :2],
+    "flat": lambda block: block.reshape(-1),
+}
+
+
+@pytest.mark.parametrize("spoil", SHARDS.values(), ids=SHARDS)
+def test_a_shard_of_another_layout_is_refused_by_name(tmp_path: Path, spoil: Any) -> None:
+    plan = make_shards(tmp_path / "shards")
+    path = plan.file("global", 1)
+    np.save(path, spoil(np.load(path)))
+    with pytest.raises(DataError, match=r"global_00001\.npy: damaged"):
+        join_shards(plan, tmp_path)

@@ -1,0 +1,143 @@
+"""Arrays in ``.npy`` files: mapped whole, and read a row at a time.
+
+A file is accepted if its rows lie one after the other: float16 or float32 in this machine's byte order, in C order.
+Every other file is refused by name, since the bytes of a row would be taken from somewhere else.
+"""
+
+import math
+import mmap
+import os
+import tokenize
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from trainables.errors import DataError
+
+DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
+"""What is accepted; the byte order is this machine's."""
+
+_BROKEN = (OSError, ValueError, TypeError, SyntaxError, LookupError, tokenize.TokenError, RecursionError, MemoryError)
+"""What the system and NumPy's parser of headers raise on a file that is missing, cut short, or no array."""
+
+
+class _MappedFile(mmap.mmap):
+    """A file that is mapped whole.
+
+    Attributes:
+        path: Of the file, resolved.
+        start: Bytes before the first value.
+        version: Tells whether a file is still the one that was mapped.
+    """
+
+    path: Path
+    start: int
+    version: tuple[int, ...]
+
+
+def map_array(path: Path) -> np.ndarray:
+    """Map an array of float16 or float32, read-only.
+
+    Raises:
+        DataError: If the file is missing, cut short, or holds something else, or its rows are not stored one by one.
+    """
+    try:
+        with path.open("rb") as file:
+            shape, is_fortran, dtype = _read_header(file)
+            start, status = file.tell(), os.fstat(file.fileno())
+            _check_layout(path, shape, is_fortran, dtype)
+            missing = start + math.prod(shape) * dtype.itemsize - status.st_size
+            if missing > 0:
+                raise ValueError(f"{missing} bytes are missing at its end")
+            mapped = _MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped.path, mapped.start, mapped.version = path.resolve(), start, _version(status)
+        return np.ndarray(shape, dtype, buffer=mapped, offset=start)
+    except _BROKEN as error:
+        raise DataError(f"{path}: cannot be read as an .npy array: {error}; write or fetch it again") from error
+
+
+def read_rows(array: np.ndarray, rows: np.ndarray, views: np.ndarray | None = None) -> np.ndarray:
+    """Copy rows of an array, or one view of each row, without mapping what is read.
+
+    A row that is touched through a memory map brings megabytes around it into the process where the system keeps files
+    in large pages: one batch was seen to map 189 MB. Read from the file, it comes from the same cache, which all
+    processes share.
+
+    Args:
+        array: Shape (rows, ...), or (rows, N, ...) with ``views``; one that is not a whole mapped file is indexed.
+        rows: Shape (B,), integers in [0, rows).
+        views: Shape (B,), integers in [0, N).
+
+    Raises:
+        DataError: If the file has been removed or changed since it was mapped.
+        IndexError: If a row or view lies outside the array.
+    """
+    index = (rows,) if views is None else (rows, views)
+    file = array.base
+    # A part of a mapped array, or one with its axes turned, has another base: its rows lie elsewhere in the file.
+    if not isinstance(file, _MappedFile):
+        return array[index]
+    sizes = array.shape[: len(index)]
+    if len(rows) and any(part.min() < 0 or part.max() >= size for part, size in zip(index, sizes, strict=True)):
+        raise IndexError(f"{file.path}: a row is outside {sizes}")
+    places = np.ravel_multi_index(index, sizes)
+    found = np.empty((len(rows), *array.shape[len(index) :]), dtype=array.dtype)
+    _read_places(file, places, found)
+    return found
+
+
+def release_pages(array: np.ndarray) -> None:
+    """Give back the pages of a memory-mapped array that were read; any other array is left alone."""
+    if isinstance(array.base, mmap.mmap):
+        array.base.madvise(mmap.MADV_DONTNEED)
+
+
+def _read_places(file: _MappedFile, places: np.ndarray, found: np.ndarray) -> None:
+    """Fill an array, (B, ...), with the rows at some places, (B,), of a file that must be as it was when mapped."""
+    size = found.itemsize * math.prod(found.shape[1:])
+    changed = f"{file.path}: was changed or removed while it was in use; start again with the file as it is now"
+    try:
+        # Opened anew, since the map closes its file: a few microseconds beside a batch's milliseconds.
+        with file.path.open("rb", buffering=0) as opened:
+            if _version(os.fstat(opened.fileno())) != file.version:
+                raise DataError(changed)
+            for target, place in zip(found, places.tolist(), strict=True):
+                if os.preadv(opened.fileno(), [target], file.start + place * size) != size:
+                    raise DataError(changed)
+    except FileNotFoundError:
+        raise DataError(changed) from None
+
+
+def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Return shape, whether the order is Fortran's, and dtype, without touching the values; one of ``_BROKEN``."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    # Version 3 differs from 2 in the encoding of field names, which no array of numbers has.
+    if version in ((2, 0), (3, 0)):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"its format is version {version[0]}.{version[1]}, which is not known")
+
+
+def _check_layout(path: Path, shape: tuple[int, ...], is_fortran: bool, dtype: np.dtype) -> None:
+    """Refuse what is not stored as rows of numbers, one after the other."""
+    if dtype.hasobject:
+        raise DataError(
+            f"{path}: an .npy that needs pickle is refused, because loading it can run code; "
+            "save it again as an array of float16 or float32"
+        )
+    if dtype not in DTYPES:
+        other = "" if dtype.isnative else " in the byte order of another machine"
+        raise DataError(f"{path}: features must be float16 or float32, got {dtype}{other}; convert them with .astype")
+    # With at most one axis longer than 1 both orders are the same bytes.
+    if is_fortran and sum(size != 1 for size in shape) > 1:
+        raise DataError(
+            f"{path}: is stored in Fortran order, column by column, where features are read row by row; save it again "
+            "with numpy.save(path, numpy.ascontiguousarray(array))"
+        )
+
+
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes when a file is written or replaced."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
