@@ -62,6 +62,34 @@ def test_cocos_counts_over_the_train_split(root: Path, capsys: pytest.CaptureFix
     assert (code, "--epsilon" in err) == (2, True)
 
 
+def test_cocos_has_the_batch_size_of_the_best_epoch(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a margin that no pair keeps, the largest count is the batch's other pairs."""
+    schedule = "schedule=[{epoch: 2, training: {batch_size: 8}}]"
+    settings = (*SMALL, "loss=triplet", "loss_parameters.margin=4", "training.duplicates=negatives", schedule)
+    _, out, _ = run(capsys, *train(root, "--json", settings=settings))
+    trained = json.loads(out)
+    assert trained["best_epoch"] >= 2
+    where = ("--data-root", str(root / "data"), "--json")
+    _, out, _ = run(capsys, "cocos", trained["directory"], *where)
+    statistics = json.loads(out)["statistics"]["i2t_negatives_per_batch"]
+    assert statistics["mean"] <= 8 * 7 < 16 * 15 / 2
+
+
+def test_the_published_convention_counts_without_the_mask_of_duplicates(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A batch of all captions of few images holds every image several times."""
+    _, out, _ = run(capsys, *train(root, "--json", settings=(*SMALL[1:], "training.epochs=1", "loss=triplet")))
+    directory = json.loads(out)["directory"]
+    counts = {}
+    for convention in ("paper", "published"):
+        where = ("--data-root", str(root / "data"), "--convention", convention, "--json")
+        _, out, _ = run(capsys, "cocos", directory, *where)
+        counts[convention] = json.loads(out)["statistics"]
+    for counter in ("i2t_negatives_per_batch", "gradient_negatives"):
+        assert counts["published"][counter]["mean"] > counts["paper"][counter]["mean"]
+
+
 def test_json_is_all_that_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, *train(root, "--json"))
     result = json.loads(out)
