@@ -129,6 +129,11 @@ def test_a_second_training_in_one_place_is_refused(root: Path, capsys: pytest.Ca
         pytest.param(("--set", "model=vse"), "vsepp", id="unknown model"),
         pytest.param(("--set", "dataset=pest"), "pets", id="unknown dataset"),
         pytest.param(("--set", "loss_parameters.temperature=0"), "temperature", id="loss parameter"),
+        pytest.param(
+            ("--set", "loss=polynomial_relative", "--set", "loss_parameters.coefficients=[0.5]"),
+            "coefficients must hold a coefficient of power 1 or above",
+            id="constant polynomial",
+        ),
         pytest.param(("--resume",), "no training to resume", id="nothing to resume"),
         pytest.param(("--device", "tpu"), "--device", id="unknown device"),
         pytest.param(("--output", "/proc/nowhere"), "cannot be written", id="unwritable output"),
