@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses import oracle
 from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions, count_gradients
@@ -19,7 +19,6 @@ from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.directions import directions
 
-ARCHIVE = Path(__file__).parents[3] / "shared" / "oracles" / "reference_losses.npz"
 COUNTERS = (
     "negatives_per_query",
     "negatives_per_batch",
@@ -207,8 +206,7 @@ SMOOTH_AP_KEYS = {
 }
 
 
-@pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the reference values are not at {ARCHIVE}")
-@pytest.mark.parametrize("noise", ["0.5", "1.5", "4.0"])
+@pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(
     ("case", "key", "name", "keys"),
     [
@@ -220,11 +218,11 @@ SMOOTH_AP_KEYS = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_published_counts(noise: str, case: str, key: str, name: str, keys: dict[str, str]) -> None:
-    prefix = f"{case}_s1_n{noise}"
-    with np.load(ARCHIVE, allow_pickle=False) as archive:
-        similarity = torch.tensor(archive[f"{prefix}|similarity"])
-        expected = {ours: float(archive[f"{prefix}|cocos_as_coded|{key}|{theirs}"]) for theirs, ours in keys.items()}
-    counts = counts_of(name, similarity, one_to_one(24) if case == "pairs" else five_each(24), "published")
+    prefix, values = f"{case}_s1_n{noise}", reference_values()
+    expected = {ours: values[f"{prefix}|cocos_as_coded|{key}|{theirs}"].item() for theirs, ours in keys.items()}
+    counts = counts_of(
+        name, values[f"{prefix}|similarity"], one_to_one(24) if case == "pairs" else five_each(24), "published"
+    )
     # NT-Xent's mean counts were computed in float32.
     assert {ours: counts[ours] for ours in expected} == pytest.approx(expected, rel=1e-7, abs=1e-9, nan_ok=True)
 
