@@ -75,7 +75,9 @@ class Experiment(BaseModel):
         training: What all trials share, but for ``overrides``.
         overrides: Settings of some studies, applied in their order.
         model_parameters: Constructor arguments of the models beyond their sizes.
-        vocabulary: See ``TrialConfig``; ``val_images`` too.
+        vocabulary: See ``TrialConfig``.
+        val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
+            does with 1,000; ``null`` is all of them.
         confirm: What is trained again after the search; ``null`` is nothing, and then no winner is confirmed.
     """
 

@@ -57,7 +57,8 @@ class Suite(BaseModel):
         false_alarms: How often a suite without any change may find a regression, in (0, 0.5).
         published: Whether the test split is opened and its scores are compared with the papers' tables.
         training: What all cells share.
-        vocabulary: See ``TrialConfig``; ``val_images`` too.
+        vocabulary: See ``TrialConfig``.
+        val_images: Evaluate on the first so many images of the val split, >= 1; ``null`` is all of them.
     """
 
     model_config = STRICT
