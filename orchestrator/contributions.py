@@ -58,6 +58,6 @@ def measure_checkpoint(
     split = ResidentSplit(data.splits["train"], where, model.crop_size)
     now = config.at(read_file(directory, BEST)["epoch"]) if config.schedule else config
     loss = build_loss(now.loss, **now.loss_parameters)
-    batches = epoch_batches(split, config.training, generator(config.seed, "cocos"))
+    batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
     statistics = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention)
     return CheckpointContributions(directory, data.name, config.model, config.loss, epsilon, convention, statistics)

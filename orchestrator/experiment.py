@@ -76,6 +76,8 @@ class Experiment(BaseModel):
         overrides: Settings of some studies, applied in their order.
         model_parameters: Constructor arguments of the models beyond their sizes.
         vocabulary: See ``TrialConfig``.
+        val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
+            does with 1,000; ``null`` is all of them.
         confirm: What is trained again after the search; ``null`` is nothing, and then no winner is confirmed.
     """
 
@@ -89,6 +91,7 @@ class Experiment(BaseModel):
     overrides: tuple[Override, ...] = ()
     model_parameters: dict[str, ParameterValue] = {}
     vocabulary: Literal["train", "published"] = "train"
+    val_images: Annotated[int, Field(ge=1)] | None = None
     search: Search = Search()
     scheduler: Scheduler = Scheduler()
     budget: Budget = Budget()
@@ -182,6 +185,7 @@ class Experiment(BaseModel):
             loss_parameters=suggestion.loss_parameters,
             training=replace(cell.training, **suggestion.training),
             vocabulary=self.vocabulary,
+            val_images=self.val_images,
             metric=cell.metric,
             seed=self.search.seed,
         )

@@ -99,8 +99,10 @@ def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
         {name: value for name, value in each.model_parameters.items() if name not in searched}
         for each in (theirs, config)
     ]
-    rated = (theirs.vocabulary, theirs.metric) == (config.vocabulary, config.metric)
-    return rated and models[0] == models[1] and replace(theirs.training, **training) == config.training
+    ratings = [(each.vocabulary, each.val_images, each.metric) for each in (theirs, config)]
+    return (
+        ratings[0] == ratings[1] and models[0] == models[1] and replace(theirs.training, **training) == config.training
+    )
 
 
 def _fits(trial: Trial, cell: Cell, experiment: Experiment) -> bool:

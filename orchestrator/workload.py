@@ -232,7 +232,7 @@ class Training:
         Raises:
             DataError: If it is missing, damaged, or not what the driver has.
         """
-        data = _dataset(config.dataset, self.data_root, config.vocabulary, config.features)
+        data = _dataset(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
         expected = self.digests.get(data_key(config), data.digest)
         if data.digest != expected:
             raise DataError(
@@ -267,12 +267,12 @@ class _Fused:
 
 
 @lru_cache(maxsize=4)
-def _dataset(name: str, data_root: str, vocabulary: Vocabulary, features: str) -> Any:
+def _dataset(name: str, data_root: str, vocabulary: Vocabulary, features: str, val_images: int | None) -> Any:
     """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
     from trainables.data.dataset import load_dataset
 
     root = _root(data_root, name)
-    return load_dataset(name, root, vocabulary=vocabulary, features=features)
+    return load_dataset(name, root, vocabulary=vocabulary, features=features, val_images=val_images)
 
 
 def _root(data_root: str, name: str) -> Path:

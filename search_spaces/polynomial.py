@@ -39,7 +39,7 @@ from search_spaces.space import (
     is_number,
     one_of,
 )
-from trainables.polynomials import DOMAINS, Kind, is_feasible, nearest_feasible
+from trainables.polynomials import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible
 
 DEGREES = (1, 2, 3, 4)
 POWERS = (0, *DEGREES)
@@ -179,7 +179,9 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
 
 
 def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
-    """Refuse listed coefficients some of whose combinations pull the wrong way."""
+    """Refuse listed coefficients that are constants, or some of whose combinations pull the wrong way."""
+    listed = [side for side in sides if side.listed(bounds)]
+    _check_slope(sides, {side.name: side.assemble(dict.fromkeys(side.listed(bounds), 0.0)) for side in listed})
     for side in sides:
         lists: list[tuple[Any, ...]] = []
         for name in side.listed(bounds):
@@ -200,6 +202,7 @@ def _check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
 
     Two separate hinges take all: the published ones pull the wrong way.
     """
+    _check_slope(sides, values)
     if values.get("allow_infeasible") or values.get("hinge") == "separate":
         return
     for side in sides:
@@ -212,6 +215,14 @@ def _check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
                 f"{side.name} {list(values[side.name])} pull the wrong way somewhere in {[low, high]}; "
                 f"the nearest that do not are [{nearest}], or set allow_infeasible: true"
             )
+
+
+def _check_slope(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
+    """Refuse a loss whose polynomials are constants; those that are left out have defaults that are none."""
+    if all(side.name in values for side in sides):
+        problem = constant_problem({side.name: len(values[side.name]) for side in sides})
+        if problem:
+            raise SpaceError(problem)
 
 
 def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:

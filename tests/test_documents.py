@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md"]
-FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/")
+DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md", "docs/losses.md", "docs/cocos.md"]
+FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/", "docs/")
 
 
 def places(text: str) -> set[str]:

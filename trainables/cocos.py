@@ -10,8 +10,8 @@ whose weight in the gradient of its query's term exceeds epsilon:
     negative_weight           W-    weights of a query's counted candidates, summed; mean over all queries
     positive_weight           W+    weight of a query's positive; mean over all queries
 
-A query with several positives counts the mean over them. What a weight is, each loss says at its ``contributions``.
-And for any loss, from autograd and with no formula:
+A query with several positives counts the mean over them. What a weight is, each loss says at its ``contributions``;
+``docs/cocos.md`` has all of it in one place. And for any loss, from autograd and with no formula:
 
     gradient_negatives, gradient_positives   negative (positive) pairs whose |dL/ds| exceeds epsilon
 
@@ -57,17 +57,19 @@ def count_contributions(
 ) -> dict[str, Tensor]:
     """Count the contributing samples of a batch, without gradients and without touching the random state.
 
-    ``published`` reproduces the published code with its defects, which the printed tables have: for ``triplet`` the t2i
-    counts per query are sums over captions per image [Code2022, line 79]; for ``smooth_ap`` the positives of query q
-    are at 5q to 5q + 4, for captions as for images, a query's count is divided by 5 (i2t) or 1 (t2i) [lines 263 to
-    271], and a batch in which no query counts gives 0. Its other counters are right, and the same in both conventions.
+    ``published`` reproduces the published code with its defects, which the printed tables have. ``ignore`` is left out,
+    because to that code another caption of a query's image is a negative. For ``triplet`` the t2i counts per query are
+    sums over captions per image [Code2022, line 79]. For ``smooth_ap`` the positives of query q are at 5q to 5q + 4,
+    for captions as for images, a query's count is divided by 5 (i2t) or 1 (t2i) [lines 263 to 271], and a batch in
+    which no query counts gives 0. The other counters of the published code are right, and both conventions give them.
+    That code knows one positive a query, for SmoothAP five captions an image, in the order of the images.
 
     Args:
         loss: Any differentiable loss of the losses' signature; those of ``trainables.losses`` get every counter, others
             the general ones.
         similarity: Shape (..., I, C), floating.
         positives: Shape (I, C), bool.
-        ignore: Shape (I, C), bool; the published code ignores nothing.
+        ignore: Shape (I, C), bool; ``published`` leaves it out.
         epsilon: Weights above it count, > 0. In units of weight: probabilities for NT-Xent, slopes for polynomials.
         convention: Which definitions.
 
@@ -86,6 +88,7 @@ def count_contributions(
         (1.0, 1.0)
     """
     _check(loss, epsilon, convention)
+    ignore = None if convention == "published" else ignore
     general = count_gradients(loss, similarity, positives, ignore, epsilon=epsilon)
     if not hasattr(loss, "contributions"):
         return general
@@ -185,7 +188,7 @@ def _check(loss: Callable[..., Tensor], epsilon: float, convention: Convention) 
 def _counters(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor]:
     """Return the counters of one direction by the papers' definitions."""
     contributions: Contributions = loss.contributions(direction)  # type: ignore[attr-defined]
-    counted = contributions.candidates > epsilon
+    counted = contributions.counted(epsilon)
     counts = _per_query(counted.sum(-1), direction)
     return {
         **_summarise(counts, over_all=isinstance(loss, NTXent)),
@@ -222,11 +225,11 @@ def _published(loss: Callable[..., Tensor], direction: Direction, epsilon: float
     """Return the counters of a direction as coded, or None where the code follows the definitions."""
     if isinstance(loss, Triplet) and direction.name == "t2i":
         # Summed along the captions, where the candidates of a caption, the images, are along the other axis.
-        counted = loss.contributions(direction).candidates > epsilon
+        counted = loss.contributions(direction).counted(epsilon)
         return _counters(loss, direction, epsilon) | _summarise(counted.sum(-2).double())
     if isinstance(loss, SmoothAP):
         as_coded = _with_coded_positives(direction)
-        counted = loss.contributions(as_coded).candidates > epsilon
+        counted = loss.contributions(as_coded).counted(epsilon)
         divisor = CODED_POSITIVES if direction.name == "i2t" else 1
         counts = _sum_per_query(counted.sum(-1).double(), as_coded) / divisor
         summary = _summarise(counts)

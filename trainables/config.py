@@ -141,6 +141,10 @@ class TrainingConfig:
         return self.finetune and epoch > self.frozen_epochs * self.epoch_scale
 
 
+LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None}
+"""Keys of a training that stand nowhere where they have these values: older versions did not know them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """Hyper-parameters that are others from an epoch on.
@@ -176,6 +180,8 @@ class TrialConfig:
         loss_parameters: Hyper-parameters of the loss by their constructor names; those left out keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        val_images: Evaluate on the first so many images of the val split and their captions, >= 1, as the published
+            code of VSE++ and VSRN does with 1,000; ``None`` is all of them.
         metric: What selects the best epoch; larger is better.
         seed: Of initialisation and batch order, >= 0.
         schedule: What changes during the training, epochs ascending.
@@ -188,6 +194,7 @@ class TrialConfig:
     loss_parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     vocabulary: Literal["train", "published"] = "train"
+    val_images: int | None = None
     metric: str = "val/rsum"
     seed: int = 0
     schedule: tuple[Change, ...] = ()
@@ -197,6 +204,8 @@ class TrialConfig:
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}")
         check_model_parameters(self.model, self.model_parameters)
         self._check_pixels()
+        if self.val_images is not None and self.val_images < 1:
+            raise ConfigError(f"val_images must be at least 1, or null for all, got {self.val_images}")
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
         epochs = [change.epoch for change in self.schedule]
@@ -246,10 +255,9 @@ class TrialConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists and numbers, as YAML and JSON hold them; ``from_dict`` takes them back.
 
-        ``schedule`` is left out where nothing changes.
+        Keys of ``LEFT_OUT`` are left out where they have the values there.
         """
-        values = asdict(self)
-        return values if self.schedule else {key: value for key, value in values.items() if key != "schedule"}
+        return {key: value for key, value in asdict(self).items() if key not in LEFT_OUT or value != LEFT_OUT[key]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":

@@ -27,28 +27,37 @@ CROPS = 32
 """The same for images that go through a backbone, which takes some 50 MB for each."""
 
 
-def evaluate(model: RetrievalModel, split: ResidentSplit) -> dict[str, float]:
+def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> dict[str, float]:
     """Return the metrics of a split by name (``i2t_r1`` ... ``rsum``), computed in eval mode without gradients.
+
+    Args:
+        model: Any model of this package.
+        split: What it retrieves in.
+        folds: See ``embedding_metrics``.
 
     Raises:
         NotANumberError: If an embedding is not finite.
+        ValueError: If ``folds`` does not divide the number of images.
     """
     with evaluating(model):
         images, captions = encode_images(model, split), encode_captions(model, split)
         if not (images.isfinite().all() and captions.isfinite().all()):
             raise NotANumberError("embeddings must be finite; the model has diverged")
-        return embedding_metrics(images, captions, split.image_of_caption.to(split.device))
+        return embedding_metrics(images, captions, split.image_of_caption.to(split.device), folds=folds)
 
 
-def evaluate_checkpoint(directory: Path, data: Dataset, split: str, *, device: str = "auto") -> dict[str, float]:
+def evaluate_checkpoint(
+    directory: Path, data: Dataset, split: str, *, device: str = "auto", folds: int = 1
+) -> dict[str, float]:
     """Return the metrics of a checkpoint's best model on ``val`` or ``test`` of the dataset it was trained on.
 
     Raises:
+        ValueError: If ``folds`` does not divide the number of images.
         CheckpointError: If the checkpoint is damaged, or of another dataset than ``data``.
     """
     model, _ = load_best(directory, data)
     where = choose_device(device)
-    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size))
+    return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size), folds=folds)
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:

@@ -17,7 +17,7 @@ References:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -90,6 +90,20 @@ def require_finite(name: str, coefficients: Sequence[float]) -> None:
     """Raise ConfigError unless there is at least one coefficient and all are finite."""
     if len(coefficients) == 0 or not all(math.isfinite(number) for number in coefficients):
         raise ConfigError(f"{name} must be one or more finite numbers, ascending powers, got {tuple(coefficients)}")
+
+
+def constant_problem(counts: Mapping[str, int]) -> str | None:
+    """Say what is wrong with a loss all of whose polynomials are constants: no similarity enters it.
+
+    Args:
+        counts: How many coefficients each polynomial of the loss has, by its name.
+    """
+    if any(count > 1 for count in counts.values()):
+        return None
+    return (
+        f"{' and '.join(counts)} must hold a coefficient of power 1 or above, since a constant has no gradient, "
+        f"got the constant alone; coefficients are listed by ascending powers, from the constant on"
+    )
 
 
 def _sign(kind: Kind) -> float:

@@ -200,7 +200,9 @@ class Trial:
 
     def _count_contributions(self) -> dict[str, float]:
         """Return COCOS statistics of a few batches, the same at each epoch and for each seed."""
-        order = epoch_batches(self.train_split, self.config.training, generator(0, "cocos"))
+        # The schedule may have another batch size by now, on which every count depends.
+        training = self.config.at(self.epoch).training
+        order = epoch_batches(self.train_split, training, generator(0, "cocos"))
         try:
             spreads = measure_contributions(self.model, self.loss, islice(order, COCOS_BATCHES))
         except NotANumberError as error:

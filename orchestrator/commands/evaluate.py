@@ -7,11 +7,20 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json
+from trainables.errors import ConfigError
 
 
 def evaluate(
     checkpoint: Annotated[Path, typer.Argument(help="An epoch_NNNN directory, or a training's directory.")],
     split: Annotated[Literal["val", "test"], typer.Option(help="Which split to retrieve in.")] = "test",
+    folds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Evaluate so many equal parts of the split alone, in its order, and average them: "
+            "5 on COCO's 5,000 test images is the 1K protocol, 1 the 5K protocol.",
+        ),
+    ] = 1,
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
     as_json: Json = False,
@@ -24,15 +33,21 @@ def evaluate(
     directory = resolve_checkpoint(checkpoint)
     config = read_config(directory)
     data = open_dataset(config, data_root)
+    images = len(data.splits[split].image_rows)
+    if images % folds:
+        raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
     from trainables.evaluation import evaluate_checkpoint
 
-    metrics = evaluate_checkpoint(directory, data, split, device=device)
-    chance = chance_rsum(data.splits[split].image_of_caption)
+    metrics = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
+    image_of_caption = data.splits[split].image_of_caption
+    # A fold has a chance level of its own, and the folds are alike.
+    chance = chance_rsum(image_of_caption[image_of_caption < images // folds])
     if as_json:
-        evaluated = {"checkpoint": str(directory), "dataset": data.name, "split": split}
-        print(json.dumps({**evaluated, "metrics": metrics, "chance_rsum": chance}))
+        where = {"checkpoint": str(directory), "dataset": data.name, "split": split, "images": images, "folds": folds}
+        print(json.dumps({**where, "metrics": metrics, "chance_rsum": chance}))
         return
-    print_metrics(f"{data.name} {split}: {config.model} {config.loss}", metrics, chance)
+    protocol = "" if folds == 1 else f", mean of {folds} folds of {images // folds:,} images"
+    print_metrics(f"{data.name} {split}: {config.model} {config.loss}{protocol}", metrics, chance)
 
 
 def print_metrics(title: str, metrics: dict[str, float], chance: float) -> None:

@@ -58,6 +58,7 @@ class Suite(BaseModel):
         published: Whether the test split is opened and its scores are compared with the papers' tables.
         training: What all cells share.
         vocabulary: See ``TrialConfig``.
+        val_images: Evaluate on the first so many images of the val split, >= 1; ``null`` is all of them.
     """
 
     model_config = STRICT
@@ -72,6 +73,7 @@ class Suite(BaseModel):
     published: bool = False
     training: TrainingConfig = TrainingConfig()
     vocabulary: Literal["train", "published"] = "train"
+    val_images: Annotated[int, Field(ge=1)] | None = None
     resources: Resources = Resources()
     cells: Annotated[tuple[SuiteCell, ...], Field(min_length=1)]
 
@@ -98,6 +100,7 @@ class Suite(BaseModel):
             losses=tuple(dict.fromkeys(cell.loss for cell in cells)),
             training=self.training,
             vocabulary=self.vocabulary,
+            val_images=self.val_images,
             search=Search(trials=1, metric=self.score),
             scheduler=Scheduler(name="none"),
             resources=self.resources,
@@ -115,6 +118,7 @@ class Suite(BaseModel):
             loss_parameters=cell.loss_parameters,
             training=training,
             vocabulary=self.vocabulary,
+            val_images=self.val_images,
             metric=cell.metric or self.score,
             seed=seed,
         )

@@ -14,6 +14,9 @@ from trainables.config import CHANGEABLE, TrialConfig
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric
 
+NAMED = ("dataset", "model", "loss", "seed", "vocabulary", "val_images")
+"""Keys of a training that are params of its run under their own names, where it has them."""
+
 ERROR = 2000
 """Characters of an error that a tag keeps; the journal has it whole."""
 
@@ -48,7 +51,7 @@ def params_of(trial: Trial) -> dict[str, Any]:
     """Return the coefficients under their own names, and the rest of the config under dotted ones, as they began."""
     config = trial.config_in(1)
     rest = {f"training.{name}": value for name, value in config["training"].items()}
-    names = {name: config[name] for name in ("dataset", "model", "loss", "seed", "vocabulary")}
+    names = {name: config[name] for name in NAMED if name in config}
     coefficients = dict(_coefficients(config["loss_parameters"]))
     model = {f"model.{name}": value for name, value in config["model_parameters"].items()}
     return {**coefficients, **names, **model, **rest}

@@ -104,3 +104,16 @@ def test_data_that_are_not_the_drivers_are_refused(tmp_path: Path, monkeypatch: 
     with pytest.raises(DataError, match="pets under .*/node is not what the driver has: its digest is "):
         next(node.expecting(digests).train(config, None))
     assert Training(str(tmp_path / "driver")).expecting(digests).open_data(config).name == "pets"
+
+
+def test_a_trial_sees_the_val_images_that_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_precomputed(tmp_path / "data" / "pets")
+    workload = Training(str(tmp_path / "data"))
+    for asked, seen in ((None, 18), (5, 5), (18, 18)):
+        experiment = make_experiment(losses=["nt_xent"], val_images=asked)
+        splits = workload.open_data(experiment.trial_config(experiment.cells()[0], {})).splits
+        assert len(splits["val"].image_rows) == seen
+        assert (len(splits["train"].image_rows), len(splits["test"].image_rows)) == (36, 18)
+    with pytest.raises(DataError, match="val_images must be at most the 18 images of the val split of pets, got 19"):
+        workload.check(make_experiment(losses=["nt_xent"], val_images=19))

@@ -15,6 +15,7 @@ from orchestrator.experiment import (
 )
 from search_spaces import Range, Values
 from tests.orchestrator.experiments import make_experiment
+from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 
 REFUSED = [
@@ -37,6 +38,7 @@ REFUSED = [
     ("datasets=[a/flickr8k, b/flickr8k]", "two studies would be called 'flickr8k-vsepp-nt_xent'"),
     ("search.metric=val/rsumm", "search.metric: unknown name 'val/rsumm'; did you mean 'val/rsum'?"),
     ("search.sampler=tpf", "search.sampler: should be 'tpe', 'cmaes', 'gp', 'random', 'qmc' or 'grid', got \"tpf\""),
+    ("val_images=0", "val_images: should be greater than or equal to 1, got 0"),
     ("search.trials=0", "search.trials: should be greater than or equal to 1, got 0"),
     ("search.seed=-1", "search.seed: should be greater than or equal to 0, got -1"),
     ("search.sampler=grid", "search.space.nt_xent.temperature: a grid needs values"),
@@ -171,9 +173,17 @@ def test_changes_that_make_trials_incomparable_are_named(changes: dict, keys: li
     assert changed_keys(make_experiment().to_dict(), make_experiment(**changes).to_dict()) == keys
 
 
+def test_val_images_are_those_of_every_training() -> None:
+    experiment = make_experiment(val_images=1000)
+    config = experiment.trial_config(experiment.cells()[0], {})
+    assert config.val_images == 1000
+    assert TrialConfig.from_dict(config.to_dict()) == config
+    assert changed_keys(make_experiment().to_dict(), experiment.to_dict()) == ["val_images"]
+
+
 def test_what_an_older_version_did_not_know_has_not_changed() -> None:
     old, new = make_experiment().to_dict(), make_experiment().to_dict()
-    del old["training"]["precision"], old["scheduler"]["quantile"], old["search"]["enqueue"]
+    del old["training"]["precision"], old["scheduler"]["quantile"], old["search"]["enqueue"], old["val_images"]
     assert changed_keys(old, new) == []
     new["training"]["precision"] = "bf16"
     assert changed_keys(old, new) == ["training.precision"]

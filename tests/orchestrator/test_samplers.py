@@ -258,3 +258,10 @@ def test_trials_that_were_trained_otherwise_are_passed_over_and_that_is_said(
     assert ledger.history.warmed_by == {"past": taken}
     assert told.startswith(f"search.warm_start_from: past: {taken} trials taken")
     assert ("8 passed over" in told) == (taken == 0)
+
+
+def test_trials_that_were_rated_on_other_images_are_passed_over(tmp_path: Path, ledger: Ledger) -> None:
+    write_past(tmp_path)
+    other = make(warm_start_from=["past"]).model_copy(update={"val_images": 1000})
+    start_warm(other, read_sources(other, tmp_path), ledger)
+    assert ledger.history.warmed_by == {"past": 0}

@@ -6,9 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from orchestrator.cli import main
 from tests.precomputed_folder import write_precomputed
+from trainables.data.dataset import load_dataset, open_dataset
+from trainables.data.resident import ResidentSplit
+from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.metrics import retrieval_metrics
 
 SMALL = ("training.epochs=3", "training.batch_size=16", "training.embedding_size=32", "training.learning_rate=0.01")
 
@@ -69,6 +74,46 @@ def test_a_batch_larger_than_the_train_split_is_refused_before_anything_is_writt
     assert not (root / "runs").exists()
 
 
+def test_folds_are_evaluated_alone_and_averaged(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three folds of the 18 test images, as the five folds of COCO's 5,000 are the 1K protocol."""
+    _, out, _ = run(capsys, *train(root, "--json", settings=("training.epochs=1", *SMALL[1:])))
+    checkpoint, where = json.loads(out)["checkpoint"], ("--data-root", str(root / "data"), "--device", "cpu")
+    similarity = similarities_of_test(Path(checkpoint), root / "data")
+    positives = torch.eye(6, dtype=torch.bool).repeat_interleave(5, 1)
+    folds = [
+        retrieval_metrics(similarity[start : start + 6, 5 * start : 5 * start + 30], positives) for start in (0, 6, 12)
+    ]
+    code, out, _ = run(capsys, "evaluate", checkpoint, "--folds", "3", *where, "--json")
+    answer = json.loads(out)
+    assert (code, answer["images"], answer["folds"]) == (0, 18, 3)
+    assert answer["metrics"] == pytest.approx({name: sum(fold[name] for fold in folds) / 3 for name in folds[0]})
+    _, out, _ = run(capsys, "evaluate", checkpoint, "--folds", "3", *where)
+    assert "mean of 3 folds of 6 images" in out
+    code, out, err = run(capsys, "evaluate", checkpoint, "--folds", "4", *where)
+    assert (code, out) == (2, "")
+    assert "--folds must divide the 18 images of pets's test split, got 4" in err
+
+
+def similarities_of_test(checkpoint: Path, data_root: Path) -> torch.Tensor:
+    model, config = load_best(checkpoint, load_dataset("pets", data_root))
+    split = ResidentSplit(open_dataset(config, data_root).splits["test"], torch.device("cpu"))
+    with evaluating(model):
+        return encode_images(model, split) @ encode_captions(model, split).T
+
+
+def test_val_images_are_the_first_ones(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the published code evaluates on the first 1,000 val images while it trains."""
+    _, out, _ = run(capsys, *train(root, "--json", "--set", "val_images=6"))
+    trained = json.loads(out)
+    where = ("--data-root", str(root / "data"), "--json")
+    _, out, _ = run(capsys, "evaluate", trained["checkpoint"], "--split", "val", *where)
+    answer = json.loads(out)
+    assert answer["images"] == 6
+    assert answer["metrics"]["rsum"] == pytest.approx(trained["metrics"]["val/rsum"])
+    _, out, _ = run(capsys, "evaluate", trained["checkpoint"], *where)
+    assert json.loads(out)["images"] == 18
+
+
 def test_cocos_counts_over_the_train_split(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, *train(root))
     directory, where = str(root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"), ("--data-root", str(root / "data"))
@@ -80,6 +125,34 @@ def test_cocos_counts_over_the_train_split(root: Path, capsys: pytest.CaptureFix
     assert (code, "i2t_negatives_per_query" in out) == (0, True)
     code, _, err = run(capsys, "cocos", directory, *where, "--epsilon", "0")
     assert (code, "--epsilon" in err) == (2, True)
+
+
+def test_cocos_has_the_batch_size_of_the_best_epoch(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a margin that no pair keeps, the largest count is the batch's other pairs."""
+    schedule = "schedule=[{epoch: 2, training: {batch_size: 8}}]"
+    settings = (*SMALL, "loss=triplet", "loss_parameters.margin=4", "training.duplicates=negatives", schedule)
+    _, out, _ = run(capsys, *train(root, "--json", settings=settings))
+    trained = json.loads(out)
+    assert trained["best_epoch"] >= 2
+    where = ("--data-root", str(root / "data"), "--json")
+    _, out, _ = run(capsys, "cocos", trained["directory"], *where)
+    statistics = json.loads(out)["statistics"]["i2t_negatives_per_batch"]
+    assert statistics["mean"] <= 8 * 7 < 16 * 15 / 2
+
+
+def test_the_published_convention_counts_without_the_mask_of_duplicates(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A batch of all captions of few images holds every image several times."""
+    _, out, _ = run(capsys, *train(root, "--json", settings=(*SMALL[1:], "training.epochs=1", "loss=triplet")))
+    directory = json.loads(out)["directory"]
+    counts = {}
+    for convention in ("paper", "published"):
+        where = ("--data-root", str(root / "data"), "--convention", convention, "--json")
+        _, out, _ = run(capsys, "cocos", directory, *where)
+        counts[convention] = json.loads(out)["statistics"]
+    for counter in ("i2t_negatives_per_batch", "gradient_negatives"):
+        assert counts["published"][counter]["mean"] > counts["paper"][counter]["mean"]
 
 
 def test_json_is_all_that_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,6 +194,17 @@ def test_a_second_training_in_one_place_is_refused(root: Path, capsys: pytest.Ca
         pytest.param(("--set", "model=vse"), "vsepp", id="unknown model"),
         pytest.param(("--set", "dataset=pest"), "pets", id="unknown dataset"),
         pytest.param(("--set", "loss_parameters.temperature=0"), "temperature", id="loss parameter"),
+        pytest.param(
+            ("--set", "loss=polynomial_relative", "--set", "loss_parameters.coefficients=[0.5]"),
+            "coefficients must hold a coefficient of power 1 or above",
+            id="constant polynomial",
+        ),
+        pytest.param(("--set", "val_images=0"), "val_images must be at least 1, or null for all, got 0", id="no image"),
+        pytest.param(
+            ("--set", "val_images=19"),
+            "val_images must be at most the 18 images of the val split of pets, got 19",
+            id="more val images than there are",
+        ),
         pytest.param(("--resume",), "no training to resume", id="nothing to resume"),
         pytest.param(("--device", "tpu"), "--device", id="unknown device"),
         pytest.param(("--output", "/proc/nowhere"), "cannot be written", id="unwritable output"),

@@ -213,3 +213,33 @@ def test_checks_of_one_side_leave_the_other() -> None:
     check({"negative_coefficients": (0.03, -0.4, 0.9), "hinge": "separate"})
     with pytest.raises(SpaceError, match="positive_coefficients"):
         check({"positive_coefficients": (0.5, 1.0), "negative_coefficients": (0.0, 1.0)})
+
+
+CONSTANTS = {
+    "fixed": ("polynomial_relative", {"fixed": {"polynomial_relative": {"coefficients": [0.5]}}}),
+    "listed": ("polynomial_relative", {"space": {"polynomial_relative": {"e0": {"values": [0.1, 0.5]}}}}),
+    "both fixed": (
+        "polynomial_self",
+        {"fixed": {"polynomial_self": {"positive_coefficients": [0.5], "negative_coefficients": [0.1]}}},
+    ),
+    "both listed": (
+        "polynomial_self",
+        {"space": {"polynomial_self": {"a0": {"values": [0.5]}, "b0": {"values": [0.0, 0.1]}}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("loss", "search"), CONSTANTS.values(), ids=CONSTANTS)
+def test_constants_are_refused_before_anything_starts(loss: str, search: dict[str, Any]) -> None:
+    values = {"name": "p", "datasets": ["pets"], "losses": [loss], "search": search}
+    with pytest.raises(
+        ConfigError, match="coefficients must hold a coefficient of power 1 or above.* got the constant"
+    ):
+        validate(Experiment, values, "p.yaml")
+
+
+def test_one_polynomial_of_two_may_be_listed_as_a_constant() -> None:
+    search = {"space": {"polynomial_self": {"a0": {"values": [0.5]}, "b1": {"values": [0.5, 1.0]}}}}
+    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_self"], "search": search}
+    space = validate(Experiment, values, "p.yaml").cells()[0].space
+    PolynomialSelf(**space.suggest(FixedPoint({"a0": 0.5, "b1": 1.0})).loss_parameters)

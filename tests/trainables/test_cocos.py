@@ -2,22 +2,23 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses import oracle
-from tests.trainables.losses.batches import batches, five_each, one_to_one, random_cosines
+from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions, count_gradients
 from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.directions import directions
 
-ARCHIVE = Path(__file__).parents[3] / "shared" / "oracles" / "reference_losses.npz"
 COUNTERS = (
     "negatives_per_query",
     "negatives_per_batch",
@@ -42,27 +43,78 @@ def counts_of(name: str, similarity: Tensor, positives: Tensor, convention: Conv
     return {key: value.item() for key, value in counts.items()}
 
 
-@pytest.mark.parametrize("case", oracle.CASES.values(), ids=oracle.CASES)
-@pytest.mark.parametrize("direction", ["i2t", "t2i"])
-@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 0.3])
-def test_counts_are_those_of_the_gradients_of_the_formula(case: oracle.Case, direction: str, epsilon: float) -> None:
-    similarity, positives = random_cosines(8, 8, seed=11), one_to_one(8)
-    counts = count_contributions(build_loss(case.name, **case.parameters), similarity, positives, epsilon=epsilon)
-    scores = similarity if direction == "i2t" else similarity.T
-    weights = oracle.weights(case, scores, positives)
-    negatives = weights.masked_fill(positives, 0)
-    counted = negatives > epsilon
-    per_query = counted.sum(1).double()
-    active = len(per_query) if case.name == "nt_xent" else int((per_query > 0).sum())
-    expected = {
-        "negatives_per_query": per_query.sum().item() / active if active else math.nan,
-        "negatives_per_batch": per_query.sum().item(),
-        "queries_without_gradient": (per_query == 0).sum().item(),
-        "negative_weight": (negatives * counted).sum(1).mean().item(),
-        "positive_weight": weights.diagonal().mean().item(),
-    }
-    got = {name: counts[f"{direction}_{name}"].item() for name in COUNTERS}
-    assert got == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True)
+COUNTED = {**oracle.CASES, "warp": oracle.EXPECTED_WARP}
+
+
+def check_against_autograd(case: oracle.Case, batch: tuple[Tensor, Tensor, Tensor], epsilon: float) -> None:
+    similarity, positives, ignore = batch
+    counts = count_contributions(build_loss(case.name, **case.parameters), *batch, epsilon=epsilon)
+    for direction, sides in (("i2t", batch), ("t2i", (similarity.T, positives.T, ignore.T))):
+        expected = asdict(oracle.counters(case, *sides, epsilon))
+        got = {name: counts[f"{direction}_{name}"].item() for name in COUNTERS}
+        assert got == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("case", COUNTED.values(), ids=COUNTED)
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("epsilon", [1e-9, 0.0123, 0.31])
+def test_counters_are_those_of_autograd(case: oracle.Case, structure: str, epsilon: float) -> None:
+    """With several positives a query, and with duplicates that are ignored."""
+    positives = STRUCTURES[structure]
+    similarity = random_cosines(*positives.shape, seed=11)
+    ignore = (random_cosines(*positives.shape, seed=12) > 0.5) & ~positives
+    check_against_autograd(case, (similarity, positives, ignore), epsilon)
+
+
+@settings(max_examples=12, deadline=None)
+@pytest.mark.parametrize("case", COUNTED.values(), ids=COUNTED)
+@given(batch=batches(), epsilon=st.sampled_from([1e-9, 0.0123, 0.31]))
+def test_counters_are_those_of_autograd_at_ties(
+    case: oracle.Case, batch: tuple[Tensor, Tensor, Tensor], epsilon: float
+) -> None:
+    check_against_autograd(case, batch, epsilon)
+
+
+@pytest.mark.parametrize("name", ["nt_xent", "smooth_ap"])
+def test_a_solved_batch_of_several_positives_has_no_weights(name: str) -> None:
+    positives = five_each(4, 5)
+    similarity = torch.where(positives, 1.0, -1.0).double()
+    leaf = similarity.clone().requires_grad_()
+    loss = build_loss(name, temperature=0.1)
+    gradient = torch.autograd.grad(loss(leaf, positives), leaf)[0]
+    assert gradient.abs().max() < 1e-8
+    counts = count_contributions(loss, similarity, positives)
+    for direction in ("i2t", "t2i"):
+        assert counts[f"{direction}_positive_weight"] < 1e-6
+        assert counts[f"{direction}_negative_weight"] < 1e-6
+    assert counts["gradient_positives"] == counts["gradient_negatives"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "epsilon"),
+    [
+        pytest.param("triplet", {"margin": 0.2}, 1.0, id="a weight of 1"),
+        pytest.param("nt_xent", {"temperature": 1.0}, 0.5, id="a probability of a half"),
+    ],
+)
+def test_what_equals_epsilon_does_not_count(name: str, parameters: dict[str, float], epsilon: float) -> None:
+    """Two equal scores: every weight is the epsilon."""
+    batch = (torch.zeros(2, 2, dtype=torch.float64), one_to_one(2))
+    at, below = (
+        count_contributions(build_loss(name, **parameters), *batch, epsilon=value)
+        for value in (epsilon, epsilon * (1 - 1e-9))
+    )
+    for direction in ("i2t", "t2i"):
+        assert (at[f"{direction}_negatives_per_batch"], at[f"{direction}_queries_without_gradient"]) == (0, 2)
+        assert (below[f"{direction}_negatives_per_batch"], below[f"{direction}_queries_without_gradient"]) == (2, 0)
+
+
+def test_a_gradient_that_equals_epsilon_does_not_count() -> None:
+    """Each negative is pushed with 1 by its row and with 1 by its column."""
+    batch = (torch.zeros(2, 2, dtype=torch.float64), one_to_one(2))
+    at, below = (count_gradients(build_loss("triplet"), *batch, epsilon=value) for value in (2.0, 2 * (1 - 1e-9)))
+    assert at["gradient_negatives"] == at["gradient_positives"] == 0
+    assert below["gradient_negatives"] == below["gradient_positives"] == 2
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -154,8 +206,7 @@ SMOOTH_AP_KEYS = {
 }
 
 
-@pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the reference values are not at {ARCHIVE}")
-@pytest.mark.parametrize("noise", ["0.5", "1.5", "4.0"])
+@pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(
     ("case", "key", "name", "keys"),
     [
@@ -167,11 +218,11 @@ SMOOTH_AP_KEYS = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_published_counts(noise: str, case: str, key: str, name: str, keys: dict[str, str]) -> None:
-    prefix = f"{case}_s1_n{noise}"
-    with np.load(ARCHIVE, allow_pickle=False) as archive:
-        similarity = torch.tensor(archive[f"{prefix}|similarity"])
-        expected = {ours: float(archive[f"{prefix}|cocos_as_coded|{key}|{theirs}"]) for theirs, ours in keys.items()}
-    counts = counts_of(name, similarity, one_to_one(24) if case == "pairs" else five_each(24), "published")
+    prefix, values = f"{case}_s1_n{noise}", reference_values()
+    expected = {ours: values[f"{prefix}|cocos_as_coded|{key}|{theirs}"].item() for theirs, ours in keys.items()}
+    counts = counts_of(
+        name, values[f"{prefix}|similarity"], one_to_one(24) if case == "pairs" else five_each(24), "published"
+    )
     # NT-Xent's mean counts were computed in float32.
     assert {ours: counts[ours] for ours in expected} == pytest.approx(expected, rel=1e-7, abs=1e-9, nan_ok=True)
 
@@ -277,6 +328,27 @@ def test_epsilon_is_checked(epsilon: float) -> None:
 def test_only_published_counters_can_be_had_as_published(name: str) -> None:
     with pytest.raises(ConfigError, match=r"published counters exist for triplet, .* use convention 'paper'"):
         count_contributions(build_loss(name), THREE, one_to_one(3), convention="published")
+
+
+@pytest.mark.parametrize("name", ["triplet", "triplet_sh", "nt_xent", "smooth_ap"])
+def test_the_published_code_takes_duplicates_for_negatives(name: str) -> None:
+    """Captions 0 and 1 are of one image, which is twice in the batch."""
+    similarity = torch.full((3, 3), -0.5, dtype=torch.float64).fill_diagonal_(0.5)
+    similarity[0, 1] = similarity[1, 0] = 0.48
+    ignore = torch.zeros(3, 3, dtype=torch.bool)
+    ignore[0, 1] = ignore[1, 0] = True
+    loss, positives = build_loss(name), one_to_one(3)
+    as_published, unmasked = (
+        count_contributions(loss, similarity, positives, mask, convention="published") for mask in (ignore, None)
+    )
+    assert {name: value.item() for name, value in as_published.items()} == pytest.approx(
+        {name: value.item() for name, value in unmasked.items()}, nan_ok=True
+    )
+    masked = count_contributions(loss, similarity, positives, ignore)
+    assert masked["gradient_negatives"] == masked["i2t_negatives_per_batch"] == 0
+    assert as_published["gradient_negatives"] == 2
+    if name != "smooth_ap":
+        assert as_published["i2t_negatives_per_batch"] == 2
 
 
 def test_unknown_convention() -> None:

@@ -170,6 +170,15 @@ def test_cocos_is_counted_at_the_best_epochs_and_when_due(data: Dataset) -> None
     assert counted != set(range(1, 13))
 
 
+def test_cocos_has_the_batch_size_in_force(data: Dataset) -> None:
+    """With a margin that no pair keeps, every query has all other pairs of its batch for contributing negatives."""
+    config = tiny_config(loss="triplet", epochs=3, cocos_every=1, batch_size=16, duplicates="negatives")
+    change = Change(epoch=2, training={"batch_size": 8})
+    scheduled = replace(config, loss_parameters={"margin": 4.0}, schedule=(change,))
+    reports = run_trial(scheduled, data, device="cpu")
+    assert [report.metrics["cocos/i2t_negatives_per_query"] for report in reports] == [15, 7, 7]
+
+
 def test_counting_changes_nothing_that_is_trained(data: Dataset) -> None:
     def losses(every: int) -> list[float]:
         config = tiny_config(loss="warp", epochs=4, cocos_every=every, learning_rate=0.02)

@@ -103,7 +103,13 @@ class Dataset:
 
 def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
     """Load the dataset of a trial with what its model reads; see ``load_dataset``."""
-    return load_dataset(config.dataset, data_root, vocabulary=config.vocabulary, features=config.features)
+    return load_dataset(
+        config.dataset,
+        data_root,
+        vocabulary=config.vocabulary,
+        features=config.features,
+        val_images=config.val_images,
+    )
 
 
 def load_dataset(
@@ -124,7 +130,7 @@ def load_dataset(
         features: ``global`` (rows, D), ``regions`` (rows, R, D), or what another ``features_NAME.npy`` is named, each
             with ``augmented_NAME.npy`` where that lies beside it; ``None`` for captions alone, with features of shape
             (images, 0); ``pixels`` for the image files instead of features.
-        val_images: Keep the first so many val images only; the published code keeps 1,000.
+        val_images: Keep the first so many val images only, at most all of them; the published code keeps 1,000.
         cache: Where prepared datasets are kept; a folder under the user's cache directory by default.
 
     Raises:
@@ -150,8 +156,22 @@ def load_dataset(
     if features == PIXELS:
         digest, splits = _with_files(source, digest, splits)
     if val_images is not None:
-        splits["val"] = splits["val"].head(val_images)
+        splits["val"] = _first_images(source.name, splits["val"], val_images)
     return Dataset(source.name, digest, opened[0], splits)
+
+
+def _first_images(dataset: str, val: Split, count: int) -> Split:
+    """Return the first images of a val split.
+
+    Raises:
+        DataError: If it has fewer.
+    """
+    if count > len(val.image_rows):
+        raise DataError(
+            f"val_images must be at most the {len(val.image_rows):,} images of the val split of {dataset}, got "
+            f"{count:,}; leave it out to evaluate on all of them"
+        )
+    return val.head(count)
 
 
 def _prepare_once(

@@ -8,13 +8,21 @@ from torch import Tensor
 class Contributions(NamedTuple):
     """Weights in the gradient of one query's term of a loss, for each of P pairs of a query and one of its positives.
 
-    They leave out what is the same for all queries: the reduction over queries, and 1/temperature.
+    The term l_q of a query q is the sum of the terms l_qp of its pairs, or their mean for NT-Xent and SmoothAP. The
+    weights leave out what is the same for all queries: the reduction over queries, and 1/temperature.
 
     Attributes:
-        candidates: |dL_q / ds| of each candidate that can contribute, shape (..., P, N): N is the number of candidates,
-            or 1 for losses that take one negative of each query. 0 for those that do not contribute.
-        positive: |dL_q / ds| of the pair's positive, shape (..., P).
+        candidates: |dl_qp / ds| of each candidate that can contribute, shape (..., P, N): N is the number of
+            candidates, or 1 for losses that take one negative of each query. 0 for those that do not contribute.
+        positive: |dl_q / ds| of the pair's positive, shape (..., P).
+        criterion: What has to exceed epsilon for a candidate to be counted, in the shape of ``candidates``; ``None``
+            for the weights in ``candidates``.
     """
 
     candidates: Tensor
     positive: Tensor
+    criterion: Tensor | None = None
+
+    def counted(self, epsilon: float) -> Tensor:
+        """Return which candidates are counted, bool in the shape of ``candidates``."""
+        return (self.candidates if self.criterion is None else self.criterion) > epsilon

@@ -54,9 +54,21 @@ class Direction(NamedTuple):
         """Return each pair's value, shape (..., P), of values of queries, shape (..., Q)."""
         return values if self.pairs_are_queries else values.index_select(-1, self.query)
 
+    def of_pairs(self, matrix: Tensor) -> Tensor:
+        """Return each pair's entry, shape (..., P), of a matrix of shape (..., Q, M)."""
+        return matrix.flatten(-2).index_select(-1, self.query * matrix.shape[-1] + self.candidate)
+
+    def sum_of_pairs(self, rows: Tensor) -> Tensor:
+        """Return the sum over each query's pairs, shape (..., Q, M), of one row a pair, shape (..., P, M)."""
+        return rows if self.pairs_are_queries else torch.zeros_like(self.scores).index_add(-2, self.query, rows)
+
     def hardest_negative(self) -> Tensor:
         """Return the highest negative similarity of each query, shape (..., Q); -inf where it has no negative."""
         return self.scores.masked_fill(~self.negatives, -torch.inf).max(dim=-1).values
+
+    def share_of_pair(self) -> Tensor:
+        """Return 1/k for each pair of a query with k positives, shape (P,), in the dtype of ``scores``."""
+        return 1 / self.per_pair(self.positives_per_query()).to(self.scores.dtype)
 
     def positives_per_query(self) -> Tensor:
         """Return how many positives each query has, shape (Q,), int64."""

@@ -46,15 +46,19 @@ class NTXent:
         return (self._cross_entropy(i2t) + self._cross_entropy(t2i)) / 2
 
     def contributions(self, direction: Direction) -> Contributions:
-        """A negative's weight is its probability; the positive's is one minus its own (times 1/t, left out)."""
+        """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
+
+        Differentiate l_q, the mean of the cross-entropies of k positives: every one of them pushes down on the
+        probability of the k - 1 others, so that a query whose k positives have 1/k each has no gradient. The factor
+        1/t is left out.
+        """
         probabilities = self._log_probabilities(direction).exp()
         negatives = direction.rows(probabilities.masked_fill(~direction.negatives, 0.0))
-        return Contributions(negatives, 1 - _of_pairs(probabilities, direction))
+        return Contributions(negatives, (direction.share_of_pair() - direction.of_pairs(probabilities)).abs())
 
     def _cross_entropy(self, direction: Direction) -> Tensor:
-        log_probabilities = _of_pairs(self._log_probabilities(direction), direction)
-        weights = 1 / direction.per_pair(direction.positives_per_query()).to(direction.scores.dtype)
-        return -(log_probabilities * weights).sum(-1) / direction.scores.shape[-2]
+        log_probabilities = direction.of_pairs(self._log_probabilities(direction))
+        return -(log_probabilities * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2]
 
     def _log_probabilities(self, direction: Direction) -> Tensor:
         """Return log softmax over the candidates, shape (..., Q, M)."""
@@ -62,8 +66,3 @@ class NTXent:
         if direction.ignored is not None:
             logits = logits.masked_fill(direction.ignored, -torch.inf)
         return logits.log_softmax(-1)
-
-
-def _of_pairs(matrix: Tensor, direction: Direction) -> Tensor:
-    """Return the entry of each pair, shape (..., P), of a matrix of shape (..., Q, M)."""
-    return matrix.flatten(-2).index_select(-1, direction.query * matrix.shape[-1] + direction.candidate)

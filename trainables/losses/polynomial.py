@@ -16,7 +16,7 @@ References:
         (0.5, -0.7, 0.2) and (0.03, -0.4, 0.9); the second pushes negatives up where s^ is below 0.0955.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +27,7 @@ from trainables.errors import ConfigError
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
 from trainables.losses.parameters import Parameter, numbers_of, per_query, require_not_negative
-from trainables.polynomials import DOMAINS, Kind, is_feasible, nearest_feasible, require_finite
+from trainables.polynomials import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible, require_finite
 
 Coefficients = Sequence[float] | Tensor
 """Ascending powers, index = power: numbers, or a tensor of shape (..., powers), a vector per stacked trial."""
@@ -40,6 +40,7 @@ class PolynomialSelf:
     Attributes:
         positive_coefficients: Of s+; must make the term fall with s+ (see ``trainables.polynomials``).
         negative_coefficients: Of the hardest negative; must make the term rise with it.
+            One of the two polynomials may be a constant.
         hinge: ``joint`` is the paper's; ``separate`` is the published code's, which takes any coefficients, because the
             published ones are infeasible.
         gate: Only pairs with s^ + gate > s+ contribute, >= 0, a number or shape (...); ``None`` is no gate.
@@ -62,6 +63,7 @@ class PolynomialSelf:
         for name, kind in kinds.items():
             checked = _checked(name, getattr(self, name), kind, DOMAINS[kind], unchecked)
             object.__setattr__(self, name, checked)
+        _require_slope({name: getattr(self, name) for name in kinds})
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
@@ -108,7 +110,7 @@ class PolynomialRelative:
     at most as far out as the vertex ends it there.
 
     Attributes:
-        coefficients: Of Delta; must make the term rise with Delta down to -gate, or to -1 without a gate.
+        coefficients: Of Delta, at least two; must make the term rise with Delta down to -gate, or to -1 without a gate.
         gate: Only pairs with Delta > -gate contribute, >= 0, a number or shape (...); ``None`` is no gate.
         allow_infeasible: Take coefficients that pull the wrong way on part of the domain.
 
@@ -129,6 +131,7 @@ class PolynomialRelative:
             low = -max(numbers_of("gate", self.gate))
         checked = _checked("coefficients", self.coefficients, "relative", (low, high), self.allow_infeasible)
         object.__setattr__(self, "coefficients", checked)
+        _require_slope({"coefficients": checked})
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
@@ -172,6 +175,13 @@ def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
     for power in range(coefficients.shape[-1] - 2, -1, -1):
         value = value * x + columns[..., power]
     return value
+
+
+def _require_slope(polynomials: Mapping[str, Coefficients]) -> None:
+    """Raise ConfigError if all polynomials of a loss are constants."""
+    counts = {name: len(c) if isinstance(c, Sequence) else c.shape[-1] for name, c in polynomials.items()}
+    if problem := constant_problem(counts):
+        raise ConfigError(problem)
 
 
 def _derivative(coefficients: Coefficients) -> Coefficients:

@@ -51,15 +51,26 @@ class SmoothAP:
         return 1 - (self._mean_precision(i2t) + self._mean_precision(t2i)) / 2
 
     def contributions(self, direction: Direction) -> Contributions:
-        """A candidate j of positive i has weight G (1 - G) / R_i^2, G = sigmoid((s_j - s_i)/t) [Bleeker2022, eq. 13].
+        """A candidate j of positive i is counted by eq. 13 [Bleeker2022]; the weights are those of the gradient.
 
-        The factor 1/t is left out, as the published counts do, and so are the factors R+ and R - R+ that tell negatives
-        from other positives; both kinds are candidates here. The positive's weight is the sum over the candidates.
+        With G = sigmoid((s_j - s_i)/t), candidate j is counted where G (1 - G) / R_i^2 exceeds epsilon. Eq. 13 prints
+        that number with a factor 1/t, 100 at the usual temperature, which the published counts leave out; so do these,
+        and the printed tables and their epsilon of 0.01 hold for numbers without it. Eq. 13 also leaves out the factors
+        R+_i of negatives and R_i - R+_i of other positives. So a query whose gradient is 0 can have counted candidates:
+        its positives count each other when they are close, even where all of them are above all negatives.
+
+        The weights have these factors, and leave out 1/t as all weights do: R+_i G (1 - G) / R_i^2 for a negative of
+        the pair, 0 for another positive, and |dl_q/ds| t for the pair's own positive.
         """
         exceeds = self._exceeds(direction)
-        weights = exceeds * (1 - exceeds) / (0.5 + exceeds.sum(-1, keepdim=True)).square()
-        weights = weights.scatter(-1, direction.candidate[:, None].expand(*weights.shape[:-1], 1), 0.0)
-        return Contributions(weights, weights.sum(-1))
+        negatives = exceeds.masked_fill(direction.rows(direction.positives), 0.0)
+        rank = 0.5 + exceeds.sum(-1, keepdim=True)
+        beyond = negatives.sum(-1, keepdim=True)
+        criterion = _without_own(exceeds * (1 - exceeds) / rank.square(), direction)
+        # Of 1 - R+/R by s_j: a negative raises R alone, another positive raises both.
+        slopes = torch.where(direction.rows(direction.positives), -beyond, rank - beyond) * criterion
+        own = direction.of_pairs(direction.sum_of_pairs(slopes)) - slopes.sum(-1)
+        return Contributions(slopes.clamp(min=0), (own * direction.share_of_pair()).abs(), criterion)
 
     def _mean_precision(self, direction: Direction) -> Tensor:
         exceeds = self._exceeds(direction)
@@ -68,8 +79,7 @@ class SmoothAP:
         if direction.pairs_are_queries:
             return (1 / rank).mean(-1)
         rank_in_positives = 0.5 + torch.where(direction.rows(direction.positives), exceeds, 0.0).sum(-1)
-        weights = 1 / direction.per_pair(direction.positives_per_query()).to(rank.dtype)
-        return (rank_in_positives / rank * weights).sum(-1) / direction.scores.shape[-2]
+        return (rank_in_positives / rank * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2]
 
     def _exceeds(self, direction: Direction) -> Tensor:
         """Return sigmoid((s_j - s_i)/t) of each pair i and candidate j, shape (..., P, M); 0 for those ignored."""
@@ -78,3 +88,9 @@ class SmoothAP:
         positive = direction.positive / per_query(self.temperature, direction.scores)
         exceeds = (direction.rows(scaled) - positive[..., None]).sigmoid()
         return exceeds if direction.ignored is None else exceeds.masked_fill(direction.rows(direction.ignored), 0.0)
+
+
+def _without_own(matrix: Tensor, direction: Direction) -> Tensor:
+    """Return a matrix of shape (..., P, M) with 0 at the positive of each pair."""
+    own = direction.candidate[:, None].expand(*matrix.shape[:-1], 1)
+    return matrix.scatter(-1, own, 0.0)

@@ -117,7 +117,7 @@ def _harmonic(k: Tensor) -> Tensor:
 def _expected_weight(violating: Tensor, total: Tensor, scores: Tensor) -> Tensor:
     """Return E[L(floor(M / N)); N <= M] of each pair, shape (..., P)."""
     draws = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
-    chance = (violating / total.clamp(min=1)).to(scores.dtype)[..., None]
+    chance = (violating.to(scores.dtype) / total.clamp(min=1))[..., None]
     # 0^0 = 1: where everything violates the first draw is the only one.
     probability = chance * (1 - chance) ** (draws - 1) * (draws <= total[:, None])
     return (probability * _harmonic((total[:, None] // draws).to(scores.dtype))).sum(-1)

@@ -89,6 +89,21 @@ def test_the_same_image_twice_is_masked_or_a_negative(split: Split) -> None:
     assert published.ignore is None
 
 
+@pytest.mark.parametrize(
+    ("training", "ignored"),
+    [
+        pytest.param({"duplicates": "mask"}, 60 * 5 * 4, id="masked"),
+        pytest.param({"duplicates": "negatives"}, 0, id="negatives"),
+        pytest.param({}, 60 * 5 * 4, id="masked where nothing is said"),
+    ],
+)
+def test_duplicates_are_what_the_training_says(split: Split, training: dict[str, object], ignored: int) -> None:
+    """All captions in one batch: each has four others of its image."""
+    (batch,) = batches(split, batch_size=60 * 5, **training)
+    assert (0 if batch.ignore is None else int(batch.ignore.sum())) == ignored
+    assert int(batch.positives.sum()) == 60 * 5
+
+
 def test_a_batch_of_one_pair_is_left_out(split: Split) -> None:
     resident = ResidentSplit(split, CPU)
     order = order_pairs(resident, 299, 1, generator(0))

@@ -1,5 +1,6 @@
 """The losses written out pair by pair from their formulas: slow, plain, and independent of the product's code."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,14 +14,14 @@ PairTerm = Callable[..., Tensor]
 def triplet(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
     total = row.new_zeros(())
     for n in negatives:
-        total = total + torch.clamp(margin - row[p] + row[n], min=0)
+        total = total + torch.relu(margin + row[n] - row[p])
     return total
 
 
 def triplet_sh(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
     if not negatives:
         return row.new_zeros(())
-    return torch.clamp(margin - row[p] + row[hardest(row, negatives)], min=0)
+    return torch.relu(margin + row[hardest(row, negatives)] - row[p])
 
 
 def nt_xent(row: Tensor, p: int, positives: list[int], negatives: list[int], temperature: float) -> Tensor:
@@ -55,8 +56,8 @@ def polynomial_self(
     first = sum(a * row[p] ** power for power, a in enumerate(positive_coefficients))
     second = sum(b * row[hardest(row, negatives)] ** power for power, b in enumerate(negative_coefficients))
     if hinge == "joint":
-        return torch.clamp(first + second, min=0)
-    return torch.clamp(first, min=0) + torch.clamp(second, min=0)
+        return torch.relu(first + second)
+    return torch.relu(first) + torch.relu(second)
 
 
 def polynomial_relative(
@@ -70,7 +71,21 @@ def polynomial_relative(
     if not negatives or (gate is not None and not row[hardest(row, negatives)] + gate > row[p]):
         return row.new_zeros(())
     difference = row[hardest(row, negatives)] - row[p]
-    return torch.clamp(sum(e * difference**power for power, e in enumerate(coefficients)), min=0)
+    return torch.relu(sum(e * difference**power for power, e in enumerate(coefficients)))
+
+
+def warp(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float) -> Tensor:
+    """The expected term: draws 1, 2 ... miss until one violates, and each violator is as likely as the others."""
+    violators = [n for n in negatives if row[n] > row[p] - margin]
+    expected, missed = 0.0, 1.0
+    for draws in range(1, len(negatives) + 1):
+        chance = len(violators) / len(negatives)
+        expected += missed * chance * sum(1 / j for j in range(1, len(negatives) // draws + 1))
+        missed *= 1 - chance
+    total = row.new_zeros(())
+    for n in violators:
+        total = total + expected / len(violators) * torch.relu(margin - row[p] + row[n])
+    return total
 
 
 def hardest(row: Tensor, negatives: list[int]) -> int:
@@ -119,6 +134,10 @@ CASES = {
 }
 
 
+EXPECTED_WARP = Case("warp", warp, "sum", {"margin": 0.5})
+"""WARP draws at random; this is the mean over its draws."""
+
+
 def pairs(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[tuple[int, int, list[int], list[int]]]:
     """Yield query, positive, all positives and all negatives, of each pair."""
     for query in range(scores.shape[0]):
@@ -140,13 +159,65 @@ def loss(case: Case, similarity: Tensor, positives: Tensor, ignore: Tensor | Non
     return total / positives.sum() if case.reduction == "per_pair" else total
 
 
-def weights(case: Case, scores: Tensor, positives: Tensor) -> Tensor:
-    """|d term / d s| of one direction with one positive per query, shape (Q, M), without 1/temperature."""
-    ignored = torch.zeros_like(positives)
-    rows = []
-    for query, p, mine, negatives in pairs(scores, positives, ignored):
+@dataclass(frozen=True)
+class Counters:
+    """The counters of one direction as the papers define them."""
+
+    negatives_per_query: float
+    negatives_per_batch: float
+    queries_without_gradient: int
+    negative_weight: float
+    positive_weight: float
+
+
+def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsilon: float) -> Counters:
+    """The counters of one direction, from the derivative of each query's term by each of its scores."""
+    counts, pushes, pulls = [], [], []
+    for query, own, negatives in queries(scores, positives, ignore):
         row = scores[query].detach().clone().requires_grad_()
-        term = case.term(row, p, mine, negatives, **case.parameters)
-        gradient = torch.autograd.grad(term, row)[0] if term.requires_grad else torch.zeros_like(row)
-        rows.append(gradient.abs() * case.parameters.get(case.weight_scale, 1.0))
-    return torch.stack(rows)
+        terms = [case.term(row, p, own, negatives, **case.parameters) for p in own]
+        scale = case.parameters.get(case.weight_scale, 1.0) if case.weight_scale else 1.0
+        gradients = [_derivative(term, row) * scale for term in terms]
+        criteria = [_criterion(case, row, p, own, negatives, gradients[at]) for at, p in enumerate(own)]
+        of_query = torch.stack(gradients).mean(0) if case.reduction == "means" else torch.stack(gradients).sum(0)
+        counts.append(sum(value > epsilon for row in criteria for value in row.values()) / len(own))
+        pushes.append(
+            sum(
+                abs(float(gradient[n]))
+                for gradient, compared in zip(gradients, criteria, strict=True)
+                for n in negatives
+                if compared[n] > epsilon
+            )
+            / len(own)
+        )
+        pulls.append(sum(abs(float(of_query[p])) for p in own) / len(own))
+    active = len(counts) if case.name == "nt_xent" else sum(count > 0 for count in counts)
+    return Counters(
+        negatives_per_query=sum(counts) / active if active else math.nan,
+        negatives_per_batch=sum(counts),
+        queries_without_gradient=sum(count == 0 for count in counts),
+        negative_weight=sum(pushes) / len(pushes),
+        positive_weight=sum(pulls) / len(pulls),
+    )
+
+
+def queries(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Yield each query with its positives and its negatives."""
+    seen = {query: (own, negatives) for query, _, own, negatives in pairs(scores, positives, ignore)}
+    yield from ((query, *rest) for query, rest in seen.items())
+
+
+def _derivative(term: Tensor, row: Tensor) -> Tensor:
+    return torch.autograd.grad(term, row, retain_graph=True)[0] if term.requires_grad else torch.zeros_like(row)
+
+
+def _criterion(
+    case: Case, row: Tensor, p: int, own: list[int], negatives: list[int], gradient: Tensor
+) -> dict[int, float]:
+    """What is compared with epsilon: the derivative by each negative; for SmoothAP the number of eq. 13."""
+    if case.name != "smooth_ap":
+        return {n: abs(float(gradient[n])) for n in negatives}
+    scaled = row.detach() / case.parameters["temperature"]
+    above = {j: float(torch.sigmoid(scaled[j] - scaled[p])) for j in own + negatives}
+    rank = 1 + sum(value for j, value in above.items() if j != p)
+    return {j: value * (1 - value) / rank**2 for j, value in above.items() if j != p}

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -61,6 +63,38 @@ def test_the_gate_bounds_where_coefficients_must_be_feasible() -> None:
     assert PolynomialRelative((0.2, 1.0, 1.0), gate=0.5).coefficients == (0.2, 1.0, 1.0)
     with pytest.raises(ConfigError, match=r"on \[-2.0, 2.0\]"):
         PolynomialRelative((0.2, 1.0, 0.5), gate=2.0)
+
+
+CONSTANTS = [
+    pytest.param(PolynomialRelative, {"coefficients": (0.5,)}, "coefficients must hold", id="relative"),
+    pytest.param(PolynomialRelative, {"coefficients": torch.ones(3, 1)}, "coefficients must hold", id="stacked"),
+    pytest.param(
+        PolynomialSelf,
+        {"positive_coefficients": (0.5,), "negative_coefficients": (0.1,)},
+        "positive_coefficients and negative_coefficients must hold",
+        id="self",
+    ),
+    pytest.param(
+        PolynomialSelf,
+        {"positive_coefficients": (0.5,), "negative_coefficients": (0.1,), "hinge": "separate"},
+        "positive_coefficients and negative_coefficients must hold",
+        id="two hinges",
+    ),
+]
+
+
+@pytest.mark.parametrize(("loss", "parameters", "message"), CONSTANTS)
+def test_constants_are_refused(loss: type, parameters: dict[str, Any], message: str) -> None:
+    """They used to be taken, and their backward pass failed for want of a graph."""
+    with pytest.raises(ConfigError, match=f"{message} a coefficient of power 1 or above.*a constant has no gradient"):
+        loss(**parameters, allow_infeasible=True)
+
+
+@pytest.mark.parametrize("parameters", [((0.5,), (0.0, 1.0)), ((0.2, -1.0), (0.1,))], ids=["negative", "positive"])
+def test_one_polynomial_of_two_may_be_a_constant(parameters: tuple[Any, Any]) -> None:
+    similarity = random_cosines(3, 3, seed=1).requires_grad_()
+    PolynomialSelf(*parameters)(similarity, one_to_one(3)).backward()
+    assert similarity.grad is not None and similarity.grad.any()
 
 
 @pytest.mark.parametrize("hinge", ["joint", "separate"])

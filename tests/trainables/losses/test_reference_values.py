@@ -1,18 +1,15 @@
 """Agreement with the authors' published code: values, gradients, and small batches small enough to read."""
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.reference_values.archive import NOISES, reference_values
 from tests.trainables.losses.batches import five_each, one_to_one
 from trainables.losses import build_loss
 
-ARCHIVE = Path(__file__).parents[4] / "shared" / "oracles" / "reference_losses.npz"
-NOISES = ("0.5", "1.5", "4.0")
 PUBLISHED_POLYNOMIAL: dict[str, Any] = {
     "positive_coefficients": (0.5, -0.7, 0.2),
     "negative_coefficients": (0.03, -0.4, 0.9),
@@ -20,16 +17,7 @@ PUBLISHED_POLYNOMIAL: dict[str, Any] = {
     "gate": 0.2,
 }
 
-needs_archive = pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the reference values are not at {ARCHIVE}")
 
-
-@pytest.fixture(scope="module")
-def archive() -> dict[str, np.ndarray]:
-    with np.load(ARCHIVE, allow_pickle=False) as values:
-        return dict(values)
-
-
-@needs_archive
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(
     ("case", "key", "name", "parameters"),
@@ -41,33 +29,17 @@ def archive() -> dict[str, np.ndarray]:
         ("pairs", "nt_xent_t0.05", "nt_xent", {"temperature": 0.05}),
         ("five", "smooth_ap_t0.01", "smooth_ap", {"temperature": 0.01}),
         ("five", "smooth_ap_t0.1", "smooth_ap", {"temperature": 0.1}),
+        ("pairs", "polynomial_self_two_hinge", "polynomial_self", PUBLISHED_POLYNOMIAL),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_published_values_and_gradients(
-    archive: dict[str, np.ndarray], noise: str, case: str, key: str, name: str, parameters: dict[str, float]
-) -> None:
-    prefix = f"{case}_s1_n{noise}"
-    images = torch.tensor(archive[f"{prefix}|image_embeddings"], requires_grad=True)
-    captions = torch.tensor(archive[f"{prefix}|caption_embeddings"], requires_grad=True)
-    positives = one_to_one(24) if case == "pairs" else five_each(24)
-    value = build_loss(name, **parameters)(images @ captions.T, positives)
+def test_published_values_and_gradients(noise: str, case: str, key: str, name: str, parameters: dict[str, Any]) -> None:
+    prefix, values = f"{case}_s1_n{noise}", reference_values()
+    similarity = values[f"{prefix}|similarity"].clone().requires_grad_()
+    value = build_loss(name, **parameters)(similarity, one_to_one(24) if case == "pairs" else five_each(24))
     value.backward()
-    for got, quantity in ((value, "loss"), (images.grad, "grad_image"), (captions.grad, "grad_caption")):
-        expected = torch.tensor(archive[f"{prefix}|{key}|{quantity}"])
-        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
-
-
-@needs_archive
-@pytest.mark.parametrize("noise", NOISES)
-def test_published_polynomial(archive: dict[str, np.ndarray], noise: str) -> None:
-    prefix = f"pairs_s1_n{noise}"
-    similarity = torch.tensor(archive[f"{prefix}|similarity"], requires_grad=True)
-    value = build_loss("polynomial_self", **PUBLISHED_POLYNOMIAL)(similarity, one_to_one(24))
-    value.backward()
-    for got, quantity in ((value, "loss"), (similarity.grad, "grad_similarity")):
-        expected = torch.tensor(archive[f"{prefix}|polynomial_self_two_hinge|{quantity}"])
-        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(value, values[f"{prefix}|{key}|loss"], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(similarity.grad, values[f"{prefix}|{key}|grad_similarity"], rtol=1e-9, atol=1e-9)
 
 
 THREE = torch.tensor([[0.90, 0.20, 0.75], [0.10, 0.40, 0.45], [0.30, 0.35, 0.60]], dtype=torch.float64)

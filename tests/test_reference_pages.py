@@ -1,0 +1,100 @@
+"""The pages on losses and counters have all that the code has, with the code's ranges, and nothing else."""
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from orchestrator.sections import COUNTS
+from search_spaces import SPACES, Range, Values
+from trainables.cocos import count_contributions
+from trainables.errors import ConfigError
+from trainables.losses import LOSSES, build_loss
+
+DOCS = Path(__file__).parent.parent / "docs"
+BY_OTHER_NAMES = "by the names below"
+COUNTER = r"(?:i2t|t2i|gradient)_\w+"
+
+
+def sections(page: str) -> dict[str, str]:
+    """Return what stands under each heading of the second level, by the heading without its backquotes."""
+    parts = re.split(r"^## (.*)$", (DOCS / page).read_text(), flags=re.M)
+    return {heading.strip("`"): text for heading, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Return the cells beside each name that stands in the first cell of a table's row."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            first, *rest = re.split(r"(?<!\\)\|", line.strip("| "))
+            for name in re.findall(r"`(\w+)`", first):
+                assert name not in found, f"{name} has two rows"
+                found[name] = [cell.strip() for cell in rest]
+    return found
+
+
+def shown(bound: Range | Values | None) -> str:
+    """Return where a search looks as the page has it."""
+    if bound is None:
+        return "no"
+    if isinstance(bound, Values):
+        return ", ".join(map(str, bound.values))
+    return f"{bound.low:g} to {bound.high:g}{', log' if bound.log else ''}"
+
+
+def test_every_loss_has_a_section_and_no_other_name_has_one() -> None:
+    headings = list(sections("losses.md"))
+    assert [heading for heading in headings if heading not in ("Notation", "References")] == list(LOSSES)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_parameter_stands_there_with_its_range(name: str) -> None:
+    space, table = SPACES[name], rows(sections("losses.md")[name])
+    defaults = {field.name: field.default for field in fields(LOSSES[name])}
+    assert table.keys() == defaults.keys() | space.searched.keys()
+    for parameter, default in defaults.items():
+        by_others = parameter.endswith("coefficients")
+        looked = BY_OTHER_NAMES if by_others else shown(space.bounds.get(parameter))
+        wanted = [space.parameters[parameter].rule, json.dumps(default), looked]
+        assert table[parameter][:3] == wanted, f"{parameter} of {name}"
+    for parameter, domain in space.searched.items():
+        assert table[parameter][:2] == [domain.rule, shown(space.bounds.get(parameter))], f"{parameter} of {name}"
+
+
+def counters_of(loss: Any) -> set[str]:
+    """Return the names of all counters of a loss, in both conventions where there are two."""
+    batch = (torch.eye(3), torch.eye(3, dtype=torch.bool))
+    names = set(count_contributions(loss, *batch))
+    try:
+        return names | set(count_contributions(loss, *batch, convention="published"))
+    except ConfigError:
+        return names
+
+
+def test_every_counter_stands_there_and_no_other() -> None:
+    emitted = {name for loss in LOSSES for name in counters_of(build_loss(loss))}
+    assert rows(sections("cocos.md")["The counters"]).keys() == emitted
+    assert set(re.findall(f"`({COUNTER})`", (DOCS / "cocos.md").read_text())) == emitted
+    assert {f"cocos/{name}" for name in emitted} == set(COUNTS)
+
+
+def test_every_loss_has_its_weights_there() -> None:
+    assert rows(sections("cocos.md")["The weights of each loss"]).keys() == set(LOSSES)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_page_knows_which_losses_have_a_published_convention(name: str) -> None:
+    told = sections("cocos.md")["The two conventions"]
+    (refusal,) = [line for line in told.splitlines() if "refused: no published code" in line]
+    batch = (torch.eye(3), torch.eye(3, dtype=torch.bool))
+    try:
+        count_contributions(build_loss(name), *batch, convention="published")
+    except ConfigError:
+        assert f"`{name}`" in refusal
+    else:
+        assert f"`{name}`" not in refusal
