@@ -47,7 +47,10 @@ class TrialComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
-        sides = [{"experiment": side.experiment, "trial": side.trial.id} for side in (self.first, self.second)]
+        sides = [
+            {"experiment": side.experiment, "trial": side.trial.id, "parameters": side.trial.parameters}
+            for side in (self.first, self.second)
+        ]
         return {
             "trials": sides,
             "settings": {name: list(pair) for name, pair in self.settings.items()},

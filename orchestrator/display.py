@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.actors import has_ended
-from orchestrator.history import History, Stage, Trial, TrialState, with_schedule
+from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Record
 from orchestrator.statements import statements
 from orchestrator.summary import Summary
@@ -229,7 +229,7 @@ def _winners_table(summary: Summary) -> Table:
         test = "" if winner["test"] is None else f"{winner['test'][metric]:.2f}"
         table.add_row(
             *(Text(text) for text in (dataset, winner["model"], winner["loss"])),
-            Text(format_parameters(with_schedule(winner["params"], winner.get("schedule", ())))),
+            Text(format_parameters(winner["parameters"])),
             Text(winner["trial"]),
             str(winner["seeds"]) if winner["confirmed"] else "unconfirmed",
             f"{winner['val'][metric]:.2f}",

@@ -113,16 +113,44 @@ class Trial:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The loss's hyper-parameters for people, see ``with_schedule``."""
-        return with_schedule(self.config["loss_parameters"], self.config.get("schedule", ()))
+        """What tells the trial from others of its experiment, wherever a person or a program reads its name.
+
+        The loss where the search chose it, the loss's hyper-parameters (of a polynomial its coefficients, though its
+        slopes were searched), then the searched settings of ``training`` and of the model under the names of the search
+        space, e.g. ``training.learning_rate`` and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
+        """
+        changes = {
+            f"{name}@{change['epoch']}": value
+            for change in self.config.get("schedule", ())
+            for name, value in _changed(change).items()
+        }
+        return self._parameters_at_start() | changes
 
     @property
-    def best_parameters(self) -> dict[str, Any]:
-        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start."""
-        found, epoch = dict(self.config["loss_parameters"]), self.best_epoch or 1
-        for change in self.config.get("schedule", ()):
-            found |= change["loss_parameters"] if change["epoch"] <= epoch else {}
+    def parameters_at_best(self) -> dict[str, Any]:
+        """``parameters`` with the values of the best epoch; before the first epoch, those of the start."""
+        found = self._parameters_at_start()
+        for change in self._changes_until_best():
+            found |= _changed(change)
         return found
+
+    @property
+    def loss_parameters_at_best(self) -> dict[str, Any]:
+        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start."""
+        found = dict(self.config["loss_parameters"])
+        for change in self._changes_until_best():
+            found |= change["loss_parameters"]
+        return found
+
+    def _parameters_at_start(self) -> dict[str, Any]:
+        training, model = self.config.get("training", {}), self.config.get("model_parameters", {})
+        settings = {**_prefixed("training", training), **_prefixed("model", model)}
+        beside = {name: settings[name] for name in self.params if name in settings}
+        chosen = {"loss": self.config["loss"]} if "loss" in self.params else {}
+        return {**chosen, **self.config["loss_parameters"], **beside}
+
+    def _changes_until_best(self) -> list[Mapping[str, Any]]:
+        return [one for one in self.config.get("schedule", ()) if one["epoch"] <= (self.best_epoch or 1)]
 
     @property
     def has_ended(self) -> bool:
@@ -161,14 +189,14 @@ class Trial:
         return {epoch: (best := max(best, self.epochs[epoch][self.metric])) for epoch in sorted(self.epochs)}
 
 
-def with_schedule(parameters: Mapping[str, Any], schedule: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return hyper-parameters and what becomes of them: ``temperature@5`` is that of epoch 5 and later ones."""
-    changes = {
-        f"{name}@{change['epoch']}": value
-        for change in schedule
-        for name, value in {**change["loss_parameters"], **change["training"]}.items()
-    }
-    return {**parameters, **changes}
+def _changed(change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hyper-parameters that a change of the schedule sets."""
+    return {**change["loss_parameters"], **_prefixed("training", change["training"])}
+
+
+def _prefixed(section: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under the names that the search space has for them."""
+    return {f"{section}.{name}": value for name, value in settings.items()}
 
 
 @dataclass(frozen=True)

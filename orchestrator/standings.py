@@ -30,7 +30,7 @@ class Candidate:
         dataset: Candidates of one dataset compete.
         model: As in ``TrialConfig``.
         loss: The same.
-        parameters: Of the loss.
+        parameters: What tells it from other candidates, see ``history.Trial.parameters``.
         label: Tells it from the other candidates of its dataset.
         values: Metrics by seed, finite, larger is better for those that select and decide.
         missing: What became of the seeds without metrics, e.g. ``{3: "diverged"}``.

@@ -134,10 +134,15 @@ def _row(trial: Trial) -> dict[str, Any]:
 
 def _identity(trial: Trial) -> dict[str, Any]:
     config = trial.config
-    names = {name: config[name] for name in ("dataset", "model", "loss")}
-    # Those of the first epoch, and what changed after it.
-    schedule = {"schedule": config["schedule"]} if config.get("schedule") else {}
-    return {"study": trial.study, **names, "params": config["loss_parameters"], "seed": config["seed"], **schedule}
+    return {
+        "study": trial.study,
+        **{name: config[name] for name in ("dataset", "model", "loss")},
+        # The loss's own, of the first epoch; ``parameters`` has beside them whatever else was searched.
+        "params": config["loss_parameters"],
+        "parameters": trial.parameters,
+        "seed": config["seed"],
+        **({"schedule": config["schedule"]} if config.get("schedule") else {}),
+    }
 
 
 def _best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:

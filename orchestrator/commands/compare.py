@@ -48,7 +48,12 @@ def _print(found: "TrialComparison") -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from orchestrator.display import format_parameters
+
     console = Console(width=None if sys.stdout.isatty() else 140)
+    for side in (found.first, found.second):
+        words = format_parameters(side.trial.parameters) or "defaults"
+        console.print(Text(f"{side.experiment}/{side.trial.id}: {words}"), soft_wrap=True)
     names = [f"{side.experiment}\n{side.trial.id}" for side in (found.first, found.second)]
     table = Table(title="settings that differ", title_justify="left")
     for heading in ("setting", *names):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from html import escape
 from typing import Any
 
 FRACTIONS = ("map5", "map10")
@@ -22,6 +23,11 @@ def visible(text: str) -> str:
     no file can hold, U+FFFD. Line feeds and tabs stay.
     """
     return text.translate(_VISIBLE)
+
+
+def markdown(text: str) -> str:
+    """Return Markdown, in which HTML is allowed, that shows a text as it is."""
+    return "".join(f"\\{letter}" if letter in "\\`*[]~" else letter for letter in escape(visible(text), quote=False))
 
 
 def visible_values(value: Any) -> Any:

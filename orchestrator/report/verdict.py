@@ -110,14 +110,7 @@ def _standings(ranked: Sequence[tuple[Study, Trial]]) -> list[Standing]:
     return [
         Standing(
             label=study.label,
-            detail=" · ".join(
-                part
-                for part in (
-                    f"trial {trial.number:04d}",
-                    values_text(trial.parameters if trial.moves else trial.params),
-                )
-                if part
-            ),
+            detail=" · ".join(part for part in (f"trial {trial.number:04d}", values_text(trial.parameters)) if part),
             value=metric_text(trial.metric, trial.best_value),
             bar=bar,
         )
