@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.report.text import values_text
+from orchestrator.report.text import count_text, values_text
 from orchestrator.summary import Summary
 
 UNCONFIRMED = "unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"
@@ -29,9 +29,10 @@ def _confirmed(verdict: Mapping[str, Any]) -> list[str]:
 
 def _winner(standing: Mapping[str, Any], metric: str) -> str:
     result, interval = standing["result"], standing["bootstrap"]
-    spread = "" if result["std"] is None else f" ± {result['std']:.2f}"
-    bounds = f", 95 % bootstrap interval {_between(interval)}" if interval else ""
-    return f"{_name(standing)}: {metric} {result['mean']:.2f}{spread} over {result['seeds']} seeds{bounds}"
+    spread, seeds = result["sample_std"], count_text(result["seeds"], "seed")
+    deviation = "" if spread is None else f" ± {spread:.2f} (sample standard deviation)"
+    bounds = f"95 % bootstrap interval {_between(interval)}" if interval else "too few for an interval"
+    return f"{_name(standing)}: {metric} {result['mean']:.2f}{deviation} over {seeds}, {bounds}"
 
 
 def _name(standing: Mapping[str, Any]) -> str:

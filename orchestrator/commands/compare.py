@@ -12,7 +12,7 @@ from orchestrator.commands.options import Json, Output, TrackingUri
 if TYPE_CHECKING:
     from orchestrator.comparison import TrialComparison
 
-NAME = "A trial's id, experiment/trial, or an experiment, which stands for its best trial."
+NAME = "A trial's id, experiment/trial, or an experiment, which stands for the trial of its search that won."
 
 
 def compare(
@@ -53,7 +53,8 @@ def _print(found: "TrialComparison") -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     for side in (found.first, found.second):
         words = format_parameters(side.trial.parameters) or "defaults"
-        console.print(Text(f"{side.experiment}/{side.trial.id}: {words}"), soft_wrap=True)
+        why = f" ({side.why})" if side.why else ""
+        console.print(Text(f"{side.experiment}/{side.trial.id}{why}: {words}"), soft_wrap=True)
     names = [f"{side.experiment}\n{side.trial.id}" for side in (found.first, found.second)]
     table = Table(title="settings that differ", title_justify="left")
     for heading in ("setting", *names):
