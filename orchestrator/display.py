@@ -15,8 +15,11 @@ from rich.text import Text
 from orchestrator.actors import has_ended
 from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Record
+from orchestrator.pareto import goals_of
+from orchestrator.pareto_tables import pareto_tables
 from orchestrator.statements import statements
 from orchestrator.summary import Summary
+from orchestrator.tables.terminal import draw
 from trainables.config import TrialConfig
 
 ROWS = 16
@@ -168,14 +171,19 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
     table = Table(title=title, title_justify="left")
     for heading, justify in (("trial", "left"), ("parameters", "left"), ("epoch", "right"), ("best", "right")):
         table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    further = [goal.metric for goal in goals_of(history)[1:]]
+    for metric in further:
+        table.add_column(Text(metric), justify="right", overflow="fold")
     table.add_column("state")
     for trial in reversed(trials[-rows:]):
         epochs = TrialConfig.from_dict(trial.config).training.total_epochs
         best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
+        at_best = trial.epochs.get(trial.best_epoch or 0, {})
+        others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in further]
         words, style = WORDS[trial.state], STYLES.get(trial.state, "dim")
         state = Text("waiting", "dim") if history.is_waiting(trial) else Text(words, style)
         parameters = format_parameters(trial.parameters)
-        table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, state)
+        table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, *others, state)
     return table
 
 
@@ -203,6 +211,8 @@ def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> 
     """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
     show = show or Console(width=None if sys.stdout.isatty() else 160).print
     show(_winners_table(summary))
+    for front in pareto_tables(summary):
+        show(draw(front))
     for dataset in summary["caveats"]:
         for sentence in statements(dataset, summary):
             show(Text(f"{dataset}: {sentence}", no_wrap=True, overflow="ignore"))

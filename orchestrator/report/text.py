@@ -44,9 +44,11 @@ def visible_values(value: Any) -> Any:
 
 
 def metric_text(metric: str, value: float | None) -> str:
-    """Return a metric with the digits that mean something: three for fractions, one for all others."""
+    """Return a metric with the digits that mean something: three for fractions, one for all others, four of a count."""
     if value is None:
         return "–"
+    if metric.startswith("cocos/"):
+        return value_text(value)
     return f"{value:.3f}" if metric.endswith(FRACTIONS) else f"{value:.1f}"
 
 
