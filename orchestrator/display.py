@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.actors import has_ended
-from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.history import HALF_TRAINED, NOT_BEGUN, History, Stage, Trial, TrialState
 from orchestrator.journal import Record
 from orchestrator.pareto import goals_of
 from orchestrator.pareto_tables import pareto_tables
@@ -28,14 +28,18 @@ ROWS = 16
 PROGRESS_SECONDS = 30.0
 """How often plain output says how far the search is."""
 
-WORDS = {
+WORDS: dict[str, str] = {
     TrialState.RUNNING: "running",
     TrialState.FINISHED: "finished",
     TrialState.STOPPED_EARLY: "stopped early",
     TrialState.DIVERGED: "diverged",
     TrialState.FAILED: "failed",
+    HALF_TRAINED: "half trained",
+    NOT_BEGUN: "not begun",
 }
-STYLES = {
+"""How a trial stands, see ``History.standing`` -> in words."""
+
+STYLES: dict[str, str] = {
     TrialState.RUNNING: "cyan",
     TrialState.FINISHED: "green",
     TrialState.DIVERGED: "red",
@@ -59,10 +63,7 @@ class Progress:
 
     def counts(self) -> str:
         """Return one line: trials by state, best so far, and the time left."""
-        states = self.history.count_states(self._stage)
-        parts = [f"{states[state]} {word}" for state, word in WORDS.items() if states[state]]
-        waiting = self._total - states.total()
-        parts += [f"{waiting} to come"] if waiting > 0 else []
+        parts = [words] if (words := count_words(self.history.count(self._stage, self._total))) else []
         best = self.best()
         parts += [] if best is None else [f"best {best.metric} {best.best_value:.2f} ({best.id})"]
         left = self.seconds_left()
@@ -180,11 +181,16 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
         best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
         at_best = trial.epochs.get(trial.best_epoch or 0, {})
         others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in further]
-        words, style = WORDS[trial.state], STYLES.get(trial.state, "dim")
-        state = Text("waiting", "dim") if history.is_waiting(trial) else Text(words, style)
+        standing = history.standing(trial)
+        state = Text(WORDS[standing], STYLES.get(standing, "dim"))
         parameters = format_parameters(trial.parameters)
         table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, *others, state)
     return table
+
+
+def count_words(counts: Mapping[str, int]) -> str:
+    """Return in words how many trials stand how."""
+    return ", ".join(f"{counts[standing]} {words}" for standing, words in WORDS.items() if counts.get(standing))
 
 
 def describe_end(trial: Trial) -> str:
@@ -217,11 +223,10 @@ def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> 
         for sentence in statements(dataset, summary):
             show(Text(f"{dataset}: {sentence}", no_wrap=True, overflow="ignore"))
     for stage in Stage:
-        states = Counter(TrialState(row["state"]) for row in summary["trials"] if row["stage"] == stage)
-        words = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
+        states = Counter(row["state"] for row in summary["trials"] if row["stage"] == stage)
         by = f"; ended by budget.{summary['ended_by']}" if stage is Stage.SEARCH and _is_limited(summary) else ""
         if states:
-            show(Text(f"{stage}: {states.total()} trials: {words}{by}"))
+            show(Text(f"{stage}: {states.total()} trials: {count_words(states)}{by}"))
 
 
 def _is_limited(summary: Summary) -> bool:

@@ -30,6 +30,10 @@ class TrialState(StrEnum):
     """Raised an error, again after every retry. Never wins."""
 
 
+HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
+"""What a trial is called that has not ended and that nobody trains now: it has epochs, or it has none."""
+
+
 class Stage(StrEnum):
     """What a trial is for."""
 
@@ -223,6 +227,7 @@ class History:
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
+        options: Of the command line of the newest start, without their dashes: what a command that goes on needs.
         footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``, with the
             resources and on the machine of the newest start.
         fusions: The same, how many of its trials train fastest at once, see ``trainables.fused_pace``.
@@ -246,6 +251,7 @@ class History:
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     footprints: dict[str, Mapping[str, int]] = field(default_factory=dict)
     fusions: dict[str, int] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
@@ -293,13 +299,23 @@ class History:
         """Return the trials that have not ended, of any stage, oldest first."""
         return [trial for trial in self.trials.values() if not trial.has_ended]
 
-    def is_waiting(self, trial: Trial) -> bool:
-        """Say whether a trial that has not ended waits for room, for others, or for the next start."""
-        return not trial.has_ended and trial.id not in self.actors.gpus
+    def standing(self, trial: Trial) -> str:
+        """Return how a trial stands now, in the same word for people and programs.
 
-    def count_states(self, stage: Stage) -> Counter[TrialState]:
-        """Return how many trials of a stage are in each state, without those that wait."""
-        return Counter(trial.state for trial in self.stage(stage) if not self.is_waiting(trial))
+        Returns:
+            Its state; but for one that waits for room, for others or for the next start ``HALF_TRAINED`` or
+            ``NOT_BEGUN``, because only what has an actor is running.
+        """
+        if trial.has_ended or trial.id in self.actors.gpus:
+            return str(trial.state)
+        return HALF_TRAINED if trial.epochs else NOT_BEGUN
+
+    def count(self, stage: Stage, total: int) -> dict[str, int]:
+        """Return how many of the ``total`` trials of a stage stand how; one not created yet has not begun."""
+        trials = self.stage(stage)
+        counts = Counter(map(self.standing, trials))
+        counts[NOT_BEGUN] += max(0, total - len(trials))
+        return {standing: number for standing, number in counts.items() if number}
 
 
 def _start(history: History, record: Record) -> None:
@@ -308,7 +324,7 @@ def _start(history: History, record: Record) -> None:
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
     history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
-    history.storage = record.get("storage")
+    history.storage, history.options = record.get("storage"), record.get("options", {})
     history.outcome = history.ended_by = None
 
 

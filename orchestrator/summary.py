@@ -70,7 +70,7 @@ def summarise(history: History) -> Summary:
         "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
         "test_openings": dict(history.test_openings),
         "caveats": {name: caveats([one for one in trials if one.config["dataset"] == name]) for name in datasets},
-        "trials": [_row(trial) for trial in trials],
+        "trials": [_row(trial, history) for trial in trials],
     }
 
 
@@ -117,13 +117,13 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str,
     }
 
 
-def _row(trial: Trial) -> dict[str, Any]:
+def _row(trial: Trial, history: History) -> dict[str, Any]:
     return {
         "trial": trial.id,
         "stage": str(trial.stage),
         "candidate": trial.candidate,
         **_identity(trial),
-        "state": str(trial.state),
+        "state": history.standing(trial),
         "epochs": trial.last_epoch,
         "best_epoch": trial.best_epoch,
         "best": _best_metrics(trial, ""),

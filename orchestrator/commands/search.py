@@ -97,7 +97,15 @@ def run(
         typer.echo(warning, err=True)
     workload = make_workload(experiment.resources, data_root)
     begin = run_search if search else run_confirmation
-    result = begin(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
+    result = begin(
+        experiment,
+        workload,
+        output,
+        tracking_uri=tracking_uri,
+        quiet=as_json,
+        cluster=cluster,
+        data_root=workload.data_root,
+    )
     if as_json:
         print(
             json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}, indent=2)
