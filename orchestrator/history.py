@@ -84,6 +84,7 @@ class Trial:
         moves: When it took over another's model, oldest first.
         abandoned: Metrics by epoch of models that it had before.
         damage: What was wrong with checkpoints of it that were passed over, a line each.
+        environments: Those of the starts that trained it, oldest first, see ``environment.describe_environment``.
     """
 
     id: str
@@ -105,6 +106,7 @@ class Trial:
     moves: tuple[Move, ...] = ()
     abandoned: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     damage: tuple[str, ...] = ()
+    environments: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def reported(self) -> dict[int, Mapping[str, float]]:
@@ -352,6 +354,8 @@ def _epoch(history: History, record: Record) -> None:
     trial.epochs[record["epoch"]] = record["metrics"]
     trial.times[record["epoch"]] = record["time"]
     trial.setbacks = 0
+    if not trial.environments or trial.environments[-1] is not history.environment:
+        trial.environments = (*trial.environments, history.environment)
     _set_state(trial, record)
 
 

@@ -89,12 +89,13 @@ OUTPUTS: dict[str, Output] = {
     "status": lambda *given: printed(*given, "status"),
     "winners of status --json": lambda *given: str(json.loads(printed(*given, "status", "--json"))["winners"]),
     "trials of status --json": lambda *given: str(json.loads(printed(*given, "status", "--json"))["trials"]),
+    "caveats of status --json": lambda *given: str(json.loads(printed(*given, "status", "--json"))["caveats"]),
     "summary.json": lambda folder, history, _: json.dumps(summarise(history)),
     **{
         f"summarise --format {form}": lambda *given, form=form: printed(*given, "summarise", "--format", form)
         for form in FORMATS
     },
-    "verdict of the report": partial(of_page, lambda page: page.verdicts[0].standings[0]),
+    "verdict of the report": partial(of_page, lambda page: page.verdicts[0]),
     "Pareto front of the report": partial(of_page, lambda page: page.fronts),
     "leaderboard of the report": partial(of_page, lambda page: page.rows[0].shown),
     "curves of the report": partial(of_page, lambda page: page.figures["curves"].options),
