@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +20,7 @@ from orchestrator.pareto_tables import pareto_tables
 from orchestrator.statements import statements
 from orchestrator.summary import Summary
 from orchestrator.tables.terminal import draw
+from orchestrator.terminal import make_console, say
 from trainables.config import TrialConfig
 
 ROWS = 16
@@ -113,22 +114,22 @@ class PlainDisplay(Display):
         """Print a line if the record ends or restarts a trial."""
         if has_ended(record):
             trial = self._progress.history.trials[record["trial"]]
-            print(f"{trial.id}: {describe_end(trial)}", flush=True)
+            say(f"{trial.id}: {describe_end(trial)}")
         elif record["kind"] == "population_moved":
             moved = ", ".join(f"{move['trial']} goes on from {move['from']}" for move in record["moves"])
-            print(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}", flush=True)
+            say(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}")
         elif record["kind"] == "trial_retried":
-            print(f"{record['trial']}: starts again: {record['error']}", flush=True)
+            say(f"{record['trial']}: starts again: {record['error']}")
         elif record["kind"] == "checkpoint_damaged":
-            print(f"{record['trial']}: goes on from an older checkpoint: {record['damage']}", flush=True)
+            say(f"{record['trial']}: goes on from an older checkpoint: {record['damage']}")
         elif record["kind"] == "limit_noted":
-            print(record["message"], flush=True)
+            say(record["message"])
 
     def refresh(self) -> None:
         """Print how far the search is, every half a minute."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + PROGRESS_SECONDS
-            print(self._progress.counts(), flush=True)
+            say(self._progress.counts())
 
 
 class LiveDisplay(Display):
@@ -158,7 +159,7 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
     if quiet:
         yield Display()
     elif sys.stdout.isatty():
-        with Live(auto_refresh=False) as live:
+        with Live(console=make_console(), auto_refresh=False) as live:
             display = LiveDisplay(progress, live, title)
             yield display
             display.refresh()
@@ -215,7 +216,7 @@ def _short(value: Any) -> str:
 
 def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> None:
     """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
-    show = show or Console(width=None if sys.stdout.isatty() else 160).print
+    show = show or make_console(plain_width=160).print
     show(_winners_table(summary))
     for front in pareto_tables(summary):
         show(draw(front))

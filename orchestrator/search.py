@@ -26,6 +26,7 @@ from orchestrator.plan import PlannedTrials
 from orchestrator.registry import Registered, register_all
 from orchestrator.sections import Resources
 from orchestrator.summary import Summary, summarise
+from orchestrator.terminal import say
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import choose_uri, without_password
 from orchestrator.warm_start import read_sources, start_warm
@@ -157,7 +158,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
             start(ledger, experiment, digests, directory, cluster, given.options)
             for sentence in start_warm(experiment, sources, ledger):
                 if not given.quiet:
-                    print(sentence, flush=True)
+                    say(sentence)
             ready = workload.expecting(digests)
             session = Session(experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, cluster=cluster)
             if Stage.SEARCH in stages:

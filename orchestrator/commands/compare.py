@@ -1,13 +1,13 @@
 """``orchestrator compare``: two trials side by side."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
+from orchestrator.terminal import make_console, say
 
 if TYPE_CHECKING:
     from orchestrator.comparison import TrialComparison
@@ -36,21 +36,20 @@ def compare(
     _print(found)
     if page is None:
         names = dict.fromkeys(experiment for experiment, _ in sides)
-        print(f"{without_password(uri)}: does not hold both; `{sync_command(uri, output, *names)}` delivers them")
+        say(f"{without_password(uri)}: does not hold both; `{sync_command(uri, output, *names)}` delivers them")
     elif is_server(uri):
-        print(f"in the browser: {without_password(uri).rstrip('/')}{page}")
+        say(f"in the browser: {without_password(uri).rstrip('/')}{page}")
     else:
-        print(f"in the browser, with `orchestrator ui --output {output}` running: {page}")
+        say(f"in the browser, with `orchestrator ui --output {output}` running: {page}")
 
 
 def _print(found: "TrialComparison") -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from orchestrator.display import format_parameters
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = make_console(plain_width=140)
     for side in (found.first, found.second):
         words = format_parameters(side.trial.parameters) or "defaults"
         why = f" ({side.why})" if side.why else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output
+from orchestrator.terminal import make_console
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -34,7 +35,7 @@ def status(
     directory = find_directory(experiment, output)
     now = read_status(directory)
     if watch and not as_json and sys.stdout.isatty():
-        with Live(auto_refresh=False) as live:
+        with Live(console=make_console(), auto_refresh=False) as live:
             while now.holder is not None:
                 live.update(_drawn(now, whole=False), refresh=True)
                 time.sleep(SECONDS)
@@ -49,14 +50,12 @@ def status(
 
 
 def _show(now: "Status", as_json: bool) -> None:
-    from rich.console import Console
-
     from orchestrator.summary import summarise
 
     if as_json:
         print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
     else:
-        Console().print(_drawn(now, whole=True))
+        make_console().print(_drawn(now, whole=True))
 
 
 def _drawn(now: "Status", *, whole: bool) -> "Group":

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from orchestrator.champions import describe_champion
 from orchestrator.cli import main
@@ -18,6 +17,7 @@ from orchestrator.registry import about_version
 from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.summary import find_champions, summarise
 from orchestrator.tables import FORMATS
+from orchestrator.terminal import make_console
 from orchestrator.tracking.description import note_of
 
 
@@ -52,7 +52,7 @@ def page(history: History) -> Page:
 
 
 def live_table(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
-    Console().print(trials_table(history, "live"))
+    make_console().print(trials_table(history, "live"))
     return capsys.readouterr().out
 
 
