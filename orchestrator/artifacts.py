@@ -32,7 +32,7 @@ def trial_artifacts(trial: Trial) -> dict[str, str]:
     files = {"history.csv": history_csv(trial)} if trial.epochs else {}
     if "schedule" in trial.config:
         files["schedule.json"] = json.dumps(schedule(trial), indent=2) + "\n"
-    curves = weight_curves(trial.config["loss"], trial.best_parameters)
+    curves = weight_curves(trial.config["loss"], trial.loss_parameters_at_best)
     if curves:
         lines = {curve.of: (POINTS, curve.weights) for curve in curves}
         files["weight_curve.svg"] = line_picture(f"weight of a pair, {trial.config['loss']}", lines)

@@ -1,15 +1,19 @@
 """What a reader must know about the trials that could not win: a sentence each, so that none drops out silently."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from orchestrator.confirmation import best_first
 from orchestrator.history import Stage, Trial, TrialState
 
+REVISION = 10
+"""Letters of a revision that tell it from others."""
+
 
 def caveats(trials: Sequence[Trial]) -> list[str]:
-    """Return the sentences about the trials of one dataset; none where every trial finished."""
+    """Return the sentences about the trials of one dataset; none where all finished, trained by the same versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
-    sentences = [*_running(trials), *_better_than_the_best(searched)]
+    sentences = [*_mixed_versions(trials), *_running(trials), *_better_than_the_best(searched)]
     moved = sum(bool(trial.moves) for trial in searched)
     if moved:
         sentences.append(f"{_count(moved)} moved to the model of another; parameters alone do not tell what they did.")
@@ -18,6 +22,23 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
         if count:
             sentences.append(f"{_count(count)} {str(state).replace('_', ' ')}; none of them can win.")
     return sentences
+
+
+def _mixed_versions(trials: Sequence[Trial]) -> list[str]:
+    """Name what differed between the starts that trained the trials: libraries, or the revision of the code."""
+    # Of thousands of trials most share one environment.
+    environments = {id(one): one for trial in trials for one in trial.environments}.values()
+    versions = [_versions(environment) for environment in environments]
+    names = dict.fromkeys(name for found in versions for name in found)
+    values = {name: list(dict.fromkeys(found.get(name, "none") for found in versions)) for name in names}
+    mixed = [f"{name} {' and '.join(found)}" for name, found in values.items() if len(found) > 1]
+    return [f"Trials were trained with {', with '.join(mixed)}; values may differ for that alone."] if mixed else []
+
+
+def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of the libraries, and as ``code`` the first letters of the revision."""
+    commit, dash, state = str(environment.get("git_revision") or "unknown").partition("-")
+    return {**environment.get("versions", {}), "code": commit[:REVISION] + dash + state}
 
 
 def _running(trials: Sequence[Trial]) -> list[str]:

@@ -8,11 +8,12 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.history import History, Trial
+from orchestrator.report.text import values_text
 from orchestrator.summary import checkpoint_root, find_champions, summarise
 from orchestrator.workload import Workload, data_key
 from trainables.config import TrialConfig
@@ -37,6 +38,7 @@ class Champion:
         metric: That selected it.
         value: Of that metric; of a confirmed one the mean over its seeds.
         data_digest: Of the data that it was trained on.
+        parameters: What tells its trial from others, for people; empty in what older versions packed.
     """
 
     dataset: str
@@ -46,6 +48,8 @@ class Champion:
     metric: str
     value: float
     data_digest: str
+    # What older versions packed without it is the same champion.
+    parameters: str = field(default="", compare=False)
 
 
 def pack_champions(history: History, workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
@@ -53,7 +57,7 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
     problems = []
     for dataset, trial in find_champions(history).items():
         folder = directory / CHAMPIONS / Path(dataset).name
-        champion = _describe(history, dataset, trial)
+        champion = describe_champion(history, dataset, trial)
         if read_champion(folder) == champion:
             continue
         partial = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -85,7 +89,8 @@ def read_champion(folder: Path) -> Champion | None:
         return None
 
 
-def _describe(history: History, dataset: str, trial: Trial) -> Champion:
+def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
+    """Return what the winner of a dataset is, whose trained model is that of a trial."""
     summary = summarise(history)
     winner, metric = summary["winners"][dataset], summary["metric"]
     return Champion(
@@ -96,4 +101,5 @@ def _describe(history: History, dataset: str, trial: Trial) -> Champion:
         metric=metric,
         value=winner["val"][metric.removeprefix("val/")],
         data_digest=history.data.get(data_key(TrialConfig.from_dict(trial.config)), ""),
+        parameters=values_text(winner["parameters"]),
     )

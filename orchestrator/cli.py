@@ -29,6 +29,7 @@ from orchestrator.commands import (
     train,
     ui,
 )
+from orchestrator.terminal import say
 from trainables.errors import DivergedError, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -68,20 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=arguments)
     except UserError as error:
-        print(f"{'interrupted' if error.exit_code == 130 else 'error'}: {error}", file=sys.stderr)
+        say(f"{'interrupted' if error.exit_code == 130 else 'error'}: {error}", error=True)
         sys.exit(error.exit_code)
     except DivergedError as error:
-        print(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", file=sys.stderr)
+        say(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", error=True)
         sys.exit(1)
     except OSError as error:
         if error.errno not in FULL:
             raise
-        print(
+        say(
             f"error: {error.filename or 'output'}: {error.strerror}; what was written before is whole: "
             f"make room and give the same command again (train: with --resume)",
-            file=sys.stderr,
+            error=True,
         )
         sys.exit(1)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted", error=True)
         sys.exit(130)

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.confirmed import verdicts_of
 from orchestrator.history import History, Trial
 from orchestrator.journal import NAME, read_journal
+from orchestrator.summary import find_winners
 from trainables.errors import UserError
 
 
@@ -24,11 +26,13 @@ class Side:
         experiment: Name of its experiment.
         trial: As the journal has it.
         test: Its test metrics, where the test split was opened for it.
+        why: Why this trial stands for its experiment; empty where it was named itself.
     """
 
     experiment: str
     trial: Trial
     test: Mapping[str, float]
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,15 @@ class TrialComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
-        sides = [{"experiment": side.experiment, "trial": side.trial.id} for side in (self.first, self.second)]
+        sides = [
+            {
+                "experiment": side.experiment,
+                "trial": side.trial.id,
+                "parameters": side.trial.parameters,
+                "why": side.why,
+            }
+            for side in (self.first, self.second)
+        ]
         return {
             "trials": sides,
             "settings": {name: list(pair) for name, pair in self.settings.items()},
@@ -59,7 +71,7 @@ def compare_trials(first: str, second: str, output: Path) -> TrialComparison:
     """Compare two trials of any experiments under an output folder.
 
     Args:
-        first: Id of a trial, or ``experiment/trial``; an experiment's name stands for its best trial.
+        first: Id of a trial, or ``experiment/trial``; an experiment's name stands for its winner, see ``_winner``.
         second: The same.
         output: Root of all output.
 
@@ -86,9 +98,11 @@ def find_side(name: str, output: Path) -> Side:
     for path in sorted(output.glob(f"{experiment or '*'}/{NAME}")):
         history = History.of(read_journal(path))
         own = history.experiment.get("name", path.parent.name)
-        wanted = history.trials.get(trial_id) or (_best(history) if not experiment and own == name else None)
+        wanted, why = history.trials.get(trial_id), ""
+        if wanted is None and not experiment and own == name:
+            wanted, why = _winner(history, name)
         if wanted is not None:
-            found.append(Side(own, wanted, history.tests.get(wanted.id, {})))
+            found.append(Side(own, wanted, history.tests.get(wanted.id, {}), why))
     if not found:
         raise NoSuchTrialError(
             f"{name}: no such trial or experiment under {output}; `orchestrator status EXPERIMENT` lists the trials"
@@ -99,9 +113,28 @@ def find_side(name: str, output: Path) -> Side:
     return found[0]
 
 
-def _best(history: History) -> Trial | None:
-    valued = [trial for trial in history.trials.values() if trial.best_value is not None]
-    return max(valued, key=lambda trial: trial.best_value or 0.0, default=None)
+def _winner(history: History, name: str) -> tuple[Trial, str]:
+    """Return the trial that stands for an experiment, and why.
+
+    It is a trial of the search that finished: the one whose settings won the confirmation, if that is over, else the
+    one with the highest value. One that was stopped early, diverged or failed never wins, and the repeats of a
+    confirmation are the same settings again, of which the highest is only the luckiest.
+
+    Raises:
+        NoSuchTrialError: If no trial has finished, or there is a winner on each of several datasets.
+    """
+    found = {
+        dataset: (trial, "the best of the search, unconfirmed") for dataset, trial in find_winners(history).items()
+    }
+    for dataset, verdict in verdicts_of(history).items():
+        if verdict.winner is not None:
+            found[dataset] = (history.trials[verdict.winner.candidate.label], "the winner of the confirmation")
+    if not found:
+        raise NoSuchTrialError(f"{name}: no trial of its search has finished, so none stands for it; name a trial")
+    if len(found) > 1:
+        places = ", ".join(f"{name}/{trial.id}" for trial, _ in found.values())
+        raise NoSuchTrialError(f"{name}: has a winner on each of its datasets: {places}; name one of them so")
+    return next(iter(found.values()))
 
 
 def _values(side: Side) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """An experiment as its journal describes it, to go on with it without its YAML file."""
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,35 @@ def read_storage(directory: Path) -> str | None:
         JournalError: If the journal is missing or damaged.
     """
     return History.of(read_journal(directory / NAME)).storage
+
+
+def command_to_go_on(directory: Path, history: History) -> str | None:
+    """Return the command line that goes on with an experiment that nobody runs, ready to be pasted.
+
+    What has reached a limit of its budget gets as much again.
+
+    Returns:
+        ``None`` where its newest start came to its end, or where it never began.
+    """
+    if history.finished or not history.experiment:
+        return None
+    resolved = directory.resolve()
+    place = ["--output", os.path.relpath(resolved.parent)]
+    options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
+    return shlex.join(["orchestrator", *_verb(history), resolved.name, *place, *options])
+
+
+def _verb(history: History) -> list[str]:
+    """Return the command, with what makes a limit larger that was reached."""
+    limit = history.ended_by
+    if history.outcome != "budget_spent" or limit is None:
+        return ["resume"]
+    reached = history.experiment["budget"][limit]
+    return (
+        ["extend", "--hours", f"{reached:g}"]
+        if limit == "hours"
+        else ["extend", "--set", f"budget.{limit}={2 * reached:g}"]
+    )
 
 
 def extend_experiment(directory: Path, trials: int | None, hours: float | None, overrides: Sequence[str]) -> Experiment:

@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.actors import has_ended
-from orchestrator.history import History, Stage, Trial, TrialState, with_schedule
+from orchestrator.history import HALF_TRAINED, NOT_BEGUN, History, Stage, Trial, TrialState
 from orchestrator.journal import Record
+from orchestrator.pareto import goals_of
+from orchestrator.pareto_tables import pareto_tables
 from orchestrator.statements import statements
 from orchestrator.summary import Summary
+from orchestrator.tables.terminal import draw
+from orchestrator.terminal import make_console, say
 from trainables.config import TrialConfig
 
 ROWS = 16
@@ -25,14 +29,18 @@ ROWS = 16
 PROGRESS_SECONDS = 30.0
 """How often plain output says how far the search is."""
 
-WORDS = {
+WORDS: dict[str, str] = {
     TrialState.RUNNING: "running",
     TrialState.FINISHED: "finished",
     TrialState.STOPPED_EARLY: "stopped early",
     TrialState.DIVERGED: "diverged",
     TrialState.FAILED: "failed",
+    HALF_TRAINED: "half trained",
+    NOT_BEGUN: "not begun",
 }
-STYLES = {
+"""How a trial stands, see ``History.standing`` -> in words."""
+
+STYLES: dict[str, str] = {
     TrialState.RUNNING: "cyan",
     TrialState.FINISHED: "green",
     TrialState.DIVERGED: "red",
@@ -56,10 +64,7 @@ class Progress:
 
     def counts(self) -> str:
         """Return one line: trials by state, best so far, and the time left."""
-        states = self.history.count_states(self._stage)
-        parts = [f"{states[state]} {word}" for state, word in WORDS.items() if states[state]]
-        waiting = self._total - states.total()
-        parts += [f"{waiting} to come"] if waiting > 0 else []
+        parts = [words] if (words := count_words(self.history.count(self._stage, self._total))) else []
         best = self.best()
         parts += [] if best is None else [f"best {best.metric} {best.best_value:.2f} ({best.id})"]
         left = self.seconds_left()
@@ -109,22 +114,22 @@ class PlainDisplay(Display):
         """Print a line if the record ends or restarts a trial."""
         if has_ended(record):
             trial = self._progress.history.trials[record["trial"]]
-            print(f"{trial.id}: {describe_end(trial)}", flush=True)
+            say(f"{trial.id}: {describe_end(trial)}")
         elif record["kind"] == "population_moved":
             moved = ", ".join(f"{move['trial']} goes on from {move['from']}" for move in record["moves"])
-            print(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}", flush=True)
+            say(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}")
         elif record["kind"] == "trial_retried":
-            print(f"{record['trial']}: starts again: {record['error']}", flush=True)
+            say(f"{record['trial']}: starts again: {record['error']}")
         elif record["kind"] == "checkpoint_damaged":
-            print(f"{record['trial']}: goes on from an older checkpoint: {record['damage']}", flush=True)
+            say(f"{record['trial']}: goes on from an older checkpoint: {record['damage']}")
         elif record["kind"] == "limit_noted":
-            print(record["message"], flush=True)
+            say(record["message"])
 
     def refresh(self) -> None:
         """Print how far the search is, every half a minute."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + PROGRESS_SECONDS
-            print(self._progress.counts(), flush=True)
+            say(self._progress.counts())
 
 
 class LiveDisplay(Display):
@@ -154,7 +159,7 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
     if quiet:
         yield Display()
     elif sys.stdout.isatty():
-        with Live(auto_refresh=False) as live:
+        with Live(console=make_console(), auto_refresh=False) as live:
             display = LiveDisplay(progress, live, title)
             yield display
             display.refresh()
@@ -168,15 +173,25 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
     table = Table(title=title, title_justify="left")
     for heading, justify in (("trial", "left"), ("parameters", "left"), ("epoch", "right"), ("best", "right")):
         table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    further = [goal.metric for goal in goals_of(history)[1:]]
+    for metric in further:
+        table.add_column(Text(metric), justify="right", overflow="fold")
     table.add_column("state")
     for trial in reversed(trials[-rows:]):
         epochs = TrialConfig.from_dict(trial.config).training.total_epochs
         best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
-        words, style = WORDS[trial.state], STYLES.get(trial.state, "dim")
-        state = Text("waiting", "dim") if history.is_waiting(trial) else Text(words, style)
+        at_best = trial.epochs.get(trial.best_epoch or 0, {})
+        others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in further]
+        standing = history.standing(trial)
+        state = Text(WORDS[standing], STYLES.get(standing, "dim"))
         parameters = format_parameters(trial.parameters)
-        table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, state)
+        table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, *others, state)
     return table
+
+
+def count_words(counts: Mapping[str, int]) -> str:
+    """Return in words how many trials stand how."""
+    return ", ".join(f"{counts[standing]} {words}" for standing, words in WORDS.items() if counts.get(standing))
 
 
 def describe_end(trial: Trial) -> str:
@@ -201,17 +216,18 @@ def _short(value: Any) -> str:
 
 def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> None:
     """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
-    show = show or Console(width=None if sys.stdout.isatty() else 160).print
+    show = show or make_console(plain_width=160).print
     show(_winners_table(summary))
+    for front in pareto_tables(summary):
+        show(draw(front))
     for dataset in summary["caveats"]:
         for sentence in statements(dataset, summary):
             show(Text(f"{dataset}: {sentence}", no_wrap=True, overflow="ignore"))
     for stage in Stage:
-        states = Counter(TrialState(row["state"]) for row in summary["trials"] if row["stage"] == stage)
-        words = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
+        states = Counter(row["state"] for row in summary["trials"] if row["stage"] == stage)
         by = f"; ended by budget.{summary['ended_by']}" if stage is Stage.SEARCH and _is_limited(summary) else ""
         if states:
-            show(Text(f"{stage}: {states.total()} trials: {words}{by}"))
+            show(Text(f"{stage}: {states.total()} trials: {count_words(states)}{by}"))
 
 
 def _is_limited(summary: Summary) -> bool:
@@ -229,7 +245,7 @@ def _winners_table(summary: Summary) -> Table:
         test = "" if winner["test"] is None else f"{winner['test'][metric]:.2f}"
         table.add_row(
             *(Text(text) for text in (dataset, winner["model"], winner["loss"])),
-            Text(format_parameters(with_schedule(winner["params"], winner.get("schedule", ())))),
+            Text(format_parameters(winner["parameters"])),
             Text(winner["trial"]),
             str(winner["seeds"]) if winner["confirmed"] else "unconfirmed",
             f"{winner['val'][metric]:.2f}",

@@ -1,20 +1,19 @@
 """A dry run as tables and sentences for a terminal."""
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.display import format_parameters
 from orchestrator.dry_run import DryRun, StudyPlan
+from orchestrator.terminal import make_console
 
 
 def print_dry_run(found: DryRun, show: Callable[..., None] | None = None) -> None:
     """Print spaces, first points and the forecast."""
-    show = show or Console(width=None if sys.stdout.isatty() else 160).print
+    show = show or make_console(plain_width=160).print
     for study in found.studies:
         show(_space(study))
         show(_points(study))

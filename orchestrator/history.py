@@ -30,6 +30,10 @@ class TrialState(StrEnum):
     """Raised an error, again after every retry. Never wins."""
 
 
+HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
+"""What a trial is called that has not ended and that nobody trains now: it has epochs, or it has none."""
+
+
 class Stage(StrEnum):
     """What a trial is for."""
 
@@ -80,6 +84,7 @@ class Trial:
         moves: When it took over another's model, oldest first.
         abandoned: Metrics by epoch of models that it had before.
         damage: What was wrong with checkpoints of it that were passed over, a line each.
+        environments: Those of the starts that trained it, oldest first, see ``environment.describe_environment``.
     """
 
     id: str
@@ -101,6 +106,7 @@ class Trial:
     moves: tuple[Move, ...] = ()
     abandoned: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     damage: tuple[str, ...] = ()
+    environments: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def reported(self) -> dict[int, Mapping[str, float]]:
@@ -113,16 +119,44 @@ class Trial:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The loss's hyper-parameters for people, see ``with_schedule``."""
-        return with_schedule(self.config["loss_parameters"], self.config.get("schedule", ()))
+        """What tells the trial from others of its experiment, wherever a person or a program reads its name.
+
+        The loss where the search chose it, the loss's hyper-parameters (of a polynomial its coefficients, though its
+        slopes were searched), then the searched settings of ``training`` and of the model under the names of the search
+        space, e.g. ``training.learning_rate`` and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
+        """
+        changes = {
+            f"{name}@{change['epoch']}": value
+            for change in self.config.get("schedule", ())
+            for name, value in _changed(change).items()
+        }
+        return self._parameters_at_start() | changes
 
     @property
-    def best_parameters(self) -> dict[str, Any]:
-        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start."""
-        found, epoch = dict(self.config["loss_parameters"]), self.best_epoch or 1
-        for change in self.config.get("schedule", ()):
-            found |= change["loss_parameters"] if change["epoch"] <= epoch else {}
+    def parameters_at_best(self) -> dict[str, Any]:
+        """``parameters`` with the values of the best epoch; before the first epoch, those of the start."""
+        found = self._parameters_at_start()
+        for change in self._changes_until_best():
+            found |= _changed(change)
         return found
+
+    @property
+    def loss_parameters_at_best(self) -> dict[str, Any]:
+        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start."""
+        found = dict(self.config["loss_parameters"])
+        for change in self._changes_until_best():
+            found |= change["loss_parameters"]
+        return found
+
+    def _parameters_at_start(self) -> dict[str, Any]:
+        training, model = self.config.get("training", {}), self.config.get("model_parameters", {})
+        settings = {**_prefixed("training", training), **_prefixed("model", model)}
+        beside = {name: settings[name] for name in self.params if name in settings}
+        chosen = {"loss": self.config["loss"]} if "loss" in self.params else {}
+        return {**chosen, **self.config["loss_parameters"], **beside}
+
+    def _changes_until_best(self) -> list[Mapping[str, Any]]:
+        return [one for one in self.config.get("schedule", ()) if one["epoch"] <= (self.best_epoch or 1)]
 
     @property
     def has_ended(self) -> bool:
@@ -161,14 +195,14 @@ class Trial:
         return {epoch: (best := max(best, self.epochs[epoch][self.metric])) for epoch in sorted(self.epochs)}
 
 
-def with_schedule(parameters: Mapping[str, Any], schedule: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return hyper-parameters and what becomes of them: ``temperature@5`` is that of epoch 5 and later ones."""
-    changes = {
-        f"{name}@{change['epoch']}": value
-        for change in schedule
-        for name, value in {**change["loss_parameters"], **change["training"]}.items()
-    }
-    return {**parameters, **changes}
+def _changed(change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hyper-parameters that a change of the schedule sets."""
+    return {**change["loss_parameters"], **_prefixed("training", change["training"])}
+
+
+def _prefixed(section: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under the names that the search space has for them."""
+    return {f"{section}.{name}": value for name, value in settings.items()}
 
 
 @dataclass(frozen=True)
@@ -195,6 +229,7 @@ class History:
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
+        options: Of the command line of the newest start, without their dashes: what a command that goes on needs.
         footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``, with the
             resources and on the machine of the newest start.
         fusions: The same, how many of its trials train fastest at once, see ``trainables.fused_pace``.
@@ -218,6 +253,7 @@ class History:
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     footprints: dict[str, Mapping[str, int]] = field(default_factory=dict)
     fusions: dict[str, int] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
@@ -265,13 +301,23 @@ class History:
         """Return the trials that have not ended, of any stage, oldest first."""
         return [trial for trial in self.trials.values() if not trial.has_ended]
 
-    def is_waiting(self, trial: Trial) -> bool:
-        """Say whether a trial that has not ended waits for room, for others, or for the next start."""
-        return not trial.has_ended and trial.id not in self.actors.gpus
+    def standing(self, trial: Trial) -> str:
+        """Return how a trial stands now, in the same word for people and programs.
 
-    def count_states(self, stage: Stage) -> Counter[TrialState]:
-        """Return how many trials of a stage are in each state, without those that wait."""
-        return Counter(trial.state for trial in self.stage(stage) if not self.is_waiting(trial))
+        Returns:
+            Its state; but for one that waits for room, for others or for the next start ``HALF_TRAINED`` or
+            ``NOT_BEGUN``, because only what has an actor is running.
+        """
+        if trial.has_ended or trial.id in self.actors.gpus:
+            return str(trial.state)
+        return HALF_TRAINED if trial.epochs else NOT_BEGUN
+
+    def count(self, stage: Stage, total: int) -> dict[str, int]:
+        """Return how many of the ``total`` trials of a stage stand how; one not created yet has not begun."""
+        trials = self.stage(stage)
+        counts = Counter(map(self.standing, trials))
+        counts[NOT_BEGUN] += max(0, total - len(trials))
+        return {standing: number for standing, number in counts.items() if number}
 
 
 def _start(history: History, record: Record) -> None:
@@ -280,7 +326,7 @@ def _start(history: History, record: Record) -> None:
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
     history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
-    history.storage = record.get("storage")
+    history.storage, history.options = record.get("storage"), record.get("options", {})
     history.outcome = history.ended_by = None
 
 
@@ -308,6 +354,8 @@ def _epoch(history: History, record: Record) -> None:
     trial.epochs[record["epoch"]] = record["metrics"]
     trial.times[record["epoch"]] = record["time"]
     trial.setbacks = 0
+    if not trial.environments or trial.environments[-1] is not history.environment:
+        trial.environments = (*trial.environments, history.environment)
     _set_state(trial, record)
 
 

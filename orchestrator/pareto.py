@@ -1,9 +1,15 @@
 """Which trials nobody beats in every objective at once: what a search with several goals comes to."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from orchestrator.history import History, Stage, Trial, TrialState
-from orchestrator.sections import Objective
+from orchestrator.sections import Objective, Search
+
+
+def goals_of(history: History) -> tuple[Objective, ...]:
+    """Return the objectives of an experiment, the metric that names the winner first."""
+    return Search.model_validate_json(json.dumps(history.experiment.get("search", {}))).goals
 
 
 def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Trial]]:

@@ -10,11 +10,12 @@ new one is not, or equally founded with a higher value of the same metric.
 import re
 import tempfile
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.champions import MODEL, Champion, packed_champions
+from orchestrator.report.text import markdown
 from orchestrator.tracking import choose_uri, first_line, store_failures, without_password
 from trainables.errors import UserError
 
@@ -156,7 +157,14 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     if not client.search_registered_models(f"name='{name}'"):
         client.create_registered_model(name, description=f"Answers a caption with images of {champion.dataset}.")
     source = f"{run.info.artifact_uri}/{ARTIFACT}"
-    return client.create_model_version(name, source, run.info.run_id, tags=_tags(champion))
+    return client.create_model_version(
+        name, source, run.info.run_id, tags=_tags(champion), description=about_version(champion)
+    )
+
+
+def about_version(champion: Champion) -> str:
+    """Return what MLflow's page of a version says of it, in Markdown."""
+    return markdown(f"{champion.trial} of {champion.experiment}: {champion.parameters or 'defaults'}")
 
 
 def _save(packed: Path, folder: Path) -> None:
@@ -222,4 +230,6 @@ def _is_better(current: dict[str, str], champion: Champion) -> bool:
 
 
 def _tags(champion: Champion) -> dict[str, str]:
-    return {name: str(value).lower() if name == "confirmed" else str(value) for name, value in asdict(champion).items()}
+    """Return the tags by which a version is found again, of those that older versions registered as well."""
+    values = {one.name: getattr(champion, one.name) for one in fields(champion) if one.compare}
+    return {name: str(value).lower() if name == "confirmed" else str(value) for name, value in values.items()}

@@ -13,6 +13,7 @@ from orchestrator.confirmation import best_first
 from orchestrator.confirmed import metrics_of, verdicts_of
 from orchestrator.history import History, Trial, TrialState
 from orchestrator.journal import NAME, read_journal
+from orchestrator.pareto_tables import pareto_tables
 from orchestrator.significance import Measure
 from orchestrator.statements import statements
 from orchestrator.summary import Summary, summarise
@@ -54,7 +55,7 @@ def read_result(directory: Path) -> Result:
 def tables_of(
     results: Sequence[Result], *, with_published: bool = False, cocos: bool = False, brief: bool = False
 ) -> list[Table]:
-    """Return the table of retrieval metrics with what is to be known under it, and on request those of COCOS.
+    """Return the table of retrieval metrics with what is to be known under it, Pareto fronts, and on request COCOS.
 
     Args:
         results: In the order of their rows.
@@ -66,12 +67,24 @@ def tables_of(
     table = retrieval_table(rows, with_published=with_published)
     notes = [*table.notes, *(note for result in results for note in _notes(result, len(results) > 1, brief))]
     tables = [replace(table, notes=(*notes, *_differing_data(results)))]
+    for result in results:
+        tables += pareto_tables(result.summary, result.name if len(results) > 1 else "")
     return [*tables, *(cocos_tables(rows, with_published=with_published) if cocos else ())]
 
 
 def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return verdicts with all their numbers, and the tables, as plain values."""
-    kept = ("experiment", "metric", "ended_by", "winners", "verdicts", "test_openings", "caveats")
+    kept = (
+        "experiment",
+        "metric",
+        "ended_by",
+        "winners",
+        "verdicts",
+        "test_openings",
+        "caveats",
+        "objectives",
+        "pareto",
+    )
     experiments = [{name: result.summary[name] for name in kept} for result in results]
     return {"experiments": experiments, "tables": list(tables)}
 

@@ -26,8 +26,9 @@ from orchestrator.plan import PlannedTrials
 from orchestrator.registry import Registered, register_all
 from orchestrator.sections import Resources
 from orchestrator.summary import Summary, summarise
+from orchestrator.terminal import say
 from orchestrator.tracker import Tracker
-from orchestrator.tracking import choose_uri
+from orchestrator.tracking import choose_uri, without_password
 from orchestrator.warm_start import read_sources, start_warm
 from orchestrator.weights import write_files
 from orchestrator.workload import Workload
@@ -78,6 +79,7 @@ def run_search(
     tracking_uri: str | None = None,
     quiet: bool = False,
     cluster: Cluster = Cluster(),
+    data_root: str | None = None,
 ) -> SearchResult:
     """Search and confirm an experiment, or go on with one that was interrupted or has got more trials.
 
@@ -88,12 +90,15 @@ def run_search(
         tracking_uri: MLflow's store; by default a database under ``output``.
         quiet: Print nothing.
         cluster: Where trials run, and where their checkpoints are kept.
+        data_root: Where the workload has its data from, to be named in commands that go on; ``None`` is not known.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
-    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster), (Stage.SEARCH, Stage.CONFIRM))
+    return _run(
+        _Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), (Stage.SEARCH, Stage.CONFIRM)
+    )
 
 
 def run_confirmation(
@@ -104,9 +109,10 @@ def run_confirmation(
     tracking_uri: str | None = None,
     quiet: bool = False,
     cluster: Cluster = Cluster(),
+    data_root: str | None = None,
 ) -> SearchResult:
     """Confirm what a search has found so far, as ``run_search`` does after its last trial; the same arguments."""
-    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster), (Stage.CONFIRM,))
+    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), (Stage.CONFIRM,))
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,13 @@ class _Start:
     tracking_uri: str | None
     quiet: bool
     cluster: Cluster
+    data_root: str | None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Those of the command line, beside ``--output``, that a command which goes on needs as well."""
+        given = {"data-root": self.data_root, "address": self.cluster.address, "tracking-uri": self.tracking_uri}
+        return {name: without_password(value) for name, value in given.items() if value is not None}
 
 
 def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
@@ -142,10 +155,10 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         ledger.listeners.append(meter.listen)
         with tracked(ledger, Tracker(uri, given.output, experiment.name, ledger.past)) as tracker:
             signal, ended_by = None, ledger.history.ended_by or "trials"
-            start(ledger, experiment, digests, directory, cluster)
+            start(ledger, experiment, digests, directory, cluster, given.options)
             for sentence in start_warm(experiment, sources, ledger):
                 if not given.quiet:
-                    print(sentence, flush=True)
+                    say(sentence)
             ready = workload.expecting(digests)
             session = Session(experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, cluster=cluster)
             if Stage.SEARCH in stages:
@@ -239,9 +252,14 @@ def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
 
 
 def start(
-    ledger: Ledger, experiment: Experiment, digests: Mapping[str, str], directory: Path, cluster: Cluster
+    ledger: Ledger,
+    experiment: Experiment,
+    digests: Mapping[str, str],
+    directory: Path,
+    cluster: Cluster,
+    options: Mapping[str, str] | None = None,
 ) -> None:
-    """Write down what is searched, on what, and where."""
+    """Write down what is searched, on what, where, and with which options of the command line."""
     resolved = experiment.to_dict()
     write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
     ledger.append(
@@ -250,6 +268,7 @@ def start(
         data=digests,
         environment=describe_environment(),
         storage=cluster.storage,
+        options=dict(options or {}),
     )
 
 

@@ -21,6 +21,9 @@ Sample = NDArray[np.float64]
 CONFIDENCE = 0.95
 """Of every interval."""
 
+FEWEST = 3
+"""Values that a bootstrap needs: of two, the kernel alone makes the interval, some 22 standard deviations wide."""
+
 SAME = 1e-12
 """Values this close, in the metric's unit or relative to the largest, differ by rounding alone."""
 
@@ -45,6 +48,16 @@ class Measure:
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, got {value}")
 
+    @property
+    def sample_std(self) -> float | None:
+        """The estimate of the spread of all possible runs (``ddof=1``), which stands for uncertainty; ``None`` of one.
+
+        It holds where ``std`` is over the seeds, which in a row of COCOS it is not.
+        """
+        if self.std is None or self.seeds < 2:
+            return None
+        return self.std * math.sqrt(self.seeds / (self.seeds - 1))
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -52,6 +65,10 @@ class Interval:
 
     low: float
     high: float
+
+    def within(self, low: float, high: float) -> "Interval":
+        """Return the part of the interval in which a mean can lie at all; it covers the mean as often as the whole."""
+        return Interval(max(self.low, low), min(self.high, high))
 
 
 @dataclass(frozen=True)
@@ -101,10 +118,10 @@ def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> I
         resamples: How many, >= 1000 for two stable digits.
 
     Returns:
-        The interval, ``None`` for a single value; a point where the values have no spread.
+        The interval, ``None`` for fewer than ``FEWEST`` values; a point where the values have no spread.
     """
     n = len(values)
-    if n < 2:
+    if n < FEWEST:
         return None
     mean, error = float(values.mean()), _standard_error(values)
     if not has_spread(values):

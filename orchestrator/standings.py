@@ -30,7 +30,7 @@ class Candidate:
         dataset: Candidates of one dataset compete.
         model: As in ``TrialConfig``.
         loss: The same.
-        parameters: Of the loss.
+        parameters: What tells it from other candidates, see ``history.Trial.parameters``.
         label: Tells it from the other candidates of its dataset.
         values: Metrics by seed, finite, larger is better for those that select and decide.
         missing: What became of the seeds without metrics, e.g. ``{3: "diverged"}``.
@@ -63,8 +63,9 @@ class Standing:
         rank: From 1; the rest follows the winner in the order of the selection metric.
         selected_by: Mean of the selection metric. Of the winner it is too high, being the best of several.
         result: Mean and standard deviation (``ddof=0``) of the metric that decides.
-        bootstrap: 95 % interval of that mean, ``None`` for one seed; see ``bootstrap_interval``.
-        student: The same from Student's distribution.
+        bootstrap: 95 % interval of that mean within the range of the metric, ``None`` for one or two seeds; see
+            ``bootstrap_interval``.
+        student: The same from Student's distribution, ``None`` for one seed.
         measures: Every metric over the seeds.
     """
 
@@ -86,7 +87,7 @@ class Standing:
             "missing": {str(seed): one.missing[seed] for seed in sorted(one.missing)},
             "rank": self.rank,
             "selected_by": self.selected_by,
-            "result": asdict(self.result),
+            "result": {**asdict(self.result), "sample_std": self.result.sample_std},
             "bootstrap": asdict(self.bootstrap) if self.bootstrap else None,
             "student": asdict(self.student) if self.student else None,
             "measures": {name: asdict(value) for name, value in self.measures.items()},

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.report.text import count_text, values_text
 from orchestrator.summary import Summary
 
 UNCONFIRMED = "unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"
@@ -21,18 +22,25 @@ def _confirmed(verdict: Mapping[str, Any]) -> list[str]:
     sentences = [f"{verdict['verdict']}: {verdict['reason']}"]
     if verdict["standings"]:
         sentences.append(_winner(verdict["standings"][0], verdict["metric"]))
-    sentences += [_comparison(comparison) for comparison in verdict["comparisons"]]
+    names = {standing["label"]: _name(standing) for standing in verdict["standings"]}
+    sentences += [_comparison(comparison, names[comparison["label"]]) for comparison in verdict["comparisons"]]
     return [*sentences, *verdict["warnings"]]
 
 
 def _winner(standing: Mapping[str, Any], metric: str) -> str:
     result, interval = standing["result"], standing["bootstrap"]
-    spread = "" if result["std"] is None else f" ± {result['std']:.2f}"
-    bounds = f", 95 % bootstrap interval {_between(interval)}" if interval else ""
-    return f"{standing['label']}: {metric} {result['mean']:.2f}{spread} over {result['seeds']} seeds{bounds}"
+    spread, seeds = result["sample_std"], count_text(result["seeds"], "seed")
+    deviation = "" if spread is None else f" ± {spread:.2f} (sample standard deviation)"
+    bounds = f"95 % bootstrap interval {_between(interval)}" if interval else "too few for an interval"
+    return f"{_name(standing)}: {metric} {result['mean']:.2f}{deviation} over {seeds}, {bounds}"
 
 
-def _comparison(comparison: Mapping[str, Any]) -> str:
+def _name(standing: Mapping[str, Any]) -> str:
+    """Return the label of a candidate with the hyper-parameters that tell it from others."""
+    return f"{standing['label']} ({values_text(standing['parameters']) or 'defaults'})"
+
+
+def _comparison(comparison: Mapping[str, Any], name: str) -> str:
     """Return the statistics against one other candidate; what could not be computed is left out."""
     roles = " and ".join(role.replace("_", "-") for role in comparison["roles"])
     interval = f" {_between(comparison['interval'])}" if comparison["interval"] else ""
@@ -44,7 +52,7 @@ def _comparison(comparison: Mapping[str, Any]) -> str:
     }
     shown = "".join(f", {name} {value:.2g}" for name, value in numbers.items() if value is not None)
     words = f"{comparison['difference']:+.2f}{interval}{shown}"
-    return f"against the {roles} {comparison['label']}: {comparison['verdict']}, {words}"
+    return f"against the {roles} {name}: {comparison['verdict']}, {words}"
 
 
 def _between(interval: Mapping[str, float]) -> str:

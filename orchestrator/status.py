@@ -8,8 +8,9 @@ from typing import Any
 from orchestrator.budget import Meter, Spending
 from orchestrator.config_files import validate
 from orchestrator.confirmation import plan_confirmation
+from orchestrator.continuation import command_to_go_on
 from orchestrator.experiment import Experiment
-from orchestrator.history import History, Stage, TrialState
+from orchestrator.history import HALF_TRAINED, NOT_BEGUN, History, Stage, TrialState
 from orchestrator.journal import NAME, Record, read_journal
 from orchestrator.lock import find_holder
 from orchestrator.sections import Budget
@@ -22,7 +23,7 @@ class StageStatus:
     Attributes:
         stage: ``search`` or ``confirm``.
         total: Its trials in all, as far as is known now.
-        states: How many trials are in each state, without those that wait.
+        states: How many trials stand how, see ``History.standing``.
     """
 
     stage: Stage
@@ -31,8 +32,17 @@ class StageStatus:
 
     @property
     def waiting(self) -> int:
-        """How many trials are to come, or to go on."""
-        return max(0, self.total - sum(self.states.values()))
+        """How many trials nobody trains now, half trained or not begun."""
+        return self.states.get(HALF_TRAINED, 0) + self.states.get(NOT_BEGUN, 0)
+
+    @property
+    def ended(self) -> int:
+        """How many trials will not be trained any more."""
+        return sum(self.states.values()) - self.waiting - self.states.get(TrialState.RUNNING, 0)
+
+    def to_dict(self) -> dict[str, int]:
+        """Return it as plain values for JSON."""
+        return {"total": self.total, "ended": self.ended, "waiting": self.waiting, **self.states}
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,7 @@ class Status:
         history: What its journal says.
         stages: Those that have begun, or are certain to come.
         budget: What of each limit is used: name -> (used, limit).
+        command: What goes on with it; ``None`` where it runs, or where nothing is left to do.
     """
 
     name: str
@@ -52,6 +63,7 @@ class Status:
     history: History
     stages: Sequence[StageStatus]
     budget: Mapping[str, tuple[float, float]]
+    command: str | None = None
 
     @property
     def words(self) -> str:
@@ -76,9 +88,8 @@ class Status:
         return {
             "running": self.holder is not None,
             "outcome": self.history.outcome,
-            "stages": {
-                one.stage.value: {"total": one.total, "waiting": one.waiting, **dict(one.states)} for one in self.stages
-            },
+            "stages": {one.stage.value: one.to_dict() for one in self.stages},
+            "command": self.command,
             "damage": self.damage,
             "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
         }
@@ -104,11 +115,12 @@ def read_status(directory: Path) -> Status:
     if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
         planned = {one.id for one in plan_confirmation(experiment, history)}
         stages.append(_stage(history, Stage.CONFIRM, len(repeats | planned)))
-    return Status(directory.name, holder, history, stages, _used(experiment.budget, history, records))
+    command = command_to_go_on(directory, history) if holder is None else None
+    return Status(directory.name, holder, history, stages, _used(experiment.budget, history, records), command)
 
 
 def _stage(history: History, stage: Stage, total: int) -> StageStatus:
-    return StageStatus(stage, total, {str(state): count for state, count in history.count_states(stage).items()})
+    return StageStatus(stage, total, history.count(stage, total))
 
 
 def _used(budget: Budget, history: History, records: Sequence[Record]) -> dict[str, tuple[float, float]]:

@@ -5,7 +5,6 @@ best trial of the search stands in for it and is called unconfirmed: a diverged 
 was stopped early was worse than others of its study when it was. Ties go to the earlier trial.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,14 @@ from typing import Any
 from orchestrator.caveats import caveats
 from orchestrator.confirmed import champion_of, verdicts_of
 from orchestrator.history import History, Stage, Trial, TrialState
-from orchestrator.pareto import pareto_fronts, values_at_best
-from orchestrator.sections import Search
+from orchestrator.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.standings import Standing
 
 Summary = dict[str, Any]
 """What ``summary.json`` holds.
 
-``experiment``, ``metric``, ``ended_by`` (see ``History``), ``winners`` (dataset -> its winner), ``verdicts``
+``experiment``, ``metric``, ``objectives`` (that one and the others, each with its ``direction``), ``ended_by`` (see
+``History``), ``winners`` (dataset -> its winner), ``verdicts``
 (``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``test_openings`` (dataset -> how often its
 test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win), ``trials`` and, where
 there are several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
@@ -56,7 +55,7 @@ def summarise(history: History) -> Summary:
             winners[dataset] = _confirmed(verdict.winner, champion, history)
     trials = list(history.trials.values())
     datasets = dict.fromkeys(trial.config["dataset"] for trial in trials)
-    goals = Search.model_validate_json(json.dumps(history.experiment["search"])).goals
+    goals = goals_of(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
     return {
         "experiment": history.experiment["name"],
@@ -65,12 +64,13 @@ def summarise(history: History) -> Summary:
             for dataset, front in fronts.items()
         },
         "metric": history.experiment["search"]["metric"],
+        "objectives": [goal.model_dump() for goal in goals],
         "ended_by": history.ended_by,
         "winners": winners,
         "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
         "test_openings": dict(history.test_openings),
         "caveats": {name: caveats([one for one in trials if one.config["dataset"] == name]) for name in datasets},
-        "trials": [_row(trial) for trial in trials],
+        "trials": [_row(trial, history) for trial in trials],
     }
 
 
@@ -117,13 +117,13 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str,
     }
 
 
-def _row(trial: Trial) -> dict[str, Any]:
+def _row(trial: Trial, history: History) -> dict[str, Any]:
     return {
         "trial": trial.id,
         "stage": str(trial.stage),
         "candidate": trial.candidate,
         **_identity(trial),
-        "state": str(trial.state),
+        "state": history.standing(trial),
         "epochs": trial.last_epoch,
         "best_epoch": trial.best_epoch,
         "best": _best_metrics(trial, ""),
@@ -134,10 +134,15 @@ def _row(trial: Trial) -> dict[str, Any]:
 
 def _identity(trial: Trial) -> dict[str, Any]:
     config = trial.config
-    names = {name: config[name] for name in ("dataset", "model", "loss")}
-    # Those of the first epoch, and what changed after it.
-    schedule = {"schedule": config["schedule"]} if config.get("schedule") else {}
-    return {"study": trial.study, **names, "params": config["loss_parameters"], "seed": config["seed"], **schedule}
+    return {
+        "study": trial.study,
+        **{name: config[name] for name in ("dataset", "model", "loss")},
+        # The loss's own, of the first epoch; ``parameters`` has beside them whatever else was searched.
+        "params": config["loss_parameters"],
+        "parameters": trial.parameters,
+        "seed": config["seed"],
+        **({"schedule": config["schedule"]} if config.get("schedule") else {}),
+    }
 
 
 def _best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:

@@ -29,8 +29,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.metric_ranges import range_of
 from orchestrator.power import weakness_of_tie
 from orchestrator.significance import (
+    Interval,
     Sample,
     WelchTest,
     bootstrap_interval,
@@ -147,15 +149,21 @@ def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
 
 def _standing(candidate: Candidate, rank: int, rules: _Rules) -> Standing:
     values = candidate.sample(rules.metric)
+    low, high = range_of(rules.metric)
     return Standing(
         candidate=candidate,
         rank=rank,
         selected_by=float(candidate.sample(rules.selection).mean()),
         result=measure(values),
-        bootstrap=bootstrap_interval(values, seed=rules.seed, resamples=rules.resamples),
-        student=t_interval(values),
+        bootstrap=_possible(bootstrap_interval(values, seed=rules.seed, resamples=rules.resamples), low, high),
+        student=_possible(t_interval(values), low, high),
         measures=candidate.measures(),
     )
+
+
+def _possible(interval: Interval | None, low: float, high: float) -> Interval | None:
+    """Return the part of an interval that lies in a range, if there is an interval."""
+    return None if interval is None else interval.within(low, high)
 
 
 def _comparisons(ranked: Sequence[Candidate], rules: _Rules) -> tuple[Comparison, ...]:
@@ -198,12 +206,13 @@ def _comparison(
     first, second = winner.sample(metric), other.sample(metric)
     difference = float(first.mean() - second.mean())
     seeds = sorted(set(winner.values) & set(other.values))
+    low, high = range_of(metric)
     verdict, reason = (_decide(difference, p), "") if p is not None else _without_test(first, second)
     return Comparison(
         label=other.label,
         roles=roles,
         difference=difference,
-        interval=test.interval if test else None,
+        interval=_possible(test.interval if test else None, low - high, high - low),
         welch_p=test.p if test else None,
         holm_p=p,
         paired_p=paired_p(np.array([winner.values[s][metric] - other.values[s][metric] for s in seeds])),

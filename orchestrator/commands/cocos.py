@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json
+from orchestrator.terminal import make_console
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def cocos(
 
 
 def _print_table(title: str, statistics: "Mapping[str, Spread]") -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
@@ -49,4 +49,4 @@ def _print_table(title: str, statistics: "Mapping[str, Spread]") -> None:
         table.add_column(heading, justify="left" if heading == "counter" else "right")
     for name, spread in statistics.items():
         table.add_row(name, f"{spread.mean:.4g}", f"{spread.std:.4g}")
-    Console().print(table)
+    make_console().print(table)

@@ -1,18 +1,18 @@
 """``orchestrator compare``: two trials side by side."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
+from orchestrator.terminal import make_console, say
 
 if TYPE_CHECKING:
     from orchestrator.comparison import TrialComparison
 
-NAME = "A trial's id, experiment/trial, or an experiment, which stands for its best trial."
+NAME = "A trial's id, experiment/trial, or an experiment, which stands for the trial of its search that won."
 
 
 def compare(
@@ -36,19 +36,24 @@ def compare(
     _print(found)
     if page is None:
         names = dict.fromkeys(experiment for experiment, _ in sides)
-        print(f"{without_password(uri)}: does not hold both; `{sync_command(uri, output, *names)}` delivers them")
+        say(f"{without_password(uri)}: does not hold both; `{sync_command(uri, output, *names)}` delivers them")
     elif is_server(uri):
-        print(f"in the browser: {without_password(uri).rstrip('/')}{page}")
+        say(f"in the browser: {without_password(uri).rstrip('/')}{page}")
     else:
-        print(f"in the browser, with `orchestrator ui --output {output}` running: {page}")
+        say(f"in the browser, with `orchestrator ui --output {output}` running: {page}")
 
 
 def _print(found: "TrialComparison") -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    from orchestrator.display import format_parameters
+
+    console = make_console(plain_width=140)
+    for side in (found.first, found.second):
+        words = format_parameters(side.trial.parameters) or "defaults"
+        why = f" ({side.why})" if side.why else ""
+        console.print(Text(f"{side.experiment}/{side.trial.id}{why}: {words}"), soft_wrap=True)
     names = [f"{side.experiment}\n{side.trial.id}" for side in (found.first, found.second)]
     table = Table(title="settings that differ", title_justify="left")
     for heading in ("setting", *names):

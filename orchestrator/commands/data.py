@@ -11,6 +11,7 @@ import typer
 
 from orchestrator.commands.extract import extract
 from orchestrator.commands.options import DataRoot, Json
+from orchestrator.terminal import make_console, say
 from trainables.errors import condense
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def generate(
     if as_json:
         print(json.dumps({"folder": str(target), "images": images, "seed": seed, "written": is_new}))
     elif is_new:
-        print(f"{target}: {images} pictures with five captions each, seed {seed}")
+        say(f"{target}: {images} pictures with five captions each, seed {seed}")
     else:
-        print(f"{target}: is there already with {images} pictures of seed {seed}; nothing to do")
+        say(f"{target}: is there already with {images} pictures of seed {seed}; nothing to do")
 
 
 @app.command()
@@ -62,7 +63,7 @@ def describe(
     if as_json:
         print(json.dumps(told.to_dict(), indent=2))
     else:
-        print("\n".join(_lines(told, vocabulary)))
+        show_description(told, vocabulary)
     if told.problems:
         raise typer.Exit(2)
 
@@ -83,9 +84,14 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
         return
     from rich.progress import Progress
 
-    with Progress(transient=True) as bar:
+    with Progress(transient=True, console=make_console()) as bar:
         task = bar.add_task("rendering", total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def show_description(told: "Description", vocabulary: str) -> None:
+    """Print a dataset in numbers, with every problem that was found."""
+    say(*_lines(told, vocabulary))
 
 
 def _lines(told: "Description", vocabulary: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Address, DataRoot, Json, Output, Storage, TrackingUri
+from orchestrator.terminal import make_console
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def doctor(
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
-        _print(findings)
+        show_findings(findings)
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(1)
 
@@ -52,12 +53,12 @@ def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: b
     return check_experiment(directory, choose_uri(tracking_uri, directory.parent), repair=repair)
 
 
-def _print(findings: "list[Finding]") -> None:
-    from rich.console import Console
+def show_findings(findings: "list[Finding]") -> None:
+    """Print what was found, a line each, and the way out below."""
     from rich.text import Text
 
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-    console = Console(soft_wrap=True)
+    console = make_console(soft_wrap=True)
     for finding in findings:
         console.print(
             Text.assemble((f"{finding.state:4} ", styles[finding.state]), f"{finding.check:12}{finding.found}")

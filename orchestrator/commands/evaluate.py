@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json
+from orchestrator.terminal import make_console
 from trainables.errors import ConfigError
 
 
@@ -52,7 +53,6 @@ def evaluate(
 
 def print_metrics(title: str, metrics: dict[str, float], chance: float) -> None:
     """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
-    from rich.console import Console
     from rich.table import Table
 
     columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "median rank", "meanr": "mean rank", "map5": "mAP@5"}
@@ -63,4 +63,4 @@ def print_metrics(title: str, metrics: dict[str, float], chance: float) -> None:
     for direction, words in (("i2t", "image to captions"), ("t2i", "caption to images")):
         values = (metrics.get(f"{direction}_{name}") for name in columns)
         table.add_row(words, *("" if value is None else f"{value:.3g}" for value in values))
-    Console().print(table)
+    make_console().print(table)

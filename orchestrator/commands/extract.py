@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json
+from orchestrator.terminal import make_console, say
 
 
 def extract(
@@ -56,9 +57,7 @@ def extract(
         print(json.dumps(result.to_dict(), indent=2))
         return
     seconds = time.monotonic() - started
-    print(f"{result.images} images, {result.extracted} of them extracted now, {seconds:.1f} s")
-    for path in result.files:
-        print(path)
+    say(f"{result.images} images, {result.extracted} of them extracted now, {seconds:.1f} s", *result.files)
 
 
 @contextmanager
@@ -69,13 +68,13 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     elif sys.stdout.isatty():
         yield from _bar()
     else:
-        yield lambda done, total: print(f"{done}/{total} images", flush=True)
+        yield lambda done, total: say(f"{done}/{total} images")
 
 
 def _bar() -> Iterator[Callable[[int, int], None]]:
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns) as progress:
+    with Progress(*columns, console=make_console()) as progress:
         task = progress.add_task("images", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

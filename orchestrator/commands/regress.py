@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from orchestrator.terminal import say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def run(
         command=" ".join(["orchestrator", *sys.argv[1:]]),
     )
     if warning := ignored_address(request.cluster):
-        typer.echo(warning, err=True)
+        say(warning, error=True)
     done = rerun(request, make_workload(chosen.resources, data_root), quiet=as_json)
     for name, copy in (("junit.xml", junit), ("report.html", report)):
         if copy is not None:
@@ -104,7 +105,7 @@ def accept(
     target = reference or default_path(path)
     accepted = write(chosen, output, target, why=why, who=who)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
-    print(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
+    say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
 
 
 def seconds_of(text: str) -> float:
@@ -124,15 +125,15 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
         print(json.dumps({**done.summary, "due": done.result is not None}, indent=2))
         return
     if done.result is None:
-        print(f"not due: {done.directory} is fresh and found: {done.summary['finding']}")
+        say(f"not due: {done.directory} is fresh and found: {done.summary['finding']}")
         return
     from orchestrator.regression.terminal import print_result
 
     print_result(done.result)
     for name in ("report.html", "junit.xml", "summary.json"):
-        print(f"{name}: {done.directory / name}")
+        say(f"{name}: {done.directory / name}")
     if done.tracking_problem is not None:
-        typer.echo(f"warning: {done.tracking_problem}", err=True)
+        say(f"warning: {done.tracking_problem}", error=True)
 
 
 def _notify(done: "Rerun") -> None:
@@ -140,4 +141,4 @@ def _notify(done: "Rerun") -> None:
 
     problem = notify(f"{done.summary['suite']}: {done.summary['finding']}", dict(done.summary))
     if problem is not None:
-        typer.echo(f"warning: {problem}", err=True)
+        say(f"warning: {problem}", error=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output
+from orchestrator.terminal import say
 
 
 def report(
@@ -25,6 +26,9 @@ def report(
 
     directory = find_directory(experiment, output)
     path = report_experiment(directory, data_root=data_root if queries else None, device=device)
-    print(json.dumps({"report": str(path), "bytes": path.stat().st_size}) if as_json else f"report: {path}")
+    if as_json:
+        print(json.dumps({"report": str(path), "bytes": path.stat().st_size}))
+    else:
+        say(f"report: {path}")
     if open_page:
         webbrowser.open(path.resolve().as_uri())

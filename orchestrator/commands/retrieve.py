@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Device, Json, Output, TrackingUri
+from orchestrator.terminal import make_console
 
 if TYPE_CHECKING:
     from trainables.retriever import Answer
@@ -42,15 +43,13 @@ def retrieve(
         asked = {"model": registered.name, "version": registered.version, "caption": caption, "image": image}
         print(json.dumps({**asked, "answers": [asdict(answer) for answer in answers]}, indent=2))
     else:
-        _print(f"{registered.name} version {registered.version}", answers)
+        show_answers(f"{registered.name} version {registered.version}", answers)
 
 
-def _print(title: str, answers: list["Answer"]) -> None:
-    from rich.console import Console
+def show_answers(title: str, answers: list["Answer"]) -> None:
+    """Print the answers as a table, the best first."""
     from rich.table import Table
     from rich.text import Text
-
-    from orchestrator.report.text import visible
 
     table = Table(title=title, title_justify="left")
     shown = [name for name in ("image", "filename", "caption") if any(getattr(answer, name) for answer in answers)]
@@ -58,7 +57,6 @@ def _print(title: str, answers: list["Answer"]) -> None:
         table.add_column(name, overflow="fold")
     table.add_column("score", justify="right")
     for answer in answers:
-        # What a dataset calls its images and says of them is not ours.
-        texts = (Text(visible(getattr(answer, name))) for name in shown)
+        texts = (Text(getattr(answer, name)) for name in shown)
         table.add_row(*texts, f"{answer.score:.3f}")
-    Console().print(table)
+    make_console().print(table)

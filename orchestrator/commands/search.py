@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from orchestrator.terminal import say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,10 +95,18 @@ def run(
     from orchestrator.search import run_confirmation, run_search
 
     if warning := ignored_address(cluster):
-        typer.echo(warning, err=True)
+        say(warning, error=True)
     workload = make_workload(experiment.resources, data_root)
     begin = run_search if search else run_confirmation
-    result = begin(experiment, workload, output, tracking_uri=tracking_uri, quiet=as_json, cluster=cluster)
+    result = begin(
+        experiment,
+        workload,
+        output,
+        tracking_uri=tracking_uri,
+        quiet=as_json,
+        cluster=cluster,
+        data_root=workload.data_root,
+    )
     if as_json:
         print(
             json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}, indent=2)
@@ -116,15 +125,15 @@ def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> No
 
     print_summary(result.summary)
     if result.tracking_problem is not None:
-        typer.echo(f"warning: {result.tracking_problem}", err=True)
+        say(f"warning: {result.tracking_problem}", error=True)
     for problem in result.unregistered:
-        typer.echo(f"warning: {problem}", err=True)
+        say(f"warning: {problem}", error=True)
     for model in result.registered:
         alias = "the champion" if model.is_champion else "behind the champion"
-        print(f"registered: {model.name} version {model.version}, {alias}")
-    print(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
+        say(f"registered: {model.name} version {model.version}, {alias}")
+    say(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
     uri = "" if tracking_uri is None else f" --tracking-uri {tracking_uri}"
-    print(f"compare in the browser: orchestrator ui --output {output}{uri}")
+    say(f"compare in the browser: orchestrator ui --output {output}{uri}")
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:
@@ -133,8 +142,8 @@ def _exit(result: "SearchResult", experiment: "Experiment") -> None:
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
         way_out = f"go on with `orchestrator extend {os.path.relpath(result.directory)}` or a larger --set {limit}"
-        typer.echo(f"budget spent: {limit} ended the search; {way_out}", err=True)
+        say(f"budget spent: {limit} ended the search; {way_out}", error=True)
         raise typer.Exit(4)
     if set(result.summary["winners"]) != set(experiment.datasets):
-        typer.echo("error: no trial finished, so there is no winner; see the errors of the trials above", err=True)
+        say("error: no trial finished, so there is no winner; see the errors of the trials above", error=True)
         raise typer.Exit(1)

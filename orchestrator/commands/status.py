@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output
+from orchestrator.terminal import make_console
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Group
 
     from orchestrator.status import Status
@@ -36,7 +35,7 @@ def status(
     directory = find_directory(experiment, output)
     now = read_status(directory)
     if watch and not as_json and sys.stdout.isatty():
-        with Live(auto_refresh=False) as live:
+        with Live(console=make_console(), auto_refresh=False) as live:
             while now.holder is not None:
                 live.update(_drawn(now, whole=False), refresh=True)
                 time.sleep(SECONDS)
@@ -51,14 +50,12 @@ def status(
 
 
 def _show(now: "Status", as_json: bool) -> None:
-    from rich.console import Console
-
     from orchestrator.summary import summarise
 
     if as_json:
         print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
     else:
-        Console().print(_drawn(now, whole=True))
+        make_console().print(_drawn(now, whole=True))
 
 
 def _drawn(now: "Status", *, whole: bool) -> "Group":
@@ -66,22 +63,20 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
-    from orchestrator.display import ROWS, trials_table
+    from orchestrator.display import ROWS, count_words, trials_table
+    from orchestrator.pareto_tables import pareto_tables
     from orchestrator.statements import statements
     from orchestrator.summary import summarise
+    from orchestrator.tables.terminal import draw
 
     table = trials_table(now.history, f"{now.name}: {now.words}", rows=len(now.history.trials) if whole else ROWS)
-    lines = [_line(one.stage, one.total, one.waiting, one.states) for one in now.stages]
+    lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
     lines += [f"went on from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
+    lines += [f"it goes on with: {now.command}"] if now.command else []
+    fronts = []
     if now.holder is None and now.history.experiment:
         summary = summarise(now.history)
+        fronts = [draw(front) for front in pareto_tables(summary)]
         lines += [f"{name}: {said}" for name in summary["caveats"] for said in statements(name, summary)]
-    return Group(table, *(Text(line) for line in lines))
-
-
-def _line(stage: str, total: int, waiting: int, states: "Mapping[str, int]") -> str:
-    from orchestrator.display import WORDS
-
-    counts = [f"{states[state]} {words}" for state, words in WORDS.items() if state in states]
-    return f"{stage}: {', '.join([*counts, *([f'{waiting} to come'] if waiting else [])])} of {total}"
+    return Group(table, *fronts, *(Text(line) for line in lines))

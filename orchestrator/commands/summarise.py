@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output
+from orchestrator.terminal import make_console, say
 
 
 def summarise(
@@ -19,8 +20,6 @@ def summarise(
     as_json: Json = False,
 ) -> None:
     """Show what experiments came to: winners, verdicts and their statistics, in the layout of the study's tables."""
-    from rich.console import Console
-
     from orchestrator.journal import find_directory
     from orchestrator.results import read_result, tables_of, to_dict
     from orchestrator.tables import render
@@ -34,6 +33,6 @@ def summarise(
         print(json.dumps(to_dict(results, [table_to_dict(table) for table in tables]), indent=2, allow_nan=False))
     elif form == "table" and sys.stdout.isatty():
         for table in tables:
-            Console().print(draw(table))
+            make_console().print(draw(table))
     else:
-        print(render(tables, form), end="")
+        say(render(tables, form).rstrip("\n"))

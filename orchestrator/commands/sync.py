@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
+from orchestrator.terminal import say
 
 
 def sync(
@@ -39,6 +40,6 @@ def sync(
         print(json.dumps(said, indent=2))
         return
     for problem in problems:
-        typer.echo(f"warning: {problem}", err=True)
+        say(f"warning: {problem}", error=True)
     for one in done:
-        print(f"{one.experiment}: {one.runs} runs agree with the journal{', search goes on' if one.running else ''}")
+        say(f"{one.experiment}: {one.runs} runs agree with the journal{', search goes on' if one.running else ''}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides
+from orchestrator.terminal import make_console, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +44,8 @@ def train(
         print(json.dumps(result.to_dict(), indent=2))
         return
     best = f"{chosen.metric} {result.metrics[chosen.metric]:.2f}"
-    print(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {result.chance_rsum:.1f}")
-    print(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
+    say(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {result.chance_rsum:.1f}")
+    say(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
 
 
 def _default_name(config: "TrialConfig") -> str:
@@ -59,15 +60,18 @@ def _progress(config: "TrialConfig", *, quiet: bool) -> "Iterator[Callable[[Epoc
     elif sys.stdout.isatty():
         yield from _bar(config)
     else:
-        yield lambda report: print(_line(config, report), flush=True)
+        yield lambda report: say(_line(config, report))
 
 
 def _bar(config: "TrialConfig") -> "Iterator[Callable[[EpochReport], None]]":
+    from rich.markup import escape
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
     total = config.training.total_epochs
-    with Progress(SpinnerColumn(), *Progress.get_default_columns()[:2], TimeElapsedColumn()) as progress:
-        task = progress.add_task(f"{config.dataset} {config.model} {config.loss}", total=total)
+    with Progress(
+        SpinnerColumn(), *Progress.get_default_columns()[:2], TimeElapsedColumn(), console=make_console()
+    ) as progress:
+        task = progress.add_task(escape(f"{config.dataset} {config.model} {config.loss}"), total=total)
 
         def show(report: "EpochReport") -> None:
             progress.console.print(_line(config, report), highlight=False)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Output, TrackingUri
+from orchestrator.terminal import say
 from trainables.errors import ConfigError
 
 HOST = "127.0.0.1"
@@ -27,14 +28,11 @@ def ui(
 
     uri = _store(tracking_uri, output)
     if is_server(uri):
-        print(f"the store is a server already: {without_password(uri).rstrip('/')}{newest_page(uri) or ''}")
+        say(f"the store is a server already: {without_password(uri).rstrip('/')}{newest_page(uri) or ''}")
         return
     chosen = choose_port(port)
-    print(f"MLflow on {without_password(uri)}")
-    print(
-        f"open http://{HOST}:{chosen}{newest_page(uri) or ''} (Ctrl-C ends it; it takes some seconds to start)",
-        flush=True,
-    )
+    say(f"MLflow on {without_password(uri)}")
+    say(f"open http://{HOST}:{chosen}{newest_page(uri) or ''} (Ctrl-C ends it; it takes some seconds to start)")
     raise typer.Exit(serve(uri, chosen))
 
 

@@ -1,10 +1,9 @@
 """A suite's result in a terminal."""
 
-import sys
-
 from orchestrator.regression.comparison import Change, Finding
 from orchestrator.regression.junit import decisive, describe
 from orchestrator.regression.verdict import CellResult, SuiteResult
+from orchestrator.terminal import make_console
 
 STYLES = {
     Finding.OK: "green",
@@ -18,11 +17,10 @@ STYLES = {
 
 def print_result(result: SuiteResult) -> None:
     """Print a line a cell, then why what slipped is thought to have slipped."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = make_console(plain_width=160)
     table = Table(title=Text(f"{result.suite}: {result.finding}", style=STYLES[result.finding]))
     for heading in ("cell", "finding"):
         table.add_column(heading)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.history import Trial
+from orchestrator.report.figures import short
 from orchestrator.report.studies import Study, epochs_planned, seconds_of
 from orchestrator.report.text import duration_text, metric_text, value_text, values_text
 
@@ -47,11 +48,12 @@ class Row:
     details: list[tuple[str, str]]
 
 
-def columns(metric: str) -> list[Column]:
-    """Return the columns, for the metric that was maximised."""
+def columns(metric: str, further: Sequence[str] = ()) -> list[Column]:
+    """Return the columns, for the metric that was maximised and the further objectives."""
     return [
         Column("trial", "Trial"),
-        Column("value", metric.replace("/", " ").replace("_", " "), numeric=True),
+        Column("value", short(metric), numeric=True),
+        *(Column(name, short(name), numeric=True) for name in further),
         Column("i2t_r1", "i2t R@1", numeric=True, minor=True),
         Column("t2i_r1", "t2i R@1", numeric=True, minor=True),
         Column("state", "State"),
@@ -61,27 +63,28 @@ def columns(metric: str) -> list[Column]:
     ]
 
 
-def leaderboard(studies: Sequence[Study]) -> list[Row]:
-    """Return all trials, the best value first, those without a value last."""
-    rows = [_row(study, trial) for study in studies for trial in study.trials]
+def leaderboard(studies: Sequence[Study], further: Sequence[str] = ()) -> list[Row]:
+    """Return all trials, the best value first, those without a value last, with the values of further objectives."""
+    rows = [_row(study, trial, further) for study in studies for trial in study.trials]
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
 
 
-def _row(study: Study, trial: Trial) -> Row:
+def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
     best = trial.epochs.get(trial.best_epoch or 0, {})
     planned = epochs_planned(trial)
     sort: dict[str, Any] = {
         "trial": study.name_of(trial),
         "value": trial.best_value,
+        **{name: best.get(name) for name in further},
         "i2t_r1": best.get("val/i2t_r1"),
         "t2i_r1": best.get("val/t2i_r1"),
         "state": trial.state.value,
         "epochs": trial.last_epoch,
         "seconds": round(seconds_of(trial), 3),
-        "params": values_text(trial.parameters if trial.moves else trial.params),
+        "params": values_text(trial.parameters),
     }
     shown = {
-        **{key: metric_text(key, sort[key]) for key in ("i2t_r1", "t2i_r1")},
+        **{key: metric_text(key, sort[key]) for key in ("i2t_r1", "t2i_r1", *further)},
         **{key: str(sort[key]) for key in ("trial", "params")},
         "value": metric_text(trial.metric, trial.best_value),
         "state": trial.state.value.replace("_", " "),
@@ -92,6 +95,16 @@ def _row(study: Study, trial: Trial) -> Row:
     return Row(trial.id, sort, shown, trial.state.value, study.label, _details(trial, best, repeats))
 
 
+def _suggested(trial: Trial) -> dict[str, Any]:
+    """Return what the sampler suggested under names that the config does not have, such as the slopes of a polynomial.
+
+    A trial that moved has none: its newest suggestion does not say what its first epochs were trained with.
+    """
+    # Where the search chose the loss, the names of its parameters begin with the name of the loss.
+    own = {} if trial.moves else {name.removeprefix(f"{trial.config['loss']}."): v for name, v in trial.params.items()}
+    return {name: value for name, value in own.items() if name not in trial.parameters}
+
+
 def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = [("id", trial.id)]
     if trial.error:
@@ -99,11 +112,7 @@ def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) 
     if trial.retries:
         facts.append(("retries", str(trial.retries)))
     facts += [(f"after epoch {move.epoch}", f"took over the model of {move.source}") for move in trial.moves]
-    chosen = {} if trial.moves else trial.params
-    facts += [(name, value_text(value)) for name, value in chosen.items()]
-    searched = set(chosen)
-    fixed = trial.parameters if "loss_parameters" in trial.config else {}
-    facts += [(name, value_text(value)) for name, value in fixed.items() if name not in searched]
+    facts += [(name, value_text(value)) for name, value in {**trial.parameters, **_suggested(trial)}.items()]
     facts += [("seed", str(trial.config["seed"]))] if "seed" in trial.config else []
     for repeat in repeats:
         reached = metric_text(trial.metric, repeat.best_value)

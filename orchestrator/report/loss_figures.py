@@ -31,9 +31,10 @@ _AXES = {
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A loss whose weight curve is drawn, and the style of its line."""
+    """A loss whose weight curve is drawn, what is said of it, and the style of its line."""
 
     name: str
+    words: str
     loss: str
     parameters: Mapping[str, Any]
     style: Json
@@ -110,14 +111,15 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
     drawn = [
         _Drawn(
             study.name_of(trial) if len({study.name for study, _ in leaders}) < len(leaders) else study.label,
+            values_text(trial.parameters_at_best) or "defaults",
             study.loss,
-            trial.best_parameters,
+            trial.loss_parameters_at_best,
             style,
         )
         for (study, trial), style in zip(leaders, _STYLES, strict=False)
     ]
-    caption = "; ".join(f"{one.name}: {values_text(one.parameters) or 'defaults'}" for one in drawn)
-    drawn.append(_Drawn(f"triplet, margin {TRIPLET[1]['margin']}", *TRIPLET, _TRIPLET_STYLE))
+    caption = "; ".join(f"{one.name}: {one.words}" for one in drawn)
+    drawn.append(_Drawn(f"triplet, margin {TRIPLET[1]['margin']}", "", *TRIPLET, _TRIPLET_STYLE))
     traces: dict[str, list[Json]] = {}
     for one in drawn:
         for curve in weight_curves(one.loss, one.parameters):

@@ -13,8 +13,10 @@ from typing import Any
 import yaml
 
 from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.pareto import goals_of
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.figures import Figure
+from orchestrator.report.fronts import Front, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
@@ -58,6 +60,7 @@ class Page:
         outcome: How the newest start ended, in a word or two.
         as_of: Time of the newest record about a trial, UTC; empty before the first.
         facts: What to know first, as numbers.
+        fronts: Of a search with several objectives, one a dataset.
         figures: By key.
         queries: What the winner of each dataset retrieves; a dataset without says why.
     """
@@ -70,6 +73,7 @@ class Page:
     verdicts: list[Verdict]
     columns: list[Column]
     rows: list[Row]
+    fronts: list[Front]
     figures: dict[str, Figure]
     queries: list[Queries]
     cost: list[Fact]
@@ -97,6 +101,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
     studies = studies_of(history)
     trials = list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
+    further = [goal.metric for goal in goals_of(history)[1:]]
     drawn = [
         over_trials(studies),
         learning_curves(studies),
@@ -112,8 +117,9 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         as_of=_as_of(trials),
         facts=_facts(history, len(studies), metric),
         verdicts=verdicts_of(by_dataset(studies), extras.verdicts, names_of(studies)),
-        columns=columns(metric),
-        rows=leaderboard(studies),
+        columns=columns(metric, further),
+        rows=leaderboard(studies, further),
+        fronts=fronts_of(history, names_of(studies)),
         figures={figure.key: figure for figure in drawn},
         queries=list(extras.queries),
         cost=cost_facts(trials, history.experiment.get("resources", {})),

@@ -7,6 +7,7 @@ import numpy as np
 from orchestrator.history import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, dots, hollow, plain, short, whole
 from orchestrator.report.studies import Study, best_studies, by_dataset, podium
+from orchestrator.report.text import values_text
 
 DRAWN = 40
 """Up to so many learning curves a study are drawn each; of more, the best ``NAMED`` and quantiles of all."""
@@ -106,6 +107,9 @@ def _curves(study: Study) -> Panel:
 
 def _line(trial: Trial, name: str, shade: str, width: float) -> Json:
     epochs = sorted(trial.epochs)
+    # In the template and not beside each point, where a long schedule would stand once an epoch. A per cent sign would
+    # begin a variable there.
+    about = plain(values_text(trial.parameters)).replace("%", "&#37;")
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(epochs) == 1 else "lines",
@@ -113,7 +117,7 @@ def _line(trial: Trial, name: str, shade: str, width: float) -> Json:
         "x": epochs,
         "y": [trial.epochs[epoch][trial.metric] for epoch in epochs],
         "text": [plain(trial.id)] * len(epochs),
-        "hovertemplate": "%{text}<br>epoch %{x}: %{y:.4g}<extra></extra>",
+        "hovertemplate": f"%{{text}}<br>{about}<br>epoch %{{x}}: %{{y:.4g}}<extra></extra>",
         "line": {"color": shade, "width": width},
     }
 

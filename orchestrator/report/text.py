@@ -1,27 +1,52 @@
 """Numbers and strangers' strings as they are shown on a page."""
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping
+from html import escape
 from typing import Any
 
 FRACTIONS = ("map5", "map10")
 """Endings of the metrics that are fractions; the others are percentages, sums of percentages, or ranks."""
 
-_INVISIBLE = (0x00AD, 0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
-_VISIBLE = (
-    {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-    | {code: f"\\u{code:04x}" for code in _INVISIBLE}
-    | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
-)
+
+class _Visible(dict[int, str]):
+    """Code point -> how it is shown; each is looked up once."""
+
+    def __missing__(self, code: int) -> str:
+        letter = chr(code)
+        category = unicodedata.category(letter)
+        if category == "Cs":
+            shown = "\ufffd"
+        elif category in ("Cc", "Cf", "Zl", "Zp") and letter not in "\n\t":
+            shown = f"\\x{code:02x}" if code < 0x100 and category == "Cc" else _escape(code)
+        else:
+            shown = letter
+        self[code] = shown
+        return shown
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_VISIBLE = _Visible()
 
 
 def visible(text: str) -> str:
     r"""Return a string whose control characters can be seen.
 
-    Control characters and marks that reorder or hide text become their escapes, e.g. ``\x00``; lone surrogates, which
-    no file can hold, U+FFFD. Line feeds and tabs stay.
+    Control characters, marks that reorder or hide text, and the separators of lines and paragraphs, which a terminal
+    may obey, become their escapes, e.g. ``\x00``; lone surrogates, which no file can hold, U+FFFD. Line feeds and tabs
+    stay.
     """
-    return text.translate(_VISIBLE)
+    # Nearly all texts have nothing of that, and this is asked of every cell of every table.
+    return text if text.isprintable() else text.translate(_VISIBLE)
+
+
+def markdown(text: str) -> str:
+    """Return Markdown, in which HTML is allowed, that shows a text as it is."""
+    return "".join(f"\\{letter}" if letter in "\\`*[]~" else letter for letter in escape(visible(text), quote=False))
 
 
 def visible_values(value: Any) -> Any:
@@ -38,9 +63,11 @@ def visible_values(value: Any) -> Any:
 
 
 def metric_text(metric: str, value: float | None) -> str:
-    """Return a metric with the digits that mean something: three for fractions, one for all others."""
+    """Return a metric with the digits that mean something: three for fractions, one for all others, four of a count."""
     if value is None:
         return "–"
+    if metric.startswith("cocos/"):
+        return value_text(value)
     return f"{value:.3f}" if metric.endswith(FRACTIONS) else f"{value:.1f}"
 
 

@@ -9,6 +9,7 @@ from orchestrator.caveats import caveats
 from orchestrator.history import Trial
 from orchestrator.report.studies import Study, names_of, podium
 from orchestrator.report.text import count_text, metric_text, values_text
+from orchestrator.significance import FEWEST
 
 SHOWN = 5
 
@@ -110,14 +111,7 @@ def _standings(ranked: Sequence[tuple[Study, Trial]]) -> list[Standing]:
     return [
         Standing(
             label=study.label,
-            detail=" · ".join(
-                part
-                for part in (
-                    f"trial {trial.number:04d}",
-                    values_text(trial.parameters if trial.moves else trial.params),
-                )
-                if part
-            ),
+            detail=" · ".join(part for part in (f"trial {trial.number:04d}", values_text(trial.parameters)) if part),
             value=metric_text(trial.metric, trial.best_value),
             bar=bar,
         )
@@ -158,7 +152,8 @@ def confirmed(given: Mapping[str, Any], studies: Sequence[Study]) -> Verdict:
         tone=tone,
         headline=_HEADLINES[tone].format(winner=winner) if winner else "No verdict",
         sentence=f"{given['reason'][:1].upper()}{given['reason'][1:]}.",
-        measure=f"{given['metric']}: mean ± standard deviation over fresh seeds, with its 95 % bootstrap interval; "
+        measure=f"{given['metric']}: mean ± sample standard deviation over fresh seeds, with its 95 % bootstrap "
+        f"interval (from {FEWEST} seeds on); "
         f"chosen by {given['selection']} alone",
         standings=_confirmed_standings(given["standings"], given["metric"]),
         comparisons=[_comparison(comparison, given["metric"]) for comparison in given["comparisons"]],
@@ -187,7 +182,7 @@ def _confirmed_standings(standings: Sequence[Mapping[str, Any]], metric: str) ->
 
 def _spread_text(result: Mapping[str, Any], metric: str) -> str:
     mean = metric_text(metric, result["mean"])
-    return mean if result["std"] is None else f"{mean} ± {metric_text(metric, result['std'])}"
+    return mean if result["sample_std"] is None else f"{mean} ± {metric_text(metric, result['sample_std'])}"
 
 
 def _interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:

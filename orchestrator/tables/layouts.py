@@ -34,14 +34,14 @@ class Layout:
 
     Attributes:
         name: Tells it from the others.
-        published: Number of the study's table.
+        published: Number of the study's table; ``None`` where the study has none like it.
         title: What it shows.
         spread: What the standard deviations are over, where that is not the runs that the means are over.
         caveat: What to know before comparing with the published rows; empty where there is nothing.
     """
 
     name: str
-    published: int
+    published: int | None
     title: str
     spread: str
     columns: tuple[Column, ...]

@@ -15,7 +15,7 @@ class Row:
 
     Attributes:
         dataset: As in ``TrialConfig``, and so ``model`` and ``loss``.
-        parameters: Of the loss.
+        parameters: See ``history.Trial.parameters``; of a published row those of the loss.
         measures: Metric without prefix, e.g. ``i2t_r1``, ``rsum``, ``i2t_negatives_per_query``; a metric that is not
             there is shown as missing.
         number: Its rank on the dataset, or the study's number of the experiment.

@@ -42,7 +42,9 @@ def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[
 
 
 def _table(layout: Layout, rows: Sequence[Row], with_published: bool) -> Table:
-    published = [row_of_published(row) for row in published_rows(layout.published)] if with_published else []
+    published: list[Row] = []
+    if with_published and layout.published is not None:
+        published = [row_of_published(row) for row in published_rows(layout.published)]
     ordered: list[Row] = []
     for dataset in dict.fromkeys(row.dataset for row in rows):
         of_dataset = [row for row in rows if row.dataset == dataset]

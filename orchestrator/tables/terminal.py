@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.tables.cells import grid
 from orchestrator.tables.table import Table
+from orchestrator.terminal import make_console
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -18,9 +19,7 @@ _STYLES = {"better": "green", "worse": "red", "tie": "yellow", "untested": "yell
 
 def render(tables: Sequence[Table]) -> str:
     """Return tables as plain text, every row on one line."""
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=WIDEST, color_system=None, legacy_windows=False)
+    console = make_console(plain_width=WIDEST, file=io.StringIO(), coloured=False)
     with console.capture() as capture:
         for table in tables:
             console.print(draw(table))

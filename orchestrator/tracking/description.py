@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.artifacts import protocol_of
 from orchestrator.history import History, Trial
-from orchestrator.report.text import visible
+from orchestrator.report.text import markdown, values_text, visible
 from orchestrator.workload import data_key
 from search_spaces.space import is_number
 from trainables.config import CHANGEABLE, TrialConfig
@@ -42,6 +42,11 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
     return {name: visible(str(value)) for name, value in tags.items()}
 
 
+def note_of(trial: Trial) -> dict[str, str]:
+    """Return the tag that MLflow shows as the description of a run: the hyper-parameters that tell it from others."""
+    return {"mlflow.note.content": markdown(values_text(trial.parameters) or "defaults")}
+
+
 def end_of(trial: Trial) -> dict[str, str]:
     """Return the tags that say how a trial ended."""
     return {"state": str(trial.state), **({"error": visible(trial.error)[:ERROR]} if trial.error else {})}
@@ -74,9 +79,10 @@ def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:
 
 
 def lineage_of(trial: Trial) -> dict[str, str]:
-    """Return the tag that names whose models a trial took over, and after which epoch; none where it took over none."""
+    """Return the tags that name whose models a trial took over, and after which epoch; none where it took over none."""
     steps = [f"{move.source} after epoch {move.epoch}" for move in trial.moves]
-    return {"lineage": "; ".join(steps)} if steps else {}
+    # The description of the run again, because the hyper-parameters of a trial that moved are others by now.
+    return {"lineage": "; ".join(steps), **note_of(trial)} if steps else {}
 
 
 def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -19,6 +19,7 @@ from orchestrator.tracking.description import (
     end_of,
     lineage_of,
     metrics_of,
+    note_of,
     params_of,
     schedule_of,
     tags_of,
@@ -166,7 +167,7 @@ class Store:
         run = self._runs.get(trial.id)
         if run is None:
             tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
-            run = self._create(trial.id, {**tags, "mlflow.parentRunId": parent}, trial.created)
+            run = self._create(trial.id, {**tags, **note_of(trial), "mlflow.parentRunId": parent}, trial.created)
         if not run.described:
             self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
             # As it began: what MLflow holds as a param cannot change.

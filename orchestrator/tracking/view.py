@@ -5,11 +5,10 @@ alone, the page lists the studies, without a number.
 """
 
 import json
-from html import escape
 from typing import Any
 
 from orchestrator.history import History
-from orchestrator.report.text import visible
+from orchestrator.report.text import markdown
 
 VIEW = "leaderboard"
 """Name of the view in links."""
@@ -35,7 +34,7 @@ def experiment_tags(history: History) -> dict[str, str]:
         "mlflow.experimentKind": "custom_model_development",
         TAG: json.dumps(_view(history)),
         # MLflow takes it for Markdown; a person's words stay what they are.
-        **({"mlflow.note.content": _plain(description)} if description else {}),
+        **({"mlflow.note.content": markdown(description)} if description else {}),
     }
 
 
@@ -73,8 +72,3 @@ def _searched(history: History) -> list[str]:
     names |= {f"training.{name}": None for name in search.get("training", {})}
     names |= {f"model.{name}": None for name in search.get("model_parameters", {})}
     return list(names)[:WIDEST]
-
-
-def _plain(text: str) -> str:
-    """Return Markdown that shows a text as it is."""
-    return "".join(f"\\{letter}" if letter in "\\`*[]~" else letter for letter in escape(visible(text), quote=False))

@@ -24,11 +24,14 @@ def make_experiment(**changes: Any) -> Experiment:
     return validate(Experiment, {**values, **changes}, "tiny.yaml")
 
 
-def start(ledger: Ledger, experiment: Experiment) -> None:
-    """Write down the start of an experiment."""
-    environment = {"git_revision": "abc", "versions": {"torch": "2"}}
-    data = {"pets:global": "d1"}
-    ledger.append("experiment_started", experiment=experiment.to_dict(), data=data, environment=environment)
+def start(ledger: Ledger, experiment: Experiment, **changes: Any) -> None:
+    """Write down the start of an experiment; ``changes`` are other fields of the record."""
+    fields = {
+        "data": {"pets:global": "d1"},
+        "environment": {"git_revision": "abc", "versions": {"torch": "2"}},
+        **changes,
+    }
+    ledger.append("experiment_started", experiment=experiment.to_dict(), **fields)
 
 
 def add_trial(

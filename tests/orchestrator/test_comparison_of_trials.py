@@ -1,6 +1,7 @@
 """Two trials side by side, and what is delivered to MLflow afterwards."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from orchestrator.history import TrialState
 from orchestrator.journal import NAME
 from orchestrator.ledger import Ledger
 from orchestrator.tracking import default_uri, refuse_default_password
-from tests.orchestrator.experiments import add_trial, make_experiment, start
+from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from trainables.errors import ConfigError
 
 
@@ -49,6 +50,56 @@ def test_an_experiment_stands_for_its_best_trial(output: Path) -> None:
     found = compare_trials("one", "two", output)
     assert [found.first.trial.id, found.second.trial.id] == ["pets-vsepp-nt_xent-0000"] * 2
     assert found.settings == {}
+
+
+@pytest.mark.parametrize(
+    ("repeats", "winner", "why"),
+    [
+        # The highest of the search, though three that cannot win reached more.
+        ([], 1, "the best of the search, unconfirmed"),
+        # Confirmed, the other is the better one on average, though a repeat of the first is the highest value of all.
+        ([(1, [10.0, 999.0, 11.0]), (0, [350.0, 351.0, 352.0])], 0, "the winner of the confirmation"),
+        # A confirmation that is not over names no winner.
+        ([(0, [350.0, 351.0])], 1, "the best of the search, unconfirmed"),
+    ],
+    ids=["searched", "confirmed", "half confirmed"],
+)
+def test_only_what_can_win_stands_for_an_experiment(
+    tmp_path: Path, repeats: list[tuple[int, list[float]]], winner: int, why: str
+) -> None:
+    (tmp_path / "one").mkdir()
+    with closing(Ledger(tmp_path / "one" / NAME)) as ledger:
+        start(ledger, make_experiment(name="one", confirm={"top": 2, "seeds": 3}))
+        trials = [add_trial(ledger, [value]) for value in (100.0, 120.0)]
+        for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED, TrialState.RUNNING):
+            add_trial(ledger, [500.0], state=state)
+        done = [
+            add_repeat(ledger, trials[number], seed, seed, value)
+            for number, values in repeats
+            for seed, value in enumerate(values)
+        ]
+        if len(done) > 2:
+            open_test(ledger, done)
+    side = compare_trials("one", f"one/{trials[0].id}", tmp_path).first
+    assert (side.trial.id, side.why) == (trials[winner].id, why)
+
+
+def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) -> None:
+    for name, datasets, state in (
+        ("none", ["pets"], TrialState.STOPPED_EARLY),
+        ("two", ["birds", "pets"], TrialState.FINISHED),
+    ):
+        (tmp_path / name).mkdir()
+        with closing(Ledger(tmp_path / name / NAME)) as ledger:
+            start(ledger, make_experiment(name=name, datasets=datasets))
+            for dataset in datasets:
+                add_trial(ledger, [100.0], dataset=dataset, state=state)
+    for name, message in (
+        ("none", "no trial of its search has finished"),
+        ("two", "two/birds-.*, two/pets-.*name one"),
+    ):
+        with pytest.raises(NoSuchTrialError, match=message):
+            compare_trials(name, name, tmp_path)
 
 
 @pytest.mark.parametrize(

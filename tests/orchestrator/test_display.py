@@ -58,10 +58,11 @@ def test_every_end_has_its_line(
         f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
         f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
         f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
-        "1 running, 1 finished, 1 stopped early, 1 diverged, 1 to come, "
+        "1 running, 1 finished, 1 stopped early, 1 diverged, 1 not begun, "
         f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
         f"{name}-0003: starts again: RuntimeError: no luck",
-        f"1 finished, 1 stopped early, 1 diverged, 2 to come, best val/rsum 30.00 ({name}-0000), ETA 00:00:20",
+        "1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun, "
+        f"best val/rsum 30.00 ({name}-0000), ETA 00:00:20",
     ]
 
 
@@ -92,12 +93,15 @@ def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> 
     assert "1/6" in rows[0]
 
 
-def test_a_trial_without_an_actor_is_said_to_wait(ledger: Ledger) -> None:
-    trial = add_trial(ledger, [2.0], state=TrialState.RUNNING)
+@pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])
+def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], words: str) -> None:
+    trial = add_trial(ledger, values, state=TrialState.RUNNING)
     ledger.append("trial_paused", trial=trial.id)
-    assert "waiting" in rendered(trials_table(ledger.history, "tiny"))
+    text = rendered(trials_table(ledger.history, "tiny"))
+    assert words in text and "running" not in text
     ledger.append("trial_started", trial=trial.id, gpus=0.0)
-    assert "waiting" not in rendered(trials_table(ledger.history, "tiny"))
+    text = rendered(trials_table(ledger.history, "tiny"))
+    assert "running" in text and words not in text
 
 
 def test_the_winners_are_printed(ledger: Ledger) -> None:

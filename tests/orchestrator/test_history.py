@@ -1,10 +1,10 @@
-"""What the journal says of the machines: what was measured is forgotten where it need not hold any more."""
+"""What the journal says of the machines, whose measurements are forgotten where they need not hold, and of trials."""
 
 from typing import Any
 
 import pytest
 
-from orchestrator.history import History
+from orchestrator.history import History, Trial
 from tests.orchestrator.experiments import make_experiment
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}
@@ -41,3 +41,27 @@ def test_what_was_measured_holds_for_the_same_resources_on_the_same_machine(
     )
     found = (history.footprints, history.fusions, history.concurrency, history.halvings)
     assert found == (({"s": {"peak": 5, "room": 9}}, {"s": 16}, 2, 1) if is_kept else ({}, {}, None, 0))
+
+
+def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
+    trial = Trial(
+        id="pets-wsabie-any-0000",
+        study="pets-wsabie-any",
+        number=0,
+        # Searched by its slopes, shown by the coefficients that they stand for; what stood still is left out.
+        params={"loss": "polynomial_relative", "polynomial_relative.slope0": 1.0, "training.learning_rate": 0.01},
+        config={
+            "loss": "polynomial_relative",
+            "loss_parameters": {"coefficients": [0.2, 1.0]},
+            "training": {"learning_rate": 0.002, "weight_decay": 0.5},
+            "model_parameters": {"radius": 1.0},
+            "metric": "val/rsum",
+            "schedule": [{"epoch": 3, "loss_parameters": {}, "training": {"learning_rate": 0.01}}],
+        },
+        created=0.0,
+        epochs={1: {"val/rsum": 1.0}, 3: {"val/rsum": 2.0}},
+    )
+    start = {"loss": "polynomial_relative", "coefficients": [0.2, 1.0], "training.learning_rate": 0.002}
+    assert trial.parameters == {**start, "training.learning_rate@3": 0.01}
+    assert trial.parameters_at_best == {**start, "training.learning_rate": 0.01}
+    assert trial.loss_parameters_at_best == {"coefficients": [0.2, 1.0]}

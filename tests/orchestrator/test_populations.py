@@ -224,7 +224,7 @@ def test_the_summary_names_the_schedule_of_the_winner(undisturbed: History) -> N
 
 def test_the_weights_of_a_scheduled_loss_are_those_of_its_best_epoch(undisturbed: History) -> None:
     for trial in undisturbed.trials.values():
-        assert trial.best_parameters == {"temperature": temperatures(trial.config)[(trial.best_epoch or 1) - 1]}
+        assert trial.loss_parameters_at_best == {"temperature": temperatures(trial.config)[(trial.best_epoch or 1) - 1]}
 
 
 def test_coefficients_stay_feasible_and_other_settings_move_along(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``orchestrator search`` and its companions as a person types them, without starting Ray."""
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
@@ -368,7 +369,14 @@ def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.C
         told = capsys.readouterr().err
         assert "budget spent: budget.hours=1e-09 ended the search; go on with `orchestrator extend" in told
     main_returns(["status", "scenes-smoke", "--json"])
-    assert json.loads(capsys.readouterr().out)["ended_by"] == "hours"
+    told = json.loads(capsys.readouterr().out)
+    assert told["ended_by"] == "hours"
+    program, *arguments = shlex.split(told["command"])
+    assert (program, arguments[-2:]) == ("orchestrator", ["--data-root", str(root / "data")])
+    # The command is taken as it stands; as much again is nothing here, so that the search ends at once.
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 4
 
 
 @pytest.fixture

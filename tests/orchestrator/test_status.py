@@ -1,11 +1,13 @@
 """How an experiment stands, from another terminal: both stages, the budget, and what came of it in the end."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.continuation import extend_experiment
 from orchestrator.history import TrialState
 from orchestrator.ledger import Ledger
 from orchestrator.lock import hold
@@ -15,10 +17,10 @@ from tests.orchestrator.experiments import add_repeat, add_trial, make_experimen
 BUDGET = {"hours": 2, "gpu_hours": 1, "target": 60, "plateau": 5}
 
 
-def begin(folder: Path, **changes: object) -> Ledger:
+def begin(folder: Path, *, options: dict[str, str] | None = None, **changes: object) -> Ledger:
     ledger = Ledger(folder / "journal.jsonl")
     search = {"sampler": "random", "trials": 3}
-    start(ledger, make_experiment(losses=["nt_xent"], search=search, **changes))
+    start(ledger, make_experiment(losses=["nt_xent"], search=search, **changes), options=options or {})
     return ledger
 
 
@@ -28,7 +30,14 @@ def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(
     add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
     (search,) = read_status(tmp_path).stages
     assert (search.stage, search.total, search.waiting) == ("search", 3, 1)
-    assert search.states == {"finished": 1, "stopped_early": 1}
+    assert search.to_dict() == {
+        "total": 3,
+        "ended": 2,
+        "waiting": 1,
+        "finished": 1,
+        "stopped_early": 1,
+        "not_begun": 1,
+    }
     budget = read_status(tmp_path).budget
     assert budget.keys() == BUDGET.keys()
     assert (budget["target"], budget["plateau"]) == ((30.0, 60.0), (1.0, 5.0))
@@ -43,10 +52,67 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
     ledger.append("trial_retried", trial=waits.id, error="RuntimeError: no luck")
     with hold(tmp_path):
         (search,) = read_status(tmp_path).stages
-        assert (search.states, search.waiting) == ({"running": 1}, 2)
+        assert (search.states, search.waiting) == ({"running": 1, "half_trained": 1, "not_begun": 1}, 2)
+        assert read_status(tmp_path).command is None
     killed = read_status(tmp_path)
-    assert (killed.words, killed.stages[0].states, killed.stages[0].waiting) == ("killed", {}, 3)
+    assert (killed.words, killed.stages[0].states) == ("killed", {"half_trained": 2, "not_begun": 1})
     ledger.close()
+
+
+@pytest.mark.parametrize(
+    "ends", [[], [{"outcome": "interrupted", "ended_by": "signal"}]], ids=["killed", "interrupted"]
+)
+def test_json_and_table_say_the_same_of_what_is_left_and_how_to_go_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ends: list[dict[str, str]],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my runs" / "tiny").mkdir(parents=True)
+    with closing(begin(tmp_path / "my runs" / "tiny", options={"data-root": "/data"})) as ledger:
+        add_trial(ledger, [30.0])
+        add_trial(ledger, [20.0], state=TrialState.RUNNING)
+        for end in ends:
+            ledger.append("experiment_ended", **end)
+    shown = {}
+    for form in ("table", "--json"):
+        with pytest.raises(SystemExit):
+            main(["status", "tiny", "--output", "my runs", *([] if form == "table" else [form])])
+        shown[form] = capsys.readouterr().out
+    command = "orchestrator resume tiny --output 'my runs' --data-root /data"
+    assert "search: 1 finished, 1 half trained, 1 not begun of 3" in shown["table"]
+    assert f"it goes on with: {command}" in shown["table"]
+    said = json.loads(shown["--json"])
+    assert said["command"] == command
+    assert said["stages"]["search"]["half_trained"] == said["stages"]["search"]["not_begun"] == 1
+    assert [row["state"] for row in said["trials"]] == ["finished", "half_trained"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "command"),
+    [
+        ({"hours": 2}, "orchestrator extend --hours 2 tiny"),
+        ({"gpu_hours": 1.5}, "orchestrator extend --set budget.gpu_hours=3 tiny"),
+    ],
+    ids=lambda given: "" if isinstance(given, str) else next(iter(given)),
+)
+def test_what_reached_a_limit_goes_on_with_a_larger_one(tmp_path: Path, limit: dict[str, float], command: str) -> None:
+    (tmp_path / "tiny").mkdir()
+    with closing(begin(tmp_path / "tiny", budget=limit)) as ledger:
+        add_trial(ledger, [20.0], state=TrialState.RUNNING)
+        ledger.append("experiment_ended", outcome="budget_spent", ended_by=next(iter(limit)))
+        assert str(read_status(tmp_path / "tiny").command).startswith(command)
+        # The command is taken: what it asks for is larger than what was.
+        extend_experiment(tmp_path / "tiny", None, limit.get("hours"), ["budget.gpu_hours=3"] * ("gpu_hours" in limit))
+
+
+def test_what_has_come_to_its_end_needs_no_command(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger:
+        for value in (30.0, 20.0, 10.0):
+            add_trial(ledger, [value])
+        ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    assert read_status(tmp_path).command is None
 
 
 def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
@@ -56,7 +122,7 @@ def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
     repeat = add_repeat(ledger, trials[2], 0, 7, None)
     assert repeat.state is TrialState.DIVERGED
     confirm = read_status(tmp_path).stages[1]
-    assert (confirm.total, confirm.waiting, confirm.states) == (2, 1, {"diverged": 1})
+    assert (confirm.total, confirm.waiting, confirm.states) == (2, 1, {"diverged": 1, "not_begun": 1})
     with hold(tmp_path):
         assert read_status(tmp_path).words.startswith("running as process")
     ledger.close()
@@ -83,7 +149,7 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
         shown = capsys.readouterr().out
         if arguments:
             said = json.loads(shown)
-            assert said["stages"]["confirm"] == {"total": 2, "waiting": 0, "finished": 2}
+            assert said["stages"]["confirm"] == {"total": 2, "ended": 2, "waiting": 0, "finished": 2}
             assert said["budget"]["hours"]["limit"] == 2
             assert said["winners"]["pets"]["confirmed"]
         else:

@@ -1,0 +1,67 @@
+"""The Pareto front of each dataset, where a search had several objectives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.history import History
+from orchestrator.pareto import goals_of, pareto_fronts, values_at_best
+from orchestrator.pareto_tables import explain_front
+from orchestrator.report.text import metric_text, values_text
+
+
+@dataclass(frozen=True)
+class Member:
+    """A trial of a front.
+
+    Attributes:
+        name: What the page calls it.
+        detail: Its hyper-parameters.
+        reached: Objectives and their values, as shown.
+    """
+
+    name: str
+    detail: str
+    reached: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Front:
+    """The trials of a dataset that no other beats in every objective.
+
+    Attributes:
+        sentence: What the front is of.
+        members: Best in the first objective first.
+    """
+
+    dataset: str
+    sentence: str
+    members: list[Member]
+
+
+def fronts_of(history: History, names: Mapping[str, str]) -> list[Front]:
+    """Return a front for each dataset; none where there is one objective.
+
+    Args:
+        history: Of the search.
+        names: What the page calls each trial, by its id.
+    """
+    goals = goals_of(history)
+    if len(goals) < 2:
+        return []
+    sentence = explain_front([goal.model_dump() for goal in goals])
+    return [
+        Front(
+            Path(dataset).name,
+            sentence,
+            [
+                Member(
+                    names[trial.id],
+                    values_text(trial.parameters),
+                    [(metric, metric_text(metric, value)) for metric, value in values_at_best(trial, goals).items()],
+                )
+                for trial in front
+            ],
+        )
+        for dataset, front in pareto_fronts(history, goals).items()
+    ]
