@@ -42,7 +42,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these mutations, not all")
     parser.add_argument("--list", action="store_true", help="print the mutations and run nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON, and the table as it grows on standard error")
     return parser.parse_args(arguments)
 
 
@@ -68,12 +68,11 @@ def print_list(mutations: Sequence[Mutation], is_json: bool) -> None:
 
 
 def show_results(mutations: Sequence[Mutation], root: Path, *, is_json: bool) -> list[Result]:
-    """Run mutations, print a line for each as it comes and a summary, or all of them as JSON in the end."""
-    results = []
+    """Run mutations and print a line for each as it comes, then a summary or, in the end, all of them as JSON."""
+    results: list[Result] = []
     for result in run_mutations(mutations, root):
         results.append(result)
-        if not is_json:
-            print(line_of(result), flush=True)
+        print(line_of(result), file=sys.stderr if is_json else sys.stdout, flush=True)
     counts = {verdict: sum(one.verdict == verdict for one in results) for verdict in ("killed", "SURVIVED", "error")}
     if is_json:
         rows = [

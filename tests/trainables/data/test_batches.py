@@ -76,6 +76,21 @@ def test_buckets_save_padding(split: Split) -> None:
     assert padded(8) < padded(1)
 
 
+def test_batches_of_about_one_length_come_in_a_random_order(split: Split) -> None:
+    resident = ResidentSplit(split, CPU)
+    order = order_pairs(resident, 10, 1000, generator(0))
+    shortest = [int(resident.lengths[part].min()) for part in order]
+    longest = [int(resident.lengths[part].max()) for part in order]
+    assert max(high - low for low, high in zip(shortest, longest, strict=True)) <= 1
+    assert sorted(shortest) != shortest != sorted(shortest, reverse=True)
+
+
+def test_a_batch_of_one_image_is_left_out(distinct: Split) -> None:
+    training = TrainingConfig(batch_size=29, batches="images")
+    (batch,) = epoch_batches(ResidentSplit(distinct, CPU), training, generator(0))
+    assert batch.positives.shape == (29, 145)
+
+
 def test_the_same_image_twice_is_masked_or_a_negative(split: Split) -> None:
     resident = ResidentSplit(split, CPU)
     order = [torch.tensor([0, 1, 7, 12, 3])]  # Captions 0, 1 and 3 are of image 0.
@@ -87,6 +102,13 @@ def test_the_same_image_twice_is_masked_or_a_negative(split: Split) -> None:
     assert torch.equal(masked.ignore, expected)
     (published,) = pair_batches(resident, order, mask_duplicates=False)
     assert published.ignore is None
+
+
+@pytest.mark.parametrize("duplicates", ["mask", "negatives"])
+def test_the_setting_says_what_the_same_image_twice_is(split: Split, duplicates: str) -> None:
+    # Batches of 100 of 300 captions of 60 images hold some image twice.
+    ignored = [batch.ignore is not None for batch in batches(split, batch_size=100, duplicates=duplicates)]
+    assert ignored == [duplicates == "mask"] * 3
 
 
 def test_a_batch_of_one_pair_is_left_out(split: Split) -> None:
