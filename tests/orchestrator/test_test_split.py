@@ -1,12 +1,15 @@
 """The test split: opened in the journal before anybody looks at it, evaluated once, and never taken for val."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.cli import main
+from orchestrator.contributions import measure_checkpoint
 from orchestrator.history import Trial
 from orchestrator.ledger import Ledger
 from orchestrator.opening import evaluate_on_test
@@ -58,7 +61,21 @@ def test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once(
     assert ledger.history.test_openings == {"pets": 2}, "for the first, and for the second"
 
 
-def test_a_training_is_tested_on_the_test_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """A short training, its best model, and the metrics of the model on each split."""
+
+    root: Path
+    workload: Training
+    config: TrialConfig
+    checkpoint: Path
+    model: Any
+    metrics: Mapping[str, Mapping[str, float]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """A training on a dataset whose splits have different scores."""
     import torch
 
     from trainables.checkpoint import save_epoch
@@ -66,17 +83,73 @@ def test_a_training_is_tested_on_the_test_split(tmp_path: Path, monkeypatch: pyt
     from trainables.evaluation import evaluate as metrics_of_split
     from trainables.evaluation import load_best
 
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    write_precomputed(tmp_path / "data" / "pets")
-    sizes = TrainingConfig(epochs=1, batch_size=16, embedding_size=16, word_size=8, learning_rate=0.01)
-    config = TrialConfig(dataset="pets", loss="nt_xent", training=sizes)
-    workload = Training(str(tmp_path / "data"), threads=torch.get_num_threads(), device="cpu")
-    (report,) = workload.train(config, None)
-    checkpoint = save_epoch(tmp_path / "trial", report)
-    data = workload.open_data(config)
-    model, _ = load_best(checkpoint, data)
+    root = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
+        write_precomputed(root / "data" / "pets")
+        sizes = TrainingConfig(epochs=1, batch_size=16, embedding_size=16, word_size=8, learning_rate=0.01)
+        config = TrialConfig(dataset="pets", loss="nt_xent", training=sizes)
+        workload = Training(str(root / "data"), threads=torch.get_num_threads(), device="cpu")
+        (report,) = workload.train(config, None)
+        checkpoint = save_epoch(root / "trial", report)
+        data = workload.open_data(config)
+        model, _ = load_best(checkpoint, data)
+        metrics = {
+            name: metrics_of_split(model, ResidentSplit(split, torch.device("cpu")))
+            for name, split in data.splits.items()
+        }
+        assert len({values["rsum"] for values in metrics.values()}) == len(metrics) == 3
+        yield Trained(root, workload, config, checkpoint, model, metrics)
+
+
+def test_a_training_is_tested_on_the_test_split(trained: Trained) -> None:
+    assert trained.workload.test(trained.config, trained.checkpoint) == trained.metrics["test"]
+
+
+@pytest.mark.parametrize(
+    ("options", "split"), [((), "test"), (("--split", "test"), "test"), (("--split", "val"), "val")]
+)
+def test_evaluate_looks_at_the_split_that_is_named(
+    trained: Trained, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], split: str
+) -> None:
+    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--json")
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", str(trained.checkpoint), *where, *options])
+    assert not ended.value.code
+    assert json.loads(capsys.readouterr().out)["metrics"] == trained.metrics[split]
+
+
+def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) -> None:
+    import torch
+
+    from trainables.data.batches import epoch_batches
+    from trainables.data.resident import ResidentSplit
+    from trainables.evaluation import measure_contributions
+    from trainables.losses import build_loss
+    from trainables.seeding import generator
+
+    found = measure_checkpoint(
+        trained.checkpoint, trained.root / "data", epsilon=0.01, convention="paper", device="cpu"
+    ).statistics
+    data, loss = trained.workload.open_data(trained.config), build_loss("nt_xent")
     expected = {
-        name: metrics_of_split(model, ResidentSplit(split, torch.device("cpu"))) for name, split in data.splits.items()
+        name: measure_contributions(
+            trained.model,
+            loss,
+            epoch_batches(
+                ResidentSplit(split, torch.device("cpu")),
+                trained.config.training,
+                generator(trained.config.seed, "cocos"),
+            ),
+        )
+        for name, split in data.splits.items()
     }
-    assert len({metrics["rsum"] for metrics in expected.values()}) == len(expected) == 3
-    assert workload.test(config, checkpoint) == expected["test"]
+    assert found == expected["train"]
+    assert found not in (expected["val"], expected["test"])
+
+
+def test_a_winner_is_packed_with_what_it_has_not_seen(trained: Trained, tmp_path: Path) -> None:
+    trained.workload.pack(trained.config, trained.checkpoint, tmp_path / "packed")
+    about = json.loads((tmp_path / "packed" / "retriever.json").read_text())
+    assert about["split"] == "test"
+    assert about["images"] == list(trained.workload.open_data(trained.config).splits["test"].image_ids)
