@@ -114,11 +114,19 @@ def applied(mutation: Mutation, tree: Path) -> Iterator[None]:
 
 
 def copy_tree(root: Path, target: Path) -> Path:
-    """Copy the files of a git working tree that are not ignored, as they stand there now, and return the copy."""
+    """Copy the files of a git working tree that are not ignored, as they stand there now, and return the copy.
+
+    Raises:
+        RefusedError: If ``root`` is no git working tree.
+    """
     listing = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.split("\0")
+    listed = subprocess.run(listing, capture_output=True, text=True)
+    if listed.returncode:
+        raise RefusedError(
+            f"{root}: its files cannot be listed: {listed.stderr.strip()}; clone the repository with git"
+        )
     # A file that was deleted but is still in the index is not there.
-    for name in filter(lambda name: (root / name).is_file(), names):
+    for name in filter(lambda name: (root / name).is_file(), listed.stdout.split("\0")):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / name, target / name)
     return target

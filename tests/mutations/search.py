@@ -102,10 +102,10 @@ MUTATIONS = (
         tests="tests/orchestrator/test_best_epochs.py::test_of_equally_good_epochs_the_first_is_the_best",
     ),
     Mutation(
-        name="the parameters of the best epoch are those before it",
+        name="the parameters of the best epoch are those of the last",
         file="orchestrator/history.py",
-        old='if change["epoch"] <= epoch else',
-        new='if change["epoch"] < epoch else',
+        old="self.best_epoch or 1",
+        new="self.last_epoch or 1",
         tests="tests/orchestrator/test_best_epochs.py::test_the_parameters_of_the_best_epoch_are_those_that_changed_by_then",
     ),
     Mutation(
@@ -261,5 +261,12 @@ MUTATIONS = (
         old="scores[~correct] >= scores",
         new="scores[~correct] > scores",
         tests="tests/orchestrator/report/test_report_queries.py::test_ties_rank_against_the_query",
+    ),
+    Mutation(
+        name="statistics of a checkpoint are those of the loss at the start",
+        file="orchestrator/contributions.py",
+        old='config.at(read_file(directory, BEST)["epoch"]) if config.schedule else config',
+        new="config",
+        tests="tests/orchestrator/test_test_split.py::test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch",
     ),
 )

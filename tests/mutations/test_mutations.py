@@ -106,6 +106,12 @@ def test_a_mutation_that_does_not_fit_is_named(tree: Path, changes: dict[str, st
         list(run_mutations([replace(planted("killed"), **changes)], tree))
 
 
+def test_a_tree_without_git_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "code_under_test.py").write_text(CODE)
+    with pytest.raises(RefusedError, match="cannot be listed: fatal: not a git repository"):
+        list(run_mutations([planted("killed")], tmp_path))
+
+
 def exit_status(verdict: str, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(command, "ROOT", Path("nowhere"))
     monkeypatch.setattr(command, "list_mutations", lambda: (planted(verdict),))

@@ -17,7 +17,8 @@ from trainables.config import TrialConfig
 
 
 def trial_of(values: list[float], **fields: object) -> Trial:
-    config = {"metric": "val/rsum", "loss_parameters": {"temperature": 0.1}, **fields}
+    plain = TrialConfig(dataset="pets", loss="nt_xent", loss_parameters={"temperature": 0.1}).to_dict()
+    config = {**plain, **fields}
     trial = Trial("a", "s", 0, {}, config, 0.0)
     trial.epochs |= {epoch: {"val/rsum": value} for epoch, value in enumerate(values, start=1)}
     return trial

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from orchestrator.opening import evaluate_on_test
 from orchestrator.workload import Training
 from tests.orchestrator.experiments import add_trial
 from tests.precomputed_folder import write_precomputed
-from trainables.config import TrainingConfig, TrialConfig
+from trainables.config import Change, TrainingConfig, TrialConfig
 
 
 @dataclass
@@ -119,7 +119,14 @@ def test_evaluate_looks_at_the_split_that_is_named(
     assert json.loads(capsys.readouterr().out)["metrics"] == trained.metrics[split]
 
 
-def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) -> None:
+def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
+    """Return what ``orchestrator cocos`` prints."""
+    places = {"epsilon": 0.01, "convention": "paper", "device": "cpu"}
+    return measure_checkpoint(checkpoint, trained.root / "data", **places).statistics  # type: ignore[arg-type]
+
+
+def counted(trained: Trained, model: Any, split: str, **loss_parameters: float) -> Mapping[str, Any]:
+    """Return the statistics of a model on a split, with NT-Xent."""
     import torch
 
     from trainables.data.batches import epoch_batches
@@ -128,24 +135,38 @@ def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) 
     from trainables.losses import build_loss
     from trainables.seeding import generator
 
-    found = measure_checkpoint(
-        trained.checkpoint, trained.root / "data", epsilon=0.01, convention="paper", device="cpu"
-    ).statistics
-    data, loss = trained.workload.open_data(trained.config), build_loss("nt_xent")
-    expected = {
-        name: measure_contributions(
-            trained.model,
-            loss,
-            epoch_batches(
-                ResidentSplit(split, torch.device("cpu")),
-                trained.config.training,
-                generator(trained.config.seed, "cocos"),
-            ),
-        )
-        for name, split in data.splits.items()
-    }
-    assert found == expected["train"]
-    assert found not in (expected["val"], expected["test"])
+    part = ResidentSplit(trained.workload.open_data(trained.config).splits[split], torch.device("cpu"))
+    batches = epoch_batches(part, trained.config.training, generator(trained.config.seed, "cocos"))
+    return measure_contributions(model, build_loss("nt_xent", **loss_parameters), batches)
+
+
+def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) -> None:
+    found = statistics_of(trained, trained.checkpoint)
+    assert found == counted(trained, trained.model, "train")
+    assert found not in (counted(trained, trained.model, "val"), counted(trained, trained.model, "test"))
+
+
+def test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch(trained: Trained, tmp_path: Path) -> None:
+    """Steps so small that no weight changes make the first epoch the best, with the loss before its change."""
+    from trainables.checkpoint import save_epoch
+
+    for first, (rate, temperature) in enumerate([(0.01, 0.2), (1e-30, 0.7)]):
+        training = replace(trained.config.training, epochs=2, learning_rate=rate)
+        change = Change(epoch=2, loss_parameters={"temperature": 0.2})
+        config = replace(trained.config, training=training, schedule=(change,), loss_parameters={"temperature": 0.7})
+        report = list(trained.workload.train(config, None))[-1]
+        assert report.is_best == (first == 0), "the last epoch is the best of the first training alone"
+        checkpoint = save_epoch(tmp_path / str(first), report)
+        model, _ = load_model(trained, checkpoint)
+        expected = {value: counted(trained, model, "train", temperature=value) for value in (0.2, 0.7)}
+        assert expected[0.2] != expected[0.7]
+        assert statistics_of(trained, checkpoint) == expected[temperature]
+
+
+def load_model(trained: Trained, checkpoint: Path) -> tuple[Any, TrialConfig]:
+    from trainables.evaluation import load_best
+
+    return load_best(checkpoint, trained.workload.open_data(trained.config))
 
 
 def test_a_winner_is_packed_with_what_it_has_not_seen(trained: Trained, tmp_path: Path) -> None:
