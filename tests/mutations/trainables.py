@@ -262,4 +262,18 @@ MUTATIONS = (
         new="SHORTEST = 1e-12",
         tests="tests/trainables/models/test_backbones.py::test_features_are_unit_vectors_however_short_they_are",
     ),
+    Mutation(
+        name="trials of one process train on the data of the first",
+        file="trainables/fused.py",
+        old="if other.data is data and not",
+        new="if not",
+        tests="tests/trainables/test_training_steps.py::test_trials_that_share_a_process_train_each_on_its_own_data",
+    ),
+    Mutation(
+        name="a trial takes the val split of its neighbour for train",
+        file="trainables/trial.py",
+        old="beside.train_split, beside.val_split",
+        new="beside.val_split, beside.train_split",
+        tests="tests/trainables/test_training_steps.py::test_trials_that_share_a_process_train_each_on_its_own_data",
+    ),
 )

@@ -15,6 +15,7 @@ from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
 from trainables.evaluation import evaluate
+from trainables.fused import FusedTrials
 from trainables.losses import NotANumberError, build_loss
 from trainables.models import build_model
 from trainables.optimizers import SGD, AdamW, build_optimizer
@@ -181,3 +182,16 @@ def test_embeddings_that_are_not_finite_are_a_divergence(data: Dataset) -> None:
     trial.epoch = 7
     with pytest.raises(DivergedError, match="val/similarity is nan in epoch 7"):
         trial.end_epoch(1.0, 1.0)
+
+
+def test_trials_that_share_a_process_train_each_on_its_own_data(data: Dataset) -> None:
+    other = tiny_dataset(seed=1, digest="other")
+    trials = FusedTrials("cpu")
+    for name, own in (("first", data), ("other", other), ("again", data)):
+        trials.add(name, tiny_config(loss="warp"), own)
+    reports = trials.run_epoch(["first"]) | trials.run_epoch(["other"]) | trials.run_epoch(["again"])
+    found = {name: (report.metrics["train/loss"], report.metrics["val/rsum"]) for name, report in reports.items()}
+    alone = [Trial(tiny_config(loss="warp"), own, CPU).run_epoch().metrics for own in (data, other)]
+    expected = [(metrics["train/loss"], metrics["val/rsum"]) for metrics in alone]
+    assert expected[0] != expected[1]
+    assert [found[name] for name in ("first", "other", "again")] == [expected[0], expected[1], expected[0]]
