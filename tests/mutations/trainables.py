@@ -246,14 +246,14 @@ MUTATIONS = (
         file="trainables/models/text_encoder.py",
         old="normalize(final_states(self.words, self.gru, tokens, lengths), dim=-1, eps=1e-12)",
         new="final_states(self.words, self.gru, tokens, lengths)",
-        tests="tests/trainables/models/test_models.py tests/trainables/models/test_gru.py",
+        tests="tests/trainables/models/test_models.py::test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors",
     ),
     Mutation(
         name="images of VSE++ are no unit vectors",
         file="trainables/models/vsepp.py",
         old="normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)",
         new="in_full(linear(self.image_projection, features))",
-        tests="tests/trainables/models/test_models.py",
+        tests="tests/trainables/models/test_models.py::test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors",
     ),
     Mutation(
         name="features of a network that are very short are no unit vectors",
