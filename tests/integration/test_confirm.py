@@ -1,7 +1,9 @@
 """Confirmations on two Ray workers: after the search, on their own, and killed in the middle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -50,6 +52,26 @@ def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], s
     assert_invariants(output)
 
 
+def assert_judged_on_test(history: History, verdict: Mapping[str, Any]) -> None:
+    """The winner's lead is that of the means on test, which the means on val differ from."""
+    means = {
+        split: {
+            one["label"]: mean(
+                values[trial.id] for trial in history.stage(Stage.CONFIRM) if trial.candidate == one["label"]
+            )
+            for one in verdict["standings"]
+        }
+        for split, values in {
+            "test": {name: metrics["rsum"] for name, metrics in history.tests.items()},
+            "val": {trial.id: trial.best_value for trial in history.trials.values()},
+        }.items()
+    }
+    (comparison,) = verdict["comparisons"]
+    leads = {split: of[verdict["winner"]] - of[comparison["label"]] for split, of in means.items()}
+    assert abs(leads["test"] - leads["val"]) > 0.1
+    assert comparison["difference"] == pytest.approx(leads["test"])
+
+
 def tags(output: Path) -> dict[str, dict[str, str]]:
     client = MlflowClient(tracking_uri=default_uri(output))
     experiment = client.get_experiment_by_name("tiny")
@@ -68,6 +90,7 @@ def test_a_search_ends_with_its_best_confirmed(ray_session: None, output: Path) 
     (verdict,) = result.summary["verdicts"]
     assert (verdict["winner"], verdict["verdict"]) == (f"{STUDY}-0001", "better")
     assert [one["roles"] for one in verdict["comparisons"]] == [("runner_up", "baseline")]
+    assert_judged_on_test(read(output), verdict)
     sent = {name for name, own in tags(output).items() if own.get("weights") == "best.safetensors"}
     assert sent == set(read(output).tests)
     winner = result.summary["winners"]["pets"]

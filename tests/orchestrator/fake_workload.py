@@ -27,7 +27,7 @@ class FakeWorkload:
     """Trainings that take ``seconds`` an epoch.
 
     Trials whose parameter lies above ``diverges_above`` diverge in epoch 2; those below ``fails_below`` raise there
-    every time, those below ``stumbles_below`` once. Seeds differ by a normal ``noise``.
+    every time, those below ``stumbles_below`` once. Seeds differ by a normal ``noise``, on val and on test by another.
     """
 
     seconds: float = 0.0
@@ -70,7 +70,7 @@ class FakeWorkload:
 
     def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
         saved = json.loads((checkpoint / "best.pt").read_text())
-        return {"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config) - 1}
+        return {"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config, "test") - 1}
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         raise CheckpointError(f"{checkpoint}: holds no model")
@@ -78,8 +78,8 @@ class FakeWorkload:
     def write_weights(self, checkpoint: Path, path: Path) -> None:
         path.write_bytes((checkpoint / "best.pt").read_bytes())
 
-    def luck(self, config: TrialConfig) -> float:
-        drawn = random.Random(f"{config.loss} {config.loss_parameters} {config.seed}")
+    def luck(self, config: TrialConfig, split: str = "val") -> float:
+        drawn = random.Random(f"{split} {config.loss} {config.loss_parameters} {config.seed}")
         return drawn.gauss(0, self.noise) if self.noise else 0.0
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.checkpoint import save_epoch
+from trainables.checkpoint import BEST, read_file, save_epoch
 from trainables.config import Change, TrainingConfig
 from trainables.data.dataset import Dataset
 from trainables.errors import CheckpointError, DivergedError
@@ -49,6 +49,14 @@ def test_best_is_the_highest_so_far_and_the_first_of_equals(data: Dataset) -> No
         assert report.is_best == (report.metrics["val/rsum"] > best)
         best = max(best, report.metrics["val/rsum"])
         assert report.metrics["val/rsum_best"] == best
+
+
+def test_of_epochs_that_are_equally_good_the_first_is_kept(data: Dataset, tmp_path: Path) -> None:
+    # Steps so small that no weight changes: every epoch has the value of the first.
+    reports = list(run_trial(tiny_config(epochs=3, learning_rate=1e-30), data, device="cpu"))
+    assert len({report.metrics["val/rsum"] for report in reports}) == 1
+    assert [report.is_best for report in reports] == [True, False, False]
+    assert read_file(save_epoch(tmp_path, reports[-1]), BEST)["epoch"] == 1
 
 
 @pytest.mark.parametrize("stop", [1, 2, 4])

@@ -27,6 +27,12 @@ from trainables.seeding import seed_torch
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's pixels, red, green, blue, in [0, 1]."""
 
+SHORTEST = 1e-16
+"""Features of this length or more are scaled to unit length; the squares of shorter ones are too small for float32.
+
+Torch's own bound, 1e-12, is about as long as the features of some untrained networks.
+"""
+
 _AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 """Classifiers of two networks that were used in their training alone; files hold them."""
 
@@ -73,7 +79,7 @@ class Backbone(nn.Module):
         pixels = (images.permute(0, 3, 1, 2) - self.mean) / self.std
         pooled = self.network(pixels).flatten(1)
         grid, self._grid = self._grid, torch.empty(0)
-        return normalize(pooled, dim=-1), normalize(grid, dim=-1)
+        return normalize(pooled, dim=-1, eps=SHORTEST), normalize(grid, dim=-1, eps=SHORTEST)
 
     def _keep_grid(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
         self._grid = output.flatten(2).transpose(1, 2) if output.dim() == 4 else output[:, 1:]

@@ -17,7 +17,7 @@ from trainables.data.dataset import Dataset
 from trainables.data.resident import ResidentSplit
 from trainables.data.source import Source
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
-from trainables.trial import run_trial
+from trainables.trial import Trial, run_trial
 
 
 @dataclass(frozen=True)
@@ -92,3 +92,23 @@ def test_image_behind_a_link_out_of_the_data_root_is_not_shown(asked: Asked, tmp
     (tmp_path / name).symlink_to(asked.source.folder / name)
     outside = Source("tiny", tmp_path, (tmp_path.resolve(),), None, ())
     assert not retrieve(asked.checkpoint, asked.data, outside, "val", device="cpu").i2t[0].query.image
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_queries_and_answers_are_of_the_split_that_was_asked_for(asked: Asked, split: str) -> None:
+    found = retrieve(asked.checkpoint, asked.data, asked.source, split, device="cpu")
+    part = asked.data.splits[split]
+    assert found.title == f"tiny {split}"
+    assert [query.query.text for query in found.i2t] == [part.image_ids[place] for place in range(0, 20, 2)]
+    assert {answer.text for query in found.t2i for answer in query.answers} <= set(part.image_ids)
+
+
+def test_ties_rank_against_the_query(asked: Asked, tmp_path: Path) -> None:
+    """A model whose weights are all zero scores every pair alike."""
+    trial = Trial(tiny_config(), asked.data, torch.device("cpu"))
+    report = trial.run_epoch()
+    for weights in trial.best_weights.values():
+        weights.zero_()
+    found = retrieve(save_epoch(tmp_path, report), asked.data, asked.source, "val", device="cpu")
+    assert {query.rank for query in found.i2t} == {96}, "95 captions of other images come first"
+    assert {query.rank for query in found.t2i} == {20}, "19 other images come first"

@@ -76,6 +76,21 @@ def test_buckets_save_padding(split: Split) -> None:
     assert padded(8) < padded(1)
 
 
+def test_batches_of_about_one_length_come_in_a_random_order(split: Split) -> None:
+    resident = ResidentSplit(split, CPU)
+    order = order_pairs(resident, 10, 1000, generator(0))
+    shortest = [int(resident.lengths[part].min()) for part in order]
+    longest = [int(resident.lengths[part].max()) for part in order]
+    assert max(high - low for low, high in zip(shortest, longest, strict=True)) <= 1
+    assert sorted(shortest) != shortest != sorted(shortest, reverse=True)
+
+
+def test_a_batch_of_one_image_is_left_out(distinct: Split) -> None:
+    training = TrainingConfig(batch_size=29, batches="images")
+    shapes = [batch.positives.shape for batch in epoch_batches(ResidentSplit(distinct, CPU), training, generator(0))]
+    assert shapes == [(29, 145)]
+
+
 def test_the_same_image_twice_is_masked_or_a_negative(split: Split) -> None:
     resident = ResidentSplit(split, CPU)
     order = [torch.tensor([0, 1, 7, 12, 3])]  # Captions 0, 1 and 3 are of image 0.

@@ -19,7 +19,7 @@ from trainables.data.describe import describe
 from trainables.data.resident import ResidentSplit
 from trainables.errors import DataError
 from trainables.seeding import generator
-from trainables.trial import run_trial
+from trainables.trial import Trial, run_trial
 
 CPU = torch.device("cpu")
 VIEWS = 3
@@ -93,6 +93,29 @@ def test_a_trial_trains_on_views_unless_told_not_to_and_evaluates_without() -> N
     assert first["train/loss"] == again["train/loss"] != metrics(plain)["train/loss"]
     without = metrics(with_views(plain, 0.1), augment=False)
     assert (without["train/loss"], without["val/rsum"]) == (metrics(plain)["train/loss"], metrics(plain)["val/rsum"])
+
+
+def test_each_epoch_of_a_trial_draws_views_anew_and_each_trial_of_a_seed_the_same() -> None:
+    data = with_views(tiny_dataset(), 0.1)
+
+    def views(trial: Trial) -> list[bool]:
+        """Whether each image, in the order of the split, shows its faint view in the epoch that has begun."""
+        images = {}
+        for batch in trial.batches():
+            for image in batch.images:
+                images[tuple((image > 0).tolist())] = float(image.max()) < 0.1
+        return [images[key] for key in sorted(images)]
+
+    first, other = (Trial(tiny_config(seed=seed, epochs=4), data, CPU) for seed in (0, 1))
+    epochs = []
+    for trial in (first, other):
+        for _ in range(3):
+            trial.begin_epoch()
+            epochs.append(tuple(views(trial)))
+    assert len(set(epochs)) == 6, "three epochs of two seeds"
+    again = Trial(tiny_config(epochs=4), data, CPU)
+    again.begin_epoch()
+    assert tuple(views(again)) == epochs[0]
 
 
 def save(array: np.ndarray) -> Callable[[Path], None]:

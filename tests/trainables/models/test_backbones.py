@@ -8,7 +8,7 @@ from torch import nn
 
 from trainables.backbone_names import BACKBONES, check_backbone
 from trainables.errors import ConfigError, DataError
-from trainables.models.backbones import MEAN, STD, build_backbone, make_encoder, weights_digest
+from trainables.models.backbones import MEAN, STD, Backbone, build_backbone, make_encoder, weights_digest
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +71,18 @@ def test_every_family_has_global_and_region_features(name: str, size: int, featu
     assert (pooled.shape, regions.shape) == ((2, features), (2, *grid))
     torch.testing.assert_close(pooled.norm(dim=1), torch.ones(2))
     torch.testing.assert_close(regions.norm(dim=2), torch.ones(2, grid[0]))
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1e-12, 1.0, 1e12])
+def test_features_are_unit_vectors_however_short_they_are(scale: float) -> None:
+    network = nn.Sequential(nn.Conv2d(3, 5, 3), nn.AdaptiveAvgPool2d(1))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(scale)
+    backbone = Backbone(network, 8, 5)
+    pooled, regions = backbone(torch.randint(0, 256, (4, 8, 8, 3), dtype=torch.uint8))
+    torch.testing.assert_close(pooled.norm(dim=1), torch.ones(4))
+    torch.testing.assert_close(regions.norm(dim=2), torch.ones(4, 36))
 
 
 def test_encoder_gives_what_was_asked_for_as_float16(crops: np.ndarray) -> None:

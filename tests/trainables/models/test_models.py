@@ -79,6 +79,15 @@ def test_a_trial_trains_and_repeats(name: str, parameters: dict, loss: str) -> N
     assert first == second and len(first) == 2
 
 
+@pytest.mark.parametrize("name", ["vsepp", "vsrn"])
+def test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors(name: str) -> None:
+    data = data_for(name)
+    model = build_model(config_for(name, {}, "nt_xent"), data)
+    (batch,) = batches_of(data, [torch.arange(0, 80, 5)])
+    for vectors in (model.encode_images(3 * batch.images), model.encode_captions(batch.tokens, batch.lengths)):
+        torch.testing.assert_close(vectors.norm(dim=1), torch.ones(16))
+
+
 def test_wsabie_stays_in_the_ball_after_every_step() -> None:
     config = config_for("wsabie", {"radius": 0.7}, "warp", learning_rate=0.5)
     data = data_for("wsabie")

@@ -58,21 +58,26 @@ def test_only_the_batch_norm_moves_in_the_first_step() -> None:
     assert moved == {"norm.weight", "norm.bias"}
 
 
-@pytest.mark.parametrize(
-    "norm, before, times", [("features", True, 2), ("features", False, 1), ("published", True, 2)], ids=str
-)
-def test_regions_are_normalised_over_the_axis_that_was_asked_for(norm: str, before: bool, times: int) -> None:
+def normalised(regions: torch.Tensor, norm: str) -> torch.Tensor:
+    """Divide each number of regions (images, regions, features) by its length along an axis, one by one."""
+    lengths = torch.empty_like(regions)
+    for image, region, feature in torch.cartesian_prod(*map(torch.arange, regions.shape)):
+        along = regions[image, region] if norm == "features" else regions[image, :, feature]
+        lengths[image, region, feature] = math.sqrt(sum(value * value for value in along.tolist()))
+    return regions / lengths * (math.sqrt(regions.shape[-1]) if norm == "features" else 1)
+
+
+@pytest.mark.parametrize("norm", ["features", "published"])
+@pytest.mark.parametrize("before", [True, False], ids=["before and after", "after"])
+def test_regions_are_normalised_where_and_over_the_axis_that_was_asked_for(norm: str, before: bool) -> None:
     torch.manual_seed(0)
     encoder = RegionReasoning(6, 4, region_norm=norm, norm_before_reasoning=before).eval()
+    # Untrained blocks are the identity, before and after which normalising is the same.
+    for block in encoder.blocks:
+        open_gate(block)
     features = torch.randn(3, 5, 6)
     regions = encoder.projection(features)
-    # Untrained blocks are the identity, so before and after are the same operation done once or twice.
-    for _ in range(times):
-        lengths = torch.empty_like(regions)
-        for image, region, feature in torch.cartesian_prod(torch.arange(3), torch.arange(5), torch.arange(4)):
-            along = regions[image, region] if norm == "features" else regions[image, :, feature]
-            lengths[image, region, feature] = math.sqrt(sum(value * value for value in along.tolist()))
-        regions = regions / lengths * (math.sqrt(4) if norm == "features" else 1)
+    regions = normalised(encoder.blocks(normalised(regions, norm) if before else regions), norm)
     state = torch.zeros(1, 3, 4)
     for region in range(5):
         _, state = encoder.gru(regions[:, region : region + 1], state)

@@ -1,0 +1,90 @@
+"""Plants the listed faults one at a time in a copy of this repository, and runs the tests that must notice each.
+
+A test that passes whatever the code does proves nothing. Each mutation of the list is such a fault with the tests that
+fail for it. A mutation is killed where one of its tests fails by an assertion, and survives where all of them pass; a
+module that cannot be imported, or any other exception, is an error and proves nothing either.
+
+The lists stand in tests/mutations/AREA.py. After a test was changed, run the mutations whose tests it is among.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutations.lists import list_mutations
+from tests.mutations.mutation import Mutation
+from tests.mutations.runner import RefusedError, Result, run_mutations
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the mutations that are asked for; exit with 1 where one was not killed, with 2 where nothing could be run."""
+    options = parse(arguments)
+    chosen = choose(list_mutations(), options.only)
+    if options.list:
+        print_list(chosen, options.json)
+        return
+    try:
+        results = show_results(chosen, ROOT, is_json=options.json)
+    except RefusedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(any(result.verdict != "killed" for result in results))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutations", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these mutations, not all")
+    parser.add_argument("--list", action="store_true", help="print the mutations and run nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON, and the table as it grows on standard error")
+    return parser.parse_args(arguments)
+
+
+def choose(mutations: Sequence[Mutation], names: Sequence[str] | None) -> list[Mutation]:
+    """Return the mutations of some names, or all; exit where a name is unknown."""
+    if names is None:
+        return list(mutations)
+    by_name = {mutation.name: mutation for mutation in mutations}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        print(f"error: no mutation is called {unknown[0]!r}; --list prints all names", file=sys.stderr)
+        sys.exit(2)
+    return [by_name[name] for name in names]
+
+
+def print_list(mutations: Sequence[Mutation], is_json: bool) -> None:
+    """Print what would be run."""
+    if is_json:
+        print(json.dumps([vars(mutation) for mutation in mutations], indent=1))
+        return
+    for mutation in mutations:
+        print(f"{mutation.name:60} {mutation.file}\n    {mutation.tests}")
+
+
+def show_results(mutations: Sequence[Mutation], root: Path, *, is_json: bool) -> list[Result]:
+    """Run mutations and print a line for each as it comes, then a summary or, in the end, all of them as JSON."""
+    results: list[Result] = []
+    for result in run_mutations(mutations, root):
+        results.append(result)
+        print(line_of(result), file=sys.stderr if is_json else sys.stdout, flush=True)
+    counts = {verdict: sum(one.verdict == verdict for one in results) for verdict in ("killed", "SURVIVED", "error")}
+    if is_json:
+        rows = [
+            {**vars(one.mutation), "verdict": one.verdict, "seconds": one.seconds, "note": one.note} for one in results
+        ]
+        print(json.dumps({"mutations": rows, "counts": counts}, indent=1))
+    else:
+        print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return results
+
+
+def line_of(result: Result) -> str:
+    """Return the line of a table."""
+    why = "" if result.verdict == "killed" else f"  {result.note}"
+    return f"{result.verdict:9} {result.seconds:5.0f} s  {result.mutation.name:60} {result.mutation.file}{why}"
