@@ -14,7 +14,8 @@ from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accep
 from orchestrator.regression.causes import what_changed
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.junit import to_junit
-from orchestrator.regression.suite import load_suite, shipped_suites
+from orchestrator.regression.shipped import shipped_suites
+from orchestrator.regression.suite import load_suite
 from orchestrator.regression.terminal import print_result
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.regression.webpage import render_page
