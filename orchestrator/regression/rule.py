@@ -27,7 +27,7 @@ Numbers = NDArray[np.float64]
 NODES = 400
 """Quantiles of the estimated spread over which a power is averaged; its error is then below 0.001."""
 
-HALVINGS = 40
+HALVINGS = 25
 """Of the interval in which the detectable difference lies."""
 
 
