@@ -35,8 +35,10 @@ class Unnamed(TyperCommand):
     """A command that goes by the name of its group, in usage lines and errors."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Take the place of the group among the commands of the program."""
-        return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
+        """Take the place of the group, where there is one, among the commands of the program."""
+        if parent is not None:
+            info_name, parent = parent.info_name, parent.parent
+        return super().make_context(info_name, args, parent=parent, **extra)
 
 
 app = typer.Typer(
@@ -55,7 +57,6 @@ REGRESSION = 5
 
 @app.command(
     cls=Unnamed,
-    no_args_is_help=True,
     epilog='To make the newest rerun the reference: orchestrator regress accept SUITE --why "...", explained by '
     "orchestrator regress accept --help.",
 )

@@ -63,8 +63,11 @@ def test_help_names_the_other_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert "regress accept SUITE" in run(capsys, "--help")[1]
 
 
-def test_without_a_suite_the_help_is_shown_and_it_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys)[0] == 2
+def test_without_a_suite_the_way_to_the_help_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["regress"])
+    printed = capsys.readouterr().err
+    assert exit_.value.code == 2 and "SUITE" in printed and "regress --help" in printed
 
 
 def test_the_command_line_can_be_pasted_into_a_shell() -> None:
