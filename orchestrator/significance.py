@@ -4,6 +4,8 @@ References:
     [Welch1947] Welch, The generalization of Student's problem when several different population variances are
         involved, Biometrika 34, 28-35.
     [Holm1979] Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statistics 6, 65-70.
+    [Sidak1967] Sidak, Rectangular confidence regions for the means of multivariate normal distributions, J. American
+        Statistical Association 62, 626-633.
     [Hedges1981] Hedges, Distribution theory for Glass's estimator of effect size, J. Educational Statistics 6, eq. 6.
     [Polansky1997] Polansky and Schucany, Kernel smoothing to improve bootstrap confidence intervals, J. R. Statist.
         Soc. B 59, 821-838.
@@ -166,6 +168,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - done) * p_values[index]))
         corrected[index] = largest
     return corrected
+
+
+def best_of_p(p: float, candidates: int) -> float:
+    """Return how likely the luckiest of several candidates is so far ahead of one that none of them differs from.
+
+    A candidate is so far ahead with probability p / 2. Leads over one opponent rise and fall together, so at least one
+    of k candidates is with at most 1 - (1 - p / 2)^k [Sidak1967], whatever the spreads of the candidates.
+
+    Args:
+        p: Two-sided p-value of the winner against the opponent, in [0, 1].
+        candidates: How many could have been the winner, >= 1.
+    """
+    return -math.expm1(candidates * math.log1p(-p / 2))
 
 
 def hedges_g(first: Sample, second: Sample) -> float | None:

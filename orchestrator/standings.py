@@ -104,7 +104,8 @@ class Comparison:
         difference: Mean of the winner minus mean of the other.
         interval: 95 % interval of the difference, Welch's; ``None`` where untested.
         welch_p: Two-sided, ``None`` where untested.
-        holm_p: The same after Holm's correction over the comparisons of the dataset. It decides.
+        holm_p: The same after Holm's correction over the comparisons of the dataset, and for a lead over baseline or
+            rival not below the chance that the best of the candidates leads so by luck. It decides.
         paired_p: Over the ``pairs`` of equal seeds; ``None`` where that test can't be made. It decides nothing.
         effect: Hedges' g, ``None`` without spread.
         verdict: How the winner stands to the other.

@@ -46,7 +46,7 @@ def _comparison(comparison: Mapping[str, Any], name: str) -> str:
     interval = f" {_between(comparison['interval'])}" if comparison["interval"] else ""
     numbers = {
         "Welch p": comparison["welch_p"],
-        "after Holm": comparison["holm_p"],
+        "corrected": comparison["holm_p"],
         f"paired p over {comparison['pairs']} seeds": comparison["paired_p"],
         "Hedges' g": comparison["effect"],
     }

@@ -1,7 +1,7 @@
 """A point near another one: what population-based training goes on with.
 
 The space's own function is asked, by a trial that answers near a given point. So a perturbed point is one of the space:
-polynomials are moved by their slopes, and pull the right way as every other suggestion does.
+polynomials are moved by their slopes, and pull the right way where every other suggestion does.
 
 References:
     [Jaderberg2017] Jaderberg et al., Population Based Training of Neural Networks, section 4.1. arXiv:1711.09846

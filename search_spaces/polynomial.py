@@ -1,9 +1,13 @@
-"""The coefficients of the polynomial losses, so parametrised that every suggestion pulls the right way.
+"""The coefficients of the polynomial losses, so parametrised that every suggestion pulls the right way on a domain.
 
 What must hold is a sign of the slope f' (see ``trainables.polynomials``), so the slope is what is suggested: a
 polynomial of degree d has a slope of degree d - 1, whose d Bernstein coefficients on the domain are the parameters,
 
     f'(x) = sum_k w_k C(d-1, k) t^k (1-t)^(d-1-k),    t = (x - low) / (high - low),    w_k >= 0   [Farouki2012]
+
+The domain holds all similarities, [-1, 1]; of the relative loss it is Delta in [-1, 2], though Delta can be as low as
+-2. Below -1 a suggestion may pull the wrong way while its hinge is active: 5, 7 and 10 % of uniform draws from the
+default bounds do, of degrees 2, 3 and 4, and none of degree 1. A pair is there easier than any margin in use.
 
 A mean of numbers >= 0 with weights >= 0 is >= 0: no point of the box is infeasible, none is drawn in vain, and near
 points are near polynomials, which samplers like. w_0 and w_(d-1) are the slopes at the ends, in between the w_k draw

@@ -2,15 +2,18 @@
 
 import json
 import re
+import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from orchestrator.regression.shipped import shipped_suites
 from orchestrator.terminal import say
 from trainables.errors import ConfigError
 
@@ -19,29 +22,45 @@ if TYPE_CHECKING:
 
 
 class SuiteFirst(TyperGroup):
-    """A group whose first word is a suite unless it is a command: ``regress scenes-quick`` is ``regress run ...``."""
+    """A group whose first word is a suite unless it is a command: ``regress scenes-quick`` is ``regress run ...``.
+
+    So ``regress --help`` explains ``regress SUITE``, with all of its options, and names the other command.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put ``run`` before what names no command."""
-        if args and args[0] not in (*self.commands, "--help"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, args if args and args[0] in self.commands else ["run", *args])
+
+
+class Unnamed(TyperCommand):
+    """A command that goes by the name of its group, in usage lines and errors."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Take the place of the group, where there is one, among the commands of the program."""
+        if parent is not None:
+            info_name, parent = parent.info_name, parent.parent
+        return super().make_context(info_name, args, parent=parent, **extra)
 
 
 app = typer.Typer(
     cls=SuiteFirst,
-    no_args_is_help=True,
     help="Rerun baselines and compare: [bold]orchestrator regress scenes-quick[/bold]. Exit code 5: one slipped.",
     rich_markup_mode="rich",
 )
 
-SuiteName = Annotated[str, typer.Argument(help="YAML file, or the name of a suite that ships.", metavar="SUITE")]
+SuiteName = Annotated[
+    str, typer.Argument(help=f"YAML file, or a suite that ships: {', '.join(shipped_suites())}.", metavar="SUITE")
+]
 Reference = Annotated[Path | None, typer.Option(help="What was accepted; by default SUITE.accepted.json beside it.")]
 REGRESSION = 5
 """Exit code where a baseline slipped or a training failed."""
 
 
-@app.command(hidden=True)
+@app.command(
+    cls=Unnamed,
+    epilog='To make the newest rerun the reference: orchestrator regress accept SUITE --why "...", explained by '
+    "orchestrator regress accept --help.",
+)
 def run(
     suite: SuiteName,
     overrides: Overrides = None,
@@ -57,7 +76,10 @@ def run(
     report: Annotated[Path | None, typer.Option(help="Copy the HTML page here.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rerun a suite; the same command goes on with a rerun that was interrupted."""
+    """Rerun the baselines of a suite and compare them with what was accepted. Exit code 5: one slipped, or failed.
+
+    The same command goes on with a rerun that was interrupted.
+    """
     from orchestrator.cluster import Cluster, ignored_address
     from orchestrator.commands.search import make_workload
     from orchestrator.regression.accepted import default_path
@@ -73,7 +95,7 @@ def run(
         tracking_uri=tracking_uri,
         cluster=Cluster(address, storage),
         if_due=None if if_due is None else seconds_of(if_due),
-        command=" ".join(["orchestrator", *sys.argv[1:]]),
+        command=command_line(sys.argv[1:]),
     )
     if warning := ignored_address(request.cluster):
         say(warning, error=True)
@@ -81,6 +103,8 @@ def run(
     for name, copy in (("junit.xml", junit), ("report.html", report)):
         if copy is not None:
             shutil.copyfile(done.directory / name, copy)
+    if done.clock_problem is not None:
+        typer.echo(f"warning: {done.clock_problem}", err=True)
     _print(done, as_json=as_json)
     if done.result is not None and done.result.finding in ("regression", "failed"):
         _notify(done)
@@ -95,17 +119,31 @@ def accept(
     who: Annotated[str | None, typer.Option(help="Who accepts; by default this user.")] = None,
     output: Output = Path("runs"),
     reference: Reference = None,
+    restart_drift: Annotated[
+        bool, typer.Option("--restart-drift", help="Measure drift from this run, not from what was accepted first.")
+    ] = False,
 ) -> None:
-    """Make the newest finished rerun the reference: keep the file that it writes under version control."""
+    """Make the newest finished rerun the reference: keep the file that it writes under version control.
+
+    What was accepted first of each cell is kept in the file as well; later reruns are tested against it for a drift.
+    """
     from orchestrator.regression.accept import accept as write
     from orchestrator.regression.accepted import default_path
+    from orchestrator.regression.past import past_reruns
     from orchestrator.regression.suite import load_suite
 
     chosen, path = load_suite(suite, overrides or [])
     target = reference or default_path(path)
-    accepted = write(chosen, output, target, why=why, who=who)
+    if warning := past_reruns(output / chosen.name).warning:
+        say(f"warning: {warning}", error=True)
+    accepted = write(chosen, output, target, why=why, who=who, restart_drift=restart_drift)
     seeds = min(len(runs.values) for runs in accepted.cells.values())
     say(f"{target}: {len(accepted.cells)} cells with {seeds} seeds, accepted by {accepted.who}")
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """Return the command that was given as the page of the rerun shows it, ready to be pasted into a shell."""
+    return shlex.join(["orchestrator", *arguments])
 
 
 def seconds_of(text: str) -> float:

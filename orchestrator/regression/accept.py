@@ -1,19 +1,23 @@
 """Making a rerun the reference that later ones are compared with."""
 
 import getpass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.config_files import validate
 from orchestrator.history import History
 from orchestrator.journal import NAME, read_journal
-from orchestrator.regression.accepted import Accepted, AcceptedError, write_accepted
-from orchestrator.regression.rerun import SUMMARY
+from orchestrator.regression.accepted import Accepted, AcceptedError, CellRuns, FirstRuns, read_accepted, write_accepted
+from orchestrator.regression.causes import asks_the_same
+from orchestrator.regression.past import past_reruns
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 
 
-def accept(suite: Suite, output: Path, reference: Path, *, why: str, who: str | None = None) -> Accepted:
+def accept(
+    suite: Suite, output: Path, reference: Path, *, why: str, who: str | None = None, restart_drift: bool = False
+) -> Accepted:
     """Write the newest finished rerun of a suite down as its reference.
 
     Args:
@@ -22,15 +26,18 @@ def accept(suite: Suite, output: Path, reference: Path, *, why: str, who: str | 
         reference: File to write.
         why: In a sentence; it stands in the file.
         who: By default the user of this process.
+        restart_drift: Whether drift is measured from this run on, instead of from what was accepted first.
 
     Raises:
-        AcceptedError: If no rerun finished, or one of its seeds failed, or it ran other cells than the suite has.
+        AcceptedError: If no rerun finished, or one of its seeds failed, or it ran other cells than the suite has, or
+            the file that it replaces is damaged.
     """
+    before = read_accepted(reference, suite.name)
     home = output / suite.name
-    finished = sorted(home.glob(f"*/{SUMMARY}"))
+    finished = past_reruns(home).finished
     if not finished:
         raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {suite.name}` first")
-    directory = finished[-1].parent
+    directory = finished[-1]
     records = read_journal(directory / NAME)
     ran = validate(Suite, next(one["suite"] for one in reversed(records) if one["kind"] == "suite_started"), NAME)
     if ran.cells != suite.cells or ran.training != suite.training:
@@ -45,6 +52,30 @@ def accept(suite: Suite, output: Path, reference: Path, *, why: str, who: str | 
                 f"a reference needs two and none that failed"
             )
     when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    accepted = Accepted(suite.name, who or getpass.getuser(), when, why, runs)
+    first = {} if before is None or restart_drift else first_references(before, runs)
+    accepted = Accepted(suite.name, who or getpass.getuser(), when, why, runs, first)
     write_accepted(reference, accepted)
     return accepted
+
+
+def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, FirstRuns]:
+    """Return what was accepted first of each cell that still has its config and data.
+
+    Args:
+        before: The reference that is replaced.
+        runs: The cells that are accepted now.
+    """
+    found: dict[str, FirstRuns] = {}
+    for name in sorted(set(before.cells) & set(runs)):
+        first = before.first.get(name) or FirstRuns(before.when, _scores(before.cells[name]))
+        if asks_the_same(first.runs.conditions, runs[name].conditions):
+            found[name] = first
+    return found
+
+
+def _scores(runs: CellRuns) -> CellRuns:
+    values = {
+        seed: {name: value for name, value in run.items() if name.startswith(("val/", "test/"))}
+        for seed, run in runs.values.items()
+    }
+    return CellRuns(runs.conditions, values, {})

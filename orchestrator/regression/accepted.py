@@ -6,7 +6,7 @@ One JSON file a suite, meant to be kept under version control: sorted, one value
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,19 @@ class CellRuns:
 
 
 @dataclass(frozen=True)
+class FirstRuns:
+    """What was accepted first of a cell, from which its drift is measured: its scores alone.
+
+    Attributes:
+        when: It was accepted, ISO 8601, UTC.
+        runs: With the config and data that the cell still has.
+    """
+
+    when: str
+    runs: CellRuns
+
+
+@dataclass(frozen=True)
 class Accepted:
     """An accepted reference.
 
@@ -64,6 +77,7 @@ class Accepted:
         when: ISO 8601, UTC.
         why: In a sentence.
         cells: By name.
+        first: What was accepted first, by name of the cell; without cells whose reference has never been replaced.
     """
 
     suite: str
@@ -71,6 +85,7 @@ class Accepted:
     when: str
     why: str
     cells: Mapping[str, CellRuns]
+    first: Mapping[str, FirstRuns] = field(default_factory=dict)
 
 
 def default_path(suite_file: Path) -> Path:
@@ -80,15 +95,21 @@ def default_path(suite_file: Path) -> Path:
 
 def write_accepted(path: Path, accepted: Accepted) -> None:
     """Write a reference whole, or not at all."""
-    cells = {
-        name: {
-            "conditions": asdict(runs.conditions),
-            "values": {str(seed): dict(sorted(values.items())) for seed, values in sorted(runs.values.items())},
-        }
-        for name, runs in sorted(accepted.cells.items())
+    content = {
+        "format": FORMAT,
+        "suite": accepted.suite,
+        "who": accepted.who,
+        "when": accepted.when,
+        "why": accepted.why,
+        "cells": {name: _written(runs) for name, runs in sorted(accepted.cells.items())},
+        "first": {name: {"when": one.when, **_written(one.runs)} for name, one in sorted(accepted.first.items())},
     }
-    head = {"format": FORMAT, "suite": accepted.suite, "who": accepted.who, "when": accepted.when, "why": accepted.why}
-    write_whole(path, json.dumps({**head, "cells": cells}, indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _written(runs: CellRuns) -> dict[str, Any]:
+    values = {str(seed): dict(sorted(values.items())) for seed, values in sorted(runs.values.items())}
+    return {"conditions": asdict(runs.conditions), "values": values}
 
 
 def read_accepted(path: Path, suite: str) -> Accepted | None:
@@ -104,7 +125,7 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
         found = _accepted(content)
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise AcceptedError(
-            f"{path}: damaged ({type(error).__name__}: {error}); restore it, or accept a new run"
+            f"{path}: damaged ({type(error).__name__}: {error}); restore it, or remove it and accept a new run"
         ) from None
     if found.suite != suite:
         raise AcceptedError(f"{path}: accepted for suite {found.suite!r}, not {suite!r}; name another --reference")
@@ -115,7 +136,9 @@ def _accepted(content: dict[str, Any]) -> Accepted:
     if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']} is not {FORMAT}")
     cells = {name: _runs(name, cell) for name, cell in content["cells"].items()}
-    return Accepted(content["suite"], content["who"], content["when"], content["why"], cells)
+    # References of older versions have no ``first``: what they hold was accepted first, as far as is known.
+    first = {name: FirstRuns(str(one["when"]), _runs(name, one)) for name, one in content.get("first", {}).items()}
+    return Accepted(content["suite"], content["who"], content["when"], content["why"], cells, first)
 
 
 def _runs(name: str, cell: dict[str, Any]) -> CellRuns:

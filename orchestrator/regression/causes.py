@@ -10,11 +10,17 @@ from orchestrator.regression.accepted import Conditions
 from trainables.config import TrainingConfig
 
 
+def asks_the_same(accepted: Conditions, new: Conditions) -> bool:
+    """Say whether two runs trained the same configuration on the same data, so that their scores should agree."""
+    same_data = accepted.data_digest == new.data_digest
+    return same_data and _whole(accepted.config) == _whole(new.config)
+
+
 def what_changed(accepted: Conditions, new: Conditions) -> list[str]:
     """Return a line for each condition that changed: config, data, code, versions and hardware, in this order."""
     lines = [f"config: {line}" for line in _differences(_whole(accepted.config), _whole(new.config))]
     if accepted.data_digest != new.data_digest:
-        lines.append(f"data: digest {_short(accepted.data_digest)} -> {_short(new.data_digest)}")
+        lines.append(f"data: the digest was {_short(accepted.data_digest)}, it is {_short(new.data_digest)}")
     if accepted.git_revision != new.git_revision:
         lines.append(f"code: {_code(accepted.git_revision, new.git_revision)}")
     elif new.git_revision is not None and new.git_revision.endswith("-dirty"):
@@ -35,7 +41,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from _differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            yield f"{prefix}{key} {_shown(before)} -> {_shown(after)}"
+            yield f"{prefix}{key} was {_shown(before)}, it is {_shown(after)}"
 
 
 def _shown(value: Any) -> str:
@@ -43,7 +49,7 @@ def _shown(value: Any) -> str:
 
 
 def _code(old: str | None, new: str | None) -> str:
-    line = f"revision {_short(old)} -> {_short(new)}"
+    line = f"the revision was {_short(old)}, it is {_short(new)}"
     commits = _commits_between(old, new)
     if commits:
         shown = "; ".join(commits[:5])

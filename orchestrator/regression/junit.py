@@ -2,8 +2,9 @@
 
 from xml.etree import ElementTree
 
-from orchestrator.regression.comparison import Change, Finding
+from orchestrator.regression.comparison import Finding
 from orchestrator.regression.verdict import CellResult, SuiteResult
+from orchestrator.regression.words import decisive, describe
 from orchestrator.report.text import visible
 
 BAD = {Finding.REGRESSION: "failure", Finding.FAILED: "error", Finding.UNKNOWN: "skipped"}
@@ -22,33 +23,18 @@ def to_junit(result: SuiteResult, seconds: float) -> str:
     for name, outcome in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(outcomes.count(outcome)))
     for cell in result.cells:
-        _add_case(suite, result.suite, cell)
+        _add_case(suite, result, cell)
     ElementTree.indent(suite)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
 
 
-def _add_case(suite: ElementTree.Element, name: str, cell: CellResult) -> None:
-    case = ElementTree.SubElement(suite, "testcase", classname=visible(name), name=visible(cell.name))
-    lines = [describe(change) for change in decisive(cell)] + [*cell.causes, *cell.notes]
+def _add_case(suite: ElementTree.Element, result: SuiteResult, cell: CellResult) -> None:
+    case = ElementTree.SubElement(suite, "testcase", classname=visible(result.suite), name=visible(cell.name))
+    # CI systems show one case at a time, so each case that slipped names every cause.
+    lines = [*map(describe, decisive(cell)), *cell.causes, *cell.notes]
     text = visible("\n".join(lines))
     outcome = BAD.get(cell.finding)
     if outcome is None:
         ElementTree.SubElement(case, "system-out").text = f"{cell.finding}\n{text}"
     else:
         ElementTree.SubElement(case, outcome, message=visible(lines[0] if lines else str(cell.finding))).text = text
-
-
-def decisive(cell: CellResult) -> list[Change]:
-    """Return the numbers of a cell that tell why it is found what it is: what slipped, or else its score."""
-    every = [one for one in (cell.score, *cell.gradients, cell.published) if one is not None]
-    slipped = [one for one in every if one.finding in (Finding.REGRESSION, Finding.INCONCLUSIVE)]
-    return slipped or [one for one in (cell.score, cell.published) if one is not None]
-
-
-def describe(change: Change) -> str:
-    """Return a comparison in one line."""
-    line = (
-        f"{change.metric}: {change.accepted:.4g} -> {change.new:.4g} ({change.difference:+.3g}, p = {change.p:.2g}, "
-        f"{change.seeds[0]} and {change.seeds[1]} seeds, power {change.power:.0%}): {change.finding}"
-    )
-    return line if change.needed is None else f"{line}, rerun with {change.needed} seeds"

@@ -2,9 +2,9 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,15 @@ from orchestrator.opening import evaluate_on_test
 from orchestrator.plan import PlannedTrial, PlannedTrials
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
 from orchestrator.regression.comparison import Finding
+from orchestrator.regression.drift import Night, read_nights
 from orchestrator.regression.junit import to_junit
+from orchestrator.regression.past import (
+    SUMMARY,
+    find_fresh,
+    name_rerun,
+    past_reruns,
+    read_summary,
+)
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
@@ -34,9 +42,6 @@ from trainables.files import write_whole
 
 if TYPE_CHECKING:
     from orchestrator.tuner import Session
-
-SUMMARY = "summary.json"
-"""Of a rerun that came to its end; one without it is gone on with."""
 
 
 class RerunInterruptedError(UserError):
@@ -77,12 +82,14 @@ class Rerun:
         summary: As in ``summary.json``.
         result: What was found; ``None`` where nothing was due.
         tracking_problem: What is missing in MLflow and why, or ``None``.
+        clock_problem: Which reruns are dated in the future and were ignored, or ``None``.
     """
 
     directory: Path
     summary: Mapping[str, Any]
     result: SuiteResult | None
     tracking_problem: str | None = None
+    clock_problem: str | None = None
 
 
 def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun:
@@ -103,10 +110,12 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     home = open_directory(request.output, suite.name)
     uri = choose_uri(request.tracking_uri, request.output)
     with make_scratch() as scratch, hold(home, scratch):
-        fresh = find_fresh(home, request.if_due)
+        past = past_reruns(home)
+        fresh = find_fresh(past.finished, request.if_due)
         if fresh is not None:
-            return Rerun(fresh, read_summary(fresh), None)
-        directory = find_unfinished(home, suite, digests) or home / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+            return Rerun(fresh, read_summary(fresh), None, clock_problem=past.warning)
+        nights = read_nights(past.finished)
+        directory = find_unfinished(past.started, suite, digests) or name_rerun(home)
         directory.mkdir(exist_ok=True)
         if cluster.address is not None:
             prepare_joining()
@@ -120,12 +129,12 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 checkpoints = open_checkpoints(cluster, ledger.history, directory)
                 ready = workload.expecting(digests)
                 session = Session(experiment, ledger, ready, checkpoints, scratch, cluster=cluster)
-                found = _run(Work(suite, directory, session), accepted, quiet=quiet)
+                found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
                 ledger.append("experiment_ended", outcome="finished", ended_by="trials")
             _write_results(request, ledger, accepted, found, directory)
             # Nobody goes on with them.
             checkpoints.rewind({})
-    return Rerun(directory, read_summary(directory), found, tracker.problem)
+    return Rerun(directory, read_summary(directory), found, tracker.problem, past.warning)
 
 
 @dataclass(frozen=True)
@@ -161,13 +170,13 @@ class Work:
                     yield PlannedTrial(f"{study}-seed{seed}", study, seed, config, cell.loss_parameters)
 
 
-def _run(work: Work, accepted: Accepted | None, *, quiet: bool) -> SuiteResult:
+def _run(work: Work, accepted: Accepted | None, nights: tuple[Night, ...], *, quiet: bool) -> SuiteResult:
     """Look once, and where that is inconclusive once more with the seeds that would settle it."""
     suite = work.suite
     seeds = {cell.title: suite.seeds for cell in suite.cells}
     for look in (1, 2):
         _train(work, seeds, quiet=quiet)
-        found = judge_suite(suite, work.runs(), accepted)
+        found = judge_suite(suite, work.runs(), accepted, nights)
         more = {
             cell.name: min(cell.needed or suite.max_seeds, suite.max_seeds)
             for cell in found.cells
@@ -203,18 +212,8 @@ def _finished(ledger: Ledger) -> list[Trial]:
     return [trial for trial in ledger.history.stage(Stage.REGRESS) if trial.state is TrialState.FINISHED]
 
 
-def find_fresh(home: Path, if_due: float | None) -> Path | None:
-    """Return the newest finished rerun if it is younger than so many seconds."""
-    finished = sorted(home.glob(f"*/{SUMMARY}"))
-    if if_due is None or not finished:
-        return None
-    age = time.time() - read_summary(finished[-1].parent)["ended"]
-    return finished[-1].parent if 0 <= age < if_due else None
-
-
-def find_unfinished(home: Path, suite: Suite, digests: Mapping[str, str]) -> Path | None:
+def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str, str]) -> Path | None:
     """Return the newest rerun if it has not ended, and ran the same suite on the same data with the same code."""
-    started = sorted(path.parent for path in home.glob(f"*/{NAME}"))
     if not started or (started[-1] / SUMMARY).exists():
         return None
     records = read_journal(started[-1] / NAME)
@@ -227,15 +226,6 @@ def find_unfinished(home: Path, suite: Suite, digests: Mapping[str, str]) -> Pat
     environment = starts[-1]["environment"]
     same = (suites[-1], starts[-1]["data"], environment["git_revision"], environment["versions"]) == wanted
     return started[-1] if same else None
-
-
-def read_summary(directory: Path) -> dict[str, Any]:
-    """Return what a finished rerun wrote down."""
-    try:
-        found: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
-    except ValueError:
-        raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
-    return found
 
 
 def _write_results(
@@ -262,6 +252,7 @@ def _write_results(
         name: {
             "values": {str(seed): run for seed, run in one.values.items()},
             "missing": {str(seed): fate for seed, fate in one.missing.items()},
+            "conditions": asdict(one.conditions),
         }
         for name, one in runs.items()
     }

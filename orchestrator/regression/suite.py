@@ -1,8 +1,7 @@
 """A suite: the cells that are rerun, how often, and what difference matters; read from YAML and checked whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, find_file, override, read_yaml, validate
 from orchestrator.experiment import Experiment
+from orchestrator.regression.shipped import shipped_suites
 from orchestrator.sections import METRICS, Resources, Scheduler, Search
 from orchestrator.study_spaces import check_names, check_training
 from search_spaces import SPACES, SpaceError
@@ -135,12 +135,6 @@ def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
     """
     path = find_file(source, shipped_suites(), "suite")
     return validate(Suite, override(read_yaml(path), settings), str(path)), path
-
-
-def shipped_suites() -> Mapping[str, Path]:
-    """Return the suites that ship with the product, by name."""
-    directory = Path(str(files("orchestrator.regression"))) / "suites"
-    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
 def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:

@@ -1,8 +1,8 @@
 """A suite's result in a terminal."""
 
-from orchestrator.regression.comparison import Change, Finding
-from orchestrator.regression.junit import decisive, describe
+from orchestrator.regression.comparison import POWER, Change, Finding
 from orchestrator.regression.verdict import CellResult, SuiteResult
+from orchestrator.regression.words import causes_in_words, decisive, describe, own_causes
 from orchestrator.terminal import make_console
 
 STYLES = {
@@ -16,15 +16,17 @@ STYLES = {
 
 
 def print_result(result: SuiteResult) -> None:
-    """Print a line a cell, then why what slipped is thought to have slipped."""
+    """Print what changed for all that slipped, a line a cell, then the numbers that slipped."""
     from rich.table import Table
     from rich.text import Text
 
     console = make_console(plain_width=160)
+    for line in causes_in_words(result):
+        console.print(Text(line), soft_wrap=True)
     table = Table(title=Text(f"{result.suite}: {result.finding}", style=STYLES[result.finding]))
     for heading in ("cell", "finding"):
         table.add_column(heading)
-    for heading in ("accepted", "new", "difference", "p (lower)", "power", "seeds", "identical"):
+    for heading in ("accepted", "new", "difference", "p (lower)", "detectable", "seeds", "identical"):
         table.add_column(heading, justify="right")
     for cell in result.cells:
         head = (Text(cell.name), Text(cell.finding, style=STYLES[cell.finding]))
@@ -33,21 +35,24 @@ def print_result(result: SuiteResult) -> None:
     for cell in result.cells:
         if cell.finding not in (Finding.OK, Finding.IMPROVEMENT):
             console.print(Text(f"{cell.name}: {cell.finding}", style=STYLES[cell.finding]))
-            for line in explain(cell):
+            for line in explain(result, cell):
                 console.print(Text(f"  {line}"), soft_wrap=True)
     console.print(
-        Text(f"A suite without any change is called a regression at most {result.false_alarms:.0%} of the time."),
+        Text(
+            f"A suite without any change is called a regression in at most {result.false_alarms:.0%} of reruns. "
+            f"Detectable: the true drop that these seeds find in {POWER:.0%} of reruns."
+        ),
         soft_wrap=True,
     )
 
 
-def explain(cell: CellResult) -> list[str]:
-    """Return the numbers that slipped, what changed since they were accepted, and what else is to be known."""
-    return [*map(describe, decisive(cell)), *cell.causes, *cell.notes]
+def explain(result: SuiteResult, cell: CellResult) -> list[str]:
+    """Return the numbers of a cell that slipped, what changed for it alone, and what else is to be known."""
+    return [*map(describe, decisive(cell)), *own_causes(result, cell), *cell.notes]
 
 
 def _numbers(change: Change | None, mean: float | None) -> tuple[str, ...]:
     if change is None:
         return ("–", "–" if mean is None else f"{mean:.1f}", *("–",) * 3)
     shown = (f"{change.accepted:.1f}", f"{change.new:.1f}", f"{change.difference:+.1f}")
-    return (*shown, f"{change.p:.2g}", f"{change.power:.0%}")
+    return (*shown, f"{change.p:.2g}", f"{change.detectable:.1f}")

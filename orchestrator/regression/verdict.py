@@ -1,11 +1,11 @@
 """What a rerun of a suite comes to: each cell's numbers compared, and one finding for all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.reference.published import RETRIEVAL, published_row
-from orchestrator.regression.accepted import Accepted, CellRuns
+from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns
 from orchestrator.regression.causes import what_changed
 from orchestrator.regression.comparison import (
     SEVERITY,
@@ -16,8 +16,8 @@ from orchestrator.regression.comparison import (
     compare_score,
     measure_over_seeds,
     overall,
-    pooled_spread,
 )
+from orchestrator.regression.drift import Night, compare_drift, first_of, trend
 from orchestrator.regression.suite import Suite
 from orchestrator.significance import Measure
 
@@ -43,6 +43,7 @@ class CellResult:
         finding: The worst of what follows.
         score: The suite's score against the accepted one; ``None`` where nothing was accepted.
         gradients: Training loss and COCOS counts against the accepted ones.
+        drift: The score of the newest reruns against what was accepted first; ``None`` where that is what is accepted.
         published: The test score against the papers'; ``None`` where there is no published row. It decides where
             nothing was accepted.
         mean: Of the suite's score over the new seeds; ``None`` where it has none.
@@ -50,18 +51,26 @@ class CellResult:
         identical: How many of them gave, number for number, what the accepted run gave.
         causes: What changed since the accepted run; listed where something slipped.
         notes: What else a reader must know, a sentence each.
+        trend: Name and mean score of each rerun of the past with this config and data, oldest first.
     """
 
     name: str
     finding: Finding
     score: Change | None
     gradients: tuple[Change, ...]
+    drift: Change | None
     published: Change | None
     mean: float | None
     seeds: int
     identical: int
     causes: tuple[str, ...]
     notes: tuple[str, ...]
+    trend: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def slipped(self) -> bool:
+        """Whether a reader looks for a cause: it slipped, failed, or the seeds do not tell."""
+        return self.finding in (Finding.REGRESSION, Finding.FAILED, Finding.INCONCLUSIVE)
 
     @property
     def needed(self) -> int | None:
@@ -82,14 +91,16 @@ class SuiteResult:
         finding: The worst of its cells'.
         cells: In the order of the suite.
         false_alarms: Rate over the whole suite at which nothing but noise is called a regression.
-        levels: Of a single test of scores, and of gradients.
+        levels: Of a single test of scores, of gradients, and of drift; the last is ``None`` where no drift is tested.
+        causes: What changed for all cells that slipped.
     """
 
     suite: str
     finding: Finding
     cells: tuple[CellResult, ...]
     false_alarms: float
-    levels: tuple[float, float]
+    levels: tuple[float, float, float | None]
+    causes: tuple[str, ...]
 
     def counts(self) -> dict[str, int]:
         """Return how many cells were found what, the worst first."""
@@ -101,67 +112,96 @@ class SuiteResult:
         return asdict(self)
 
 
-def judge_suite(suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None) -> SuiteResult:
+def judge_suite(
+    suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None, nights: Sequence[Night] = ()
+) -> SuiteResult:
     """Compare the runs of a suite's cells with what was accepted, and with the papers where the suite says so.
 
     Args:
         suite: What was run.
         runs: Of every cell, by name.
         accepted: The reference; cells that it does not know are compared with the papers alone.
+        nights: Reruns of the past, oldest first.
     """
     known = {} if accepted is None else dict(accepted.cells)
-    looks = 2 if suite.max_seeds > suite.seeds else 1
-    scored = [name for name in runs if name in known or (suite.published and _paper(suite, name))]
-    counted = sum(len(_gradient_names(runs[name], known[name])) for name in runs if name in known) + len(SHARED)
-    # Half of the rate each; a score may be compared with the accepted run and with the paper.
-    tests = sum((name in known) + bool(suite.published and _paper(suite, name)) for name in scored)
-    levels = (Level(suite.false_alarms / 2, tests, looks), Level(suite.false_alarms / 2, counted, looks))
-    pools = _Pools(
-        _pool([(runs[name], known[name]) for name in runs if name in known], suite.score),
-        _pool([(runs[name], None) for name in runs], TEST_SCORE),
+    first = {} if accepted is None else first_of(accepted, runs)
+    past = _Past(known, first, tuple(nights))
+    levels = _levels(suite, runs, past)
+    cells = tuple(_judge_cell(suite, cell.title, runs[cell.title], past, levels) for cell in suite.cells)
+    cells += _judge_together(suite, runs, known, levels.gradients)
+    return SuiteResult(
+        suite=suite.name,
+        finding=overall([cell.finding for cell in cells]),
+        cells=cells,
+        false_alarms=suite.false_alarms,
+        levels=(levels.scores.each, levels.gradients.each, levels.drift.each if first else None),
+        causes=_shared_causes(cells),
     )
-    cells = tuple(_judge_cell(suite, cell.title, runs[cell.title], known, levels, pools) for cell in suite.cells)
-    cells += _judge_together(suite, runs, known, levels[1])
-    finding = overall([cell.finding for cell in cells])
-    return SuiteResult(suite.name, finding, cells, suite.false_alarms, (levels[0].each, levels[1].each))
 
 
 @dataclass(frozen=True)
-class _Pools:
-    """Spread between seeds over all cells, with its degrees of freedom; ``None`` where nothing has two seeds."""
+class _Past:
+    """What the cells are compared with: the reference, what was accepted first, and the reruns before this one."""
 
-    score: tuple[float, int] | None
-    test: tuple[float, int] | None
+    known: Mapping[str, CellRuns]
+    first: Mapping[str, FirstRuns]
+    nights: tuple[Night, ...]
 
 
-def _judge_cell(
-    suite: Suite,
-    name: str,
-    new: CellRuns,
-    known: Mapping[str, CellRuns],
-    levels: tuple[Level, Level],
-    pools: _Pools,
-) -> CellResult:
-    old = known.get(name)
-    score = None if old is None else _score(suite, suite.score, _measure(old, suite.score), new, pools.score, levels[0])
-    gradients = () if old is None else _gradients(suite, old, new, levels[1])
-    published = _published(suite, name, new, pools, levels[0])
-    decisive = [one for one in (score, *gradients) if one] or [one for one in (published,) if one]
+@dataclass(frozen=True)
+class _Levels:
+    """How sure a test of each group must be."""
+
+    scores: Level
+    gradients: Level
+    drift: Level
+
+
+def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
+    """Divide the suite's rate of false alarms between the groups that are tested, and by the tests of each."""
+    looks = 2 if suite.max_seeds > suite.seeds else 1
+    # A score may be compared with the accepted run and with the paper.
+    scores = sum((name in past.known) + bool(suite.published and _paper(suite, name)) for name in runs)
+    gradients = [_gradient_names(runs[name], past.known[name]) for name in runs if name in past.known]
+    rate = suite.false_alarms / (3 if past.first else 2)
+    return _Levels(
+        scores=Level(rate, scores, looks),
+        gradients=Level(rate, sum(map(len, gradients)) + len(SHARED), looks),
+        drift=Level(rate, len(past.first), looks),
+    )
+
+
+def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Levels) -> CellResult:
+    old = past.known.get(name)
+    score = None if old is None else _score(suite, suite.score, _measure(old, suite.score), new, levels.scores)
+    gradients = () if old is None else _gradients(suite, old, new, levels.gradients)
+    drift = _drift(suite, name, new, past, levels.drift)
+    published = _published(suite, name, new, levels.scores)
+    decisive = [one for one in (score, *gradients, drift) if one] or [one for one in (published,) if one]
     findings = [one.finding for one in decisive] + ([Finding.FAILED] if new.missing else [])
-    finding = overall(findings)
-    slipped = finding in (Finding.REGRESSION, Finding.FAILED, Finding.INCONCLUSIVE)
-    return CellResult(
+    result = CellResult(
         name=name,
-        finding=finding,
+        finding=overall(findings),
         score=score,
         gradients=gradients,
+        drift=drift,
         published=published,
         mean=None if (ours := _measure(new, suite.score)) is None else ours.mean,
         seeds=len(new.values),
         identical=0 if old is None else _identical(old, new),
-        causes=tuple(what_changed(old.conditions, new.conditions)) if old and slipped else (),
+        causes=(),
         notes=tuple(_notes(suite, new, old)),
+        trend=trend(past.nights, name, new, suite.score),
     )
+    if old is None or not result.slipped:
+        return result
+    return replace(result, causes=tuple(what_changed(old.conditions, new.conditions)))
+
+
+def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
+    """Return what changed for every cell that slipped; the row about all cells has no conditions of its own."""
+    slipped = [cell.causes for cell in cells if cell.slipped and cell.name != TOGETHER]
+    return tuple(line for line in slipped[0] if all(line in causes for causes in slipped)) if slipped else ()
 
 
 def _judge_together(
@@ -178,7 +218,8 @@ def _judge_together(
     if not changes:
         return ()
     finding = overall([change.finding for change in changes])
-    return (CellResult(TOGETHER, finding, None, tuple(changes), None, None, changes[0].seeds[1], 0, (), ()),)
+    seeds = changes[0].seeds[1]
+    return (CellResult(TOGETHER, finding, None, tuple(changes), None, None, None, seeds, 0, (), ()),)
 
 
 def _shared(runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], metric: str) -> Measure | None:
@@ -193,18 +234,19 @@ def _shared(runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], metric:
     return measure_over_seeds(values, metric)
 
 
-def _score(
-    suite: Suite,
-    metric: str,
-    reference: Measure | None,
-    new: CellRuns,
-    pool: tuple[float, int] | None,
-    level: Level,
-) -> Change | None:
+def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, level: Level) -> Change | None:
+    """Compare a score, where both sides have it and at least one has a spread between seeds."""
     ours = _measure(new, metric)
-    if ours is None or reference is None or pool is None:
+    if ours is None or reference is None or (reference.std is None and ours.seeds < 2):
         return None
-    return compare_score(metric, reference, ours, pool, matters=suite.matters, level=level)
+    return compare_score(metric, reference, ours, matters=suite.matters, level=level)
+
+
+def _drift(suite: Suite, name: str, new: CellRuns, past: _Past, level: Level) -> Change | None:
+    first = past.first.get(name)
+    if first is None:
+        return None
+    return compare_drift(first, past.nights, name, new, suite.score, matters=suite.matters, level=level)
 
 
 def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: Level) -> tuple[Change, ...]:
@@ -216,9 +258,9 @@ def _gradients(suite: Suite, old: CellRuns, new: CellRuns, level: Level) -> tupl
     return tuple(found)
 
 
-def _published(suite: Suite, name: str, new: CellRuns, pools: _Pools, level: Level) -> Change | None:
+def _published(suite: Suite, name: str, new: CellRuns, level: Level) -> Change | None:
     paper = _paper(suite, name) if suite.published else None
-    return _score(suite, TEST_SCORE, paper, new, pools.test, level)
+    return _score(suite, TEST_SCORE, paper, new, level)
 
 
 def _paper(suite: Suite, name: str) -> Measure | None:
@@ -229,12 +271,6 @@ def _paper(suite: Suite, name: str) -> Measure | None:
 
 def _measure(runs: CellRuns, metric: str) -> Measure | None:
     return measure_over_seeds(runs.values, metric)
-
-
-def _pool(pairs: Sequence[tuple[CellRuns, CellRuns | None]], metric: str) -> tuple[float, int] | None:
-    measures = [_measure(runs, metric) for pair in pairs for runs in pair if runs is not None]
-    usable = [one for one in measures if one is not None and one.seeds > 1]
-    return pooled_spread(usable) if usable else None
 
 
 def _gradient_names(new: CellRuns, old: CellRuns) -> list[str]:

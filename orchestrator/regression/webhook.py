@@ -8,9 +8,10 @@ import os
 import urllib.request
 from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
-from tenacity import Retrying, stop_after_attempt, wait_exponential
-from tenacity import retry_if_exception_type as on
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 VARIABLE = "ICR_WEBHOOK_URL"
 """Name of the environment variable that holds the address."""
@@ -18,6 +19,16 @@ VARIABLE = "ICR_WEBHOOK_URL"
 ATTEMPTS = 3
 SECONDS = 10.0
 """An attempt waits so long for an answer."""
+
+FAILURES = (OSError, HTTPException, ValueError)
+"""What an attempt may end in; the urllib module turns most of it into OSErrors."""
+
+
+class _StayHere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: urllib would go on with a GET without the body, and take its answer for a delivery."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        """Leave a redirect as the error that its status is."""
 
 
 def notify(text: str, result: dict[str, Any], *, pause: float = 1.0) -> str | None:
@@ -35,17 +46,45 @@ def notify(text: str, result: dict[str, Any], *, pause: float = 1.0) -> str | No
     url = os.environ.get(VARIABLE)
     if not url:
         return None
-    if not url.startswith(("https://", "http://")):
-        return f"{VARIABLE} must begin with https:// or http://"
+    if (problem := _malformed(url)) is not None:
+        return f"{VARIABLE} {problem}"
     body = json.dumps({"text": text, "result": result}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    failures = (OSError, HTTPException, ValueError)
+    opener = urllib.request.build_opener(_StayHere)
     try:
         for attempt in Retrying(
-            stop=stop_after_attempt(ATTEMPTS), wait=wait_exponential(pause), retry=on(failures), reraise=True
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_exponential(pause),
+            retry=retry_if_exception(_may_pass),
+            reraise=True,
         ):
-            with attempt, urllib.request.urlopen(request, timeout=SECONDS):
+            with attempt, opener.open(request, timeout=SECONDS):
                 pass
-    except failures as error:
+    except FAILURES as error:
+        if _redirects(error):
+            return f"{VARIABLE}: not delivered: it redirects, which a POST does not follow; set the address it leads to"
         return f"{VARIABLE}: not delivered in {ATTEMPTS} attempts: {getattr(error, 'reason', type(error).__name__)}"
     return None
+
+
+def _malformed(url: str) -> str | None:
+    """Say what is wrong with an address, without the address; ``None`` where it can be tried."""
+    if not url.startswith(("https://", "http://")):
+        return "must begin with https:// or http://"
+    if not (url.isascii() and url.isprintable()) or " " in url:
+        return "must be ASCII without spaces and control characters; write others as %XX"
+    try:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:
+            return "must name a host, and a port from 1 to 65535 if any"
+    except ValueError:
+        return "is no address: its host or port cannot be read"
+    return None
+
+
+def _redirects(error: BaseException) -> bool:
+    return isinstance(error, HTTPError) and 300 <= error.code < 400
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, FAILURES) and not _redirects(error)

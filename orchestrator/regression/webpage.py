@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.comparison import Change, Finding
-from orchestrator.regression.junit import decisive, describe
+from orchestrator.regression.comparison import POWER, Change, Finding
+from orchestrator.regression.drift import WINDOW
 from orchestrator.regression.verdict import CellResult, SuiteResult
+from orchestrator.regression.words import causes_in_words, decisive, describe, own_causes
 from orchestrator.report.render import stylesheet, templates
 
 HEADLINES = {
@@ -19,7 +20,10 @@ HEADLINES = {
 }
 
 WIDTH = 320
-"""Of the strip of dots, in its own units."""
+"""Of the strip of dots and of the trend, in their own units."""
+
+HEIGHT = 60
+"""Of the trend, in its own units."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,43 @@ class Strip:
 
 
 @dataclass(frozen=True)
+class Trend:
+    """The mean scores of the reruns of a cell, the newest last.
+
+    Attributes:
+        low: Value at the lower edge.
+        high: Value at the upper edge.
+        oldest: Name of the first rerun.
+        points: Position of each rerun, in [0, WIDTH] from the left and [0, HEIGHT] from above.
+        accepted: Height of the accepted mean, ``None`` where nothing was accepted.
+        first: Height of the mean that was accepted first, where it is another.
+    """
+
+    low: float
+    high: float
+    oldest: str
+    points: tuple[tuple[float, float], ...]
+    accepted: float | None
+    first: float | None
+
+
+@dataclass(frozen=True)
 class Section:
-    """What the page shows of a cell: ``because`` says why it was found what it was, a line each."""
+    """What the page shows of a cell.
+
+    Attributes:
+        cell: What was found.
+        strip: Its seeds, where it has a score.
+        trend: Its reruns, where there were any before.
+        because: Why it was found what it was, a line each.
+        causes: What changed for this cell alone, a line each.
+    """
 
     cell: CellResult
     strip: Strip | None
+    trend: Trend | None
     because: tuple[str, ...]
+    causes: tuple[str, ...]
 
 
 def render_page(
@@ -69,7 +104,9 @@ def render_page(
         Section(
             cell=cell,
             strip=_strip(known.get(cell.name), runs.get(cell.name), score),
+            trend=_trend(cell),
             because=tuple(describe(change) for change in decisive(cell)),
+            causes=own_causes(result, cell),
         )
         for cell in result.cells
     ]
@@ -78,10 +115,14 @@ def render_page(
         result=result,
         headline=HEADLINES[result.finding],
         sections=sections,
+        causes=causes_in_words(result),
         score=score,
         accepted=accepted,
         facts=facts,
         width=WIDTH,
+        height=HEIGHT,
+        power=POWER,
+        window=WINDOW,
         style=stylesheet(),
         tones=TONES,
         moved=_moved,
@@ -116,3 +157,27 @@ def _strip(old: CellRuns | None, new: CellRuns | None, metric: str) -> Strip | N
         return round(8 + (WIDTH - 16) * (value - low) / span, 1)
 
     return Strip(low, high, tuple(map(place, before)), tuple(map(place, after)))
+
+
+def _trend(cell: CellResult) -> Trend | None:
+    if not cell.trend or cell.mean is None:
+        return None
+    means = [*(mean for _, mean in cell.trend), cell.mean]
+    accepted = None if cell.score is None else cell.score.accepted
+    first = None if cell.drift is None else cell.drift.accepted
+    every = [*means, *(value for value in (accepted, first) if value is not None)]
+    low, high = min(every), max(every)
+    span = (high - low) or 1.0
+
+    def height(value: float) -> float:
+        return round(6 + (HEIGHT - 12) * (high - value) / span, 1)
+
+    step = (WIDTH - 16) / (len(means) - 1)
+    return Trend(
+        low=low,
+        high=high,
+        oldest=cell.trend[0][0],
+        points=tuple((round(8 + step * index, 1), height(mean)) for index, mean in enumerate(means)),
+        accepted=None if accepted is None else height(accepted),
+        first=None if first is None else height(first),
+    )

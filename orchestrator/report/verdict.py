@@ -197,7 +197,7 @@ def _comparison(given: Mapping[str, Any], metric: str) -> Comparison:
     pairs = count_text(given["pairs"], "pair")
     statistics = [
         (f"difference in {metric}", f"{given['difference']:+.2f}{between}"),
-        ("Welch p, after Holm", _p_text(given["holm_p"])),
+        ("Welch p, corrected", _p_text(given["holm_p"])),
         ("Welch p", _p_text(given["welch_p"])),
         (f"paired p, {pairs}", _p_text(given["paired_p"])),
         ("Hedges' g", "–" if given["effect"] is None else f"{given['effect']:+.2f}"),

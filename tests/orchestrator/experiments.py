@@ -74,8 +74,8 @@ def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: f
     return trial
 
 
-def open_test(ledger: Ledger, trials: list[Trial], dataset: str = "pets") -> None:
-    """Write down that the test split was opened for some trials, with the value they have on val."""
+def open_test(ledger: Ledger, trials: list[Trial], dataset: str = "pets", *, values: list[float] | None = None) -> None:
+    """Write down that the test split was opened for some trials, with these values, or those they have on val."""
     ledger.append("test_opened", dataset=dataset, trials=[trial.id for trial in trials])
-    for trial in trials:
-        ledger.append("test_evaluated", trial=trial.id, metrics={"rsum": trial.best_value})
+    for trial, value in zip(trials, values or [trial.best_value for trial in trials], strict=True):
+        ledger.append("test_evaluated", trial=trial.id, metrics={"rsum": value})

@@ -138,6 +138,29 @@ def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
     assert second.id not in ledger.history.tests
 
 
+def test_val_selects_and_test_alone_decides(ledger: Ledger) -> None:
+    """The second is far ahead on val and far behind on test."""
+    first, second = searched(ledger, [10.0, 40.0])
+    repeats = [
+        add_repeat(ledger, trial, index, 100 + index, value)
+        for trial, values in ((first, (20.0, 21.0, 22.0)), (second, (30.0, 31.0, 32.0)))
+        for index, value in enumerate(values)
+    ]
+    open_test(ledger, repeats, values=[70.0, 71.0, 72.0, 50.0, 51.0, 52.0])
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert verdict.winner.candidate.label == second.id
+    assert (verdict.selection, verdict.winner.selected_by) == ("val/rsum", 31.0)
+    assert (verdict.metric, verdict.winner.result.mean) == ("test/rsum", 51.0)
+    assert (verdict.verdict, verdict.comparisons[0].difference) == (Verdict.WORSE, -20.0)
+
+
+def test_published_settings_that_finished_are_preferred_to_better_ones_that_were_stopped(ledger: Ledger) -> None:
+    stopped = add_trial(ledger, [50.0], state=TrialState.STOPPED_EARLY)
+    assert published_default(ledger.history, "pets") == stopped
+    finished = add_trial(ledger, [20.0], loss="triplet_sh")
+    assert published_default(ledger.history, "pets") == finished
+
+
 def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledger: Ledger) -> None:
     searched(ledger, [10.0, 40.0])
     confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [50.0, None, 52.0]})

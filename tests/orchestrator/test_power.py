@@ -10,8 +10,9 @@ from orchestrator import confirmed
 from orchestrator.history import History
 from orchestrator.ledger import Ledger
 from orchestrator.power import FOUND, weakness_of_tie
-from orchestrator.verdicts import Verdict, judge
+from orchestrator.verdicts import LEVEL, Verdict, judge
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test
+from tests.orchestrator.study_rates import draw, judge_studies
 
 STUDIES = 500
 
@@ -58,14 +59,36 @@ def test_from_the_journal_on_three_standard_deviations_are_found_as_often_as_is_
     monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:
     share = rates(monkeypatch, seeds, 3.0)[Verdict.BETTER] / STUDIES
-    assert share == pytest.approx(FOUND[1][seeds], abs=0.05)
+    assert share == pytest.approx(FOUND[1][2][seeds], abs=0.05)
     assert share >= 0.9 or seeds < 5
 
 
+ROWS = [(comparisons, candidates) for comparisons, rows in FOUND.items() for candidates in rows]
+
+
+@pytest.mark.parametrize(("comparisons", "candidates"), ROWS, ids=str)
+def test_every_share_of_the_table_is_what_the_rules_find(comparisons: int, candidates: int) -> None:
+    generator = np.random.default_rng(comparisons)
+    kinds = (np.arange(candidates) >= (candidates + 1) // 2).astype(int) if comparisons == 3 else None
+    for seeds, share in FOUND[comparisons][candidates].items():
+        scores = draw(generator, 4000 if candidates < 24 else 2000, candidates, seeds, lead=3.0)
+        found = judge_studies(scores, level=LEVEL, baseline=comparisons > 1, kinds=kinds).verdicts == 1
+        assert found.mean() == pytest.approx(share, abs=0.035), seeds
+
+
 @pytest.mark.parametrize(
-    ("comparisons", "seeds", "said"),
-    [(1, 3, "in 60% of such studies, with 5 seeds in 97%"), (2, 3, "in 39%"), (3, 2, "in 4%"), (1, 5, None)],
+    ("comparisons", "candidates", "seeds", "said"),
+    [
+        pytest.param(1, 2, 3, "is found in about 61% of such studies, with 5 seeds in about 97%", id="two"),
+        pytest.param(2, 3, 3, "in about 33% of such studies", id="the next larger number"),
+        pytest.param(2, 12, 5, "in about 72% of such studies, with 6 seeds in about 90%", id="twelve"),
+        pytest.param(3, 60, 7, "in at most 58% of such studies, with 8 seeds in at most 90%", id="beyond the table"),
+        pytest.param(1, 2, 5, None, id="enough"),
+        pytest.param(2, 12, 30, None, id="more seeds than the table has"),
+    ],
 )
-def test_a_tie_after_few_seeds_says_what_it_is_worth(comparisons: int, seeds: int, said: str | None) -> None:
-    sentence = weakness_of_tie(comparisons, seeds)
+def test_a_tie_after_few_seeds_says_what_it_is_worth(
+    comparisons: int, candidates: int, seeds: int, said: str | None
+) -> None:
+    sentence = weakness_of_tie(comparisons, candidates, seeds)
     assert sentence is None if said is None else said in str(sentence)

@@ -47,7 +47,7 @@ def test_confirmed_rows_are_of_test_over_seeds_with_all_that_is_to_be_known(tmp_
         "pets: better: 'pets-vsepp-triplet_sh-0000' is better than the runner-up and baseline",
         "test/rsum 21.00 ± 1.00 (sample standard deviation) over 3 seeds, 95 % bootstrap interval [",
         "Mean ± population standard deviation over 3 runs.",
-        "Welch p 0.00026, after Holm 0.00026, Hedges' g 8",
+        "Welch p 0.00026, corrected 0.00026, Hedges' g 8",
         "pets: the test split was opened once.",
         "pets: pets-vsepp-nt_xent-0001 had reached more, val/rsum 40.0, and stopped early: it cannot win.",
     ):

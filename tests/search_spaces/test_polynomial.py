@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from numpy.polynomial import Polynomial
 from optuna.trial import FixedTrial
 
 from orchestrator.config_files import validate
@@ -243,3 +245,16 @@ def test_one_polynomial_of_two_may_be_listed_as_a_constant() -> None:
     values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_self"], "search": search}
     space = validate(Experiment, values, "p.yaml").cells()[0].space
     PolynomialSelf(**space.suggest(FixedPoint({"a0": 0.5, "b1": 1.0})).loss_parameters)
+
+
+@pytest.mark.parametrize(("degree", "share"), [(1, 0.0), (2, 0.05), (3, 0.07), (4, 0.10)])
+def test_below_the_domain_as_many_draws_pull_the_wrong_way_as_is_said(degree: int, share: float) -> None:
+    """The slope is right everywhere in [-1, 2]; below, it is wrong for the stated share while the hinge is active."""
+    rng = np.random.default_rng(0)
+    inside, below = np.linspace(-1, 2, 61), np.linspace(-2, -1, 201)[:-1]
+    wrong = 0
+    for _ in range(4000):
+        drawn = Polynomial(coefficients(rng.uniform(0, 0.5), tuple(rng.uniform(0, 2, degree)), "relative"))
+        assert (drawn.deriv()(inside) >= -1e-9).all()
+        wrong += bool(((drawn.deriv()(below) < -1e-9) & (drawn(below) > 0)).any())
+    assert wrong / 4000 == pytest.approx(share, abs=0.015)

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from orchestrator.regression.comparison import (
+    POWER,
     Finding,
     Level,
     compare_gradient,
@@ -12,9 +13,9 @@ from orchestrator.regression.comparison import (
     measure_over_seeds,
     overall,
     pooled_spread,
-    power_of,
     seeds_needed,
 )
+from orchestrator.regression.rule import Rule, standard_error
 from orchestrator.significance import Measure, measure
 
 ACCEPTED = np.array([410.0, 414.0, 406.0, 411.0, 409.0, 413.0])
@@ -28,10 +29,9 @@ def test_the_pool_is_the_residual_spread_of_an_analysis_of_variance() -> None:
     assert spread == pytest.approx(np.sqrt((residuals**2).sum() / 3))
 
 
-def test_one_cell_alone_is_students_test() -> None:
+def test_a_score_is_compared_by_students_test() -> None:
     new = np.array([401.0, 399.0, 405.0])
-    pool = pooled_spread([measure(ACCEPTED), measure(new)])
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), pool, matters=5, level=Level(0.05, 1))
+    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=5, level=Level(0.05, 1))
     assert change.p == pytest.approx(stats.ttest_ind(ACCEPTED, new, alternative="greater").pvalue)
     assert (change.finding, change.difference) == (Finding.REGRESSION, pytest.approx(new.mean() - ACCEPTED.mean()))
 
@@ -48,64 +48,150 @@ def test_one_cell_alone_is_students_test() -> None:
 )
 def test_findings(shift: float, matters: float, finding: Finding) -> None:
     new = ACCEPTED[:3] + shift
-    pool = pooled_spread([measure(ACCEPTED), measure(new)])
-    change = compare_score("rsum", measure(ACCEPTED), measure(new), pool, matters=matters, level=Level(0.05, 7))
+    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=matters, level=Level(0.05, 7))
     assert change.finding is finding
     assert (change.needed is None) == (finding is not Finding.INCONCLUSIVE)
 
 
 def test_a_published_row_serves_as_a_reference() -> None:
     new = np.array([350.0, 352.0, 349.0])
-    pool = pooled_spread([measure(new)])
-    change = compare_score("test/rsum", Measure(353.8, 1.6, 5), measure(new), pool, matters=10, level=Level(0.05, 1))
+    change = compare_score("test/rsum", Measure(353.8, 1.6, 5), measure(new), matters=10, level=Level(0.05, 1))
     assert (change.finding, change.seeds) == (Finding.OK, (5, 3))
 
 
-@pytest.mark.parametrize("difference", [0.0, 2.0, 6.0])
-def test_power_is_the_share_of_simulated_findings(difference: float) -> None:
-    rng = np.random.default_rng(0)
-    old, new = rng.normal(0, 2, (20_000, 6)), rng.normal(-difference, 2, (20_000, 4))
-    found = stats.ttest_ind(old, new, axis=1, alternative="greater").pvalue <= 0.01
-    assert power_of(2.0, 8, (6, 4), difference, 0.01) == pytest.approx(found.mean(), abs=0.015)
-
-
 def test_the_seeds_asked_for_settle_it_nine_times_in_ten() -> None:
-    count = seeds_needed(2.0, 40, 20, 2.5, more_than=2)
+    count = seeds_needed(2.0, (20, 19), 2.5, more_than=2)
     assert count is not None
     rng = np.random.default_rng(0)
-    reach = stats.t.ppf(0.95, 40) * 2.0 * np.sqrt(1 / 20 + 1 / count)
-    drops = rng.normal(0, 2.0 * np.sqrt(1 / 20 + 1 / count), 20_000)
-    assert (drops + reach < 2.5).mean() == pytest.approx(0.9, abs=0.03)
+
+    def settled(seeds: int) -> float:
+        old, new = rng.normal(0, 2, (20_000, 20)), rng.normal(0, 2, (20_000, seeds))
+        upper = stats.ttest_ind(old, new, axis=1).confidence_interval(0.9).high
+        return float((upper < 2.5).mean())
+
+    assert settled(count) >= 0.89
+    assert settled(count - 1) < 0.9
 
 
 def test_no_number_of_seeds_makes_up_for_too_few_accepted_ones() -> None:
-    assert seeds_needed(10.0, 3, 2, 5.0, more_than=3) is None
+    assert seeds_needed(10.0, (2, 1), 5.0, more_than=3) is None
 
 
-def suite_alarms(spreads: list[float], *, drop: float, matters: float) -> float:
-    """Return the share of simulated suites in which a regression is found; the first cell drops."""
+SUITES = 20_000
+SEEDS = (6, 3)
+
+
+def student(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return drops and one-sided p-values over the last axis, as scipy computes them."""
+    return old.mean(-1) - new.mean(-1), stats.ttest_ind(old, new, axis=-1, alternative="greater").pvalue
+
+
+@pytest.mark.parametrize(
+    "spreads",
+    [
+        pytest.param([1.0] * 7, id="equal"),
+        pytest.param([3.0] + [1.0] * 6, id="one is wider"),
+        pytest.param([5.0] * 4 + [1.0] * 12, id="four noisy cells of sixteen"),
+        pytest.param([0.1] * 15 + [1.0], id="one noisy cell among quiet cells"),
+    ],
+)
+def test_unchanged_suites_raise_as_many_alarms_as_stated(spreads: list[float]) -> None:
+    """Every drop matters here, so that only the noise is tested; the tests of a suite are independent."""
     rng = np.random.default_rng(1)
-    alarms = 0
-    for _ in range(1000):
-        cells = [
-            (measure(rng.normal(0, spread, 6)), measure(rng.normal(-drop * spread if not index else 0, spread, 3)))
-            for index, spread in enumerate(spreads)
+    scale = np.array(spreads)[:, None]
+    level = Level(0.025, len(spreads))
+    old, new = (scale * rng.standard_normal((SUITES, len(spreads), count)) for count in SEEDS)
+    spread = np.sqrt((5 * old.var(-1, ddof=1) + 2 * new.var(-1, ddof=1)) / 7)
+    found = Rule(level.each, 0.0).finds(old.mean(-1) - new.mean(-1), standard_error(1.0, SEEDS) * spread, 7)
+    assert found.any(axis=1).mean() == pytest.approx(0.025, abs=0.004)
+    for index in range(20):
+        changes = [
+            compare_score("rsum", measure(first), measure(second), matters=1e-9, level=level)
+            for first, second in zip(old[index], new[index], strict=True)
         ]
-        pool = pooled_spread([one for pair in cells for one in pair])
-        level = Level(0.025, len(cells))
-        found = [compare_score("rsum", *pair, pool, matters=matters, level=level).finding for pair in cells]
-        alarms += Finding.REGRESSION in found
-    return alarms / 1000
+        assert [change.finding is Finding.REGRESSION for change in changes] == found[index].tolist()
 
 
-@pytest.mark.parametrize("spreads", [[1.0] * 7, [3.0] + [1.0] * 6], ids=["equal", "one is wider"])
-def test_unchanged_suites_raise_no_more_alarms_than_stated(spreads: list[float]) -> None:
-    # Every drop matters here, so that only the noise is tested; 0.035 is two standard errors above 0.025.
-    assert suite_alarms(spreads, drop=0, matters=1e-9) <= 0.035
+@pytest.mark.parametrize("drop", [0.0, 2.0, 6.0])
+def test_without_a_smallest_drop_power_is_that_of_students_test(drop: float) -> None:
+    assert Rule(0.01, 0.0).power(drop, standard_error(2.0, (6, 4)), 8) == pytest.approx(
+        stats.nct.sf(stats.t.ppf(0.99, 8), 8, drop / standard_error(2.0, (6, 4))) if drop else 0.01, abs=0.002
+    )
+
+
+@pytest.mark.parametrize("seeds", [(6, 3), (6, 6), (5, 2)], ids=str)
+@pytest.mark.parametrize("matters", [0.1, 1.0, 3.0, 8.0], ids="matters {} standard deviations".format)
+def test_the_power_that_is_stated_is_what_the_rule_finds(matters: float, seeds: tuple[int, int]) -> None:
+    """At a true drop of what matters, and at the detectable drop, simulated with scipy's test and both conditions."""
+    rng = np.random.default_rng(2)
+    level, freedom, error = 0.025 / 7, sum(seeds) - 2, standard_error(1.0, seeds)
+    rule = Rule(level, matters)
+    detectable = rule.detectable(POWER, error, freedom)
+    assert detectable > matters
+    for drop, stated in ((matters, rule.power(matters, error, freedom)), (detectable, POWER)):
+        old, new = rng.normal(0, 1, (SUITES, seeds[0])), rng.normal(-drop, 1, (SUITES, seeds[1]))
+        observed, p = student(old, new)
+        assert ((p <= level) & (observed >= matters)).mean() == pytest.approx(stated, abs=0.012)
+    assert rule.power(matters, error, freedom) <= 0.5
+
+
+def test_a_change_tells_the_power_of_its_own_rule() -> None:
+    new = ACCEPTED[:3] - 20
+    change = compare_score("rsum", measure(ACCEPTED), measure(new), matters=8, level=Level(0.05, 7, 2))
+    rule = Rule(0.05 / 14, 8.0)
+    error = standard_error(change.spread, (6, 3))
+    assert (change.power, change.detectable) == (rule.power(8.0, error, 7), rule.detectable(POWER, error, 7))
+
+
+def simulated_gradients(
+    spread: float, moved: float, matters: float, level: Level, count: int = 20_000
+) -> tuple[float, float, float]:
+    """Return how often a count of 100 that moved is found by scipy's test and both conditions, and what is stated."""
+    rng = np.random.default_rng(3)
+    old, new = rng.normal(100, spread, (count, 6)), rng.normal(100 + moved, spread, (count, 3))
+    p = stats.ttest_ind(old, new, axis=1).pvalue
+    found = (p <= level.each) & (np.abs(new.mean(1) - old.mean(1)) >= matters * 100)
+    typical = measure(spread * np.array([-1.0, 1, -1, 1, -1, 1]) / np.sqrt(1.2) + 100)
+    change = compare_gradient(
+        "count", typical, measure(np.array([100 - spread, 100, 100 + spread])), matters=matters, level=level
+    )
+    assert change.spread == pytest.approx(spread)
+    return float(found.mean()), change.power, change.detectable
+
+
+@pytest.mark.parametrize("spread", [1.0, 3.0, 6.0])
+def test_the_power_of_a_gradients_test_is_what_the_rule_finds(spread: float) -> None:
+    level = Level(0.025, 60)
+    found, stated, detectable = simulated_gradients(spread, 10.0, 0.1, level)
+    assert found == pytest.approx(stated, abs=0.012)
+    assert simulated_gradients(spread, detectable, 0.1, level)[0] == pytest.approx(POWER, abs=0.012)
+    assert simulated_gradients(spread, -detectable, 0.1, level)[0] == pytest.approx(POWER, abs=0.012)
+
+
+def test_unchanged_gradients_raise_as_many_alarms_as_stated_both_ways_together() -> None:
+    rng = np.random.default_rng(4)
+    old, new = rng.normal(100, 5, (100_000, 6)), rng.normal(100, 5, (100_000, 3))
+    spread = np.sqrt((5 * old.var(-1, ddof=1) + 2 * new.var(-1, ddof=1)) / 7)
+    change = new.mean(-1) - old.mean(-1)
+    found = Rule(0.02, 0.0, both_ways=True).finds(change, spread * standard_error(1.0, SEEDS), 7)
+    assert found.mean() == pytest.approx(0.02, abs=0.0015)
+    assert (found & (change > 0)).mean() == pytest.approx(0.01, abs=0.0012)
+
+
+def test_the_level_of_a_group_is_divided_by_its_tests_and_looks() -> None:
+    assert Level(0.024, 4).each == pytest.approx(0.006)
+    assert Level(0.024, 4, 2).each == pytest.approx(0.003)
 
 
 def test_a_large_drop_in_one_cell_of_seven_is_found() -> None:
-    assert suite_alarms([1.0] * 7, drop=5, matters=2) >= 0.95
+    rng = np.random.default_rng(5)
+    old, new = rng.normal(0, 1, (500, 6)), rng.normal(-5, 1, (500, 3))
+    level = Level(0.025, 7)
+    found = [
+        compare_score("rsum", measure(first), measure(second), matters=2, level=level).finding
+        for first, second in zip(old, new, strict=True)
+    ]
+    assert found.count(Finding.REGRESSION) >= 0.95 * 500
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,17 @@ import pytest
 
 from orchestrator.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
+from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
 from orchestrator.regression.causes import what_changed
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.junit import to_junit
-from orchestrator.regression.suite import load_suite, shipped_suites
+from orchestrator.regression.shipped import shipped_suites
+from orchestrator.regression.suite import load_suite
+from orchestrator.regression.terminal import print_result
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.regression.webpage import render_page
+from orchestrator.regression.words import causes_in_words, describe
 from tests.orchestrator.regression.results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
@@ -129,11 +133,11 @@ def test_what_changed_is_named() -> None:
     )
     assert what_changed(CONDITIONS, CONDITIONS) == []
     assert what_changed(CONDITIONS, later) == [
-        "config: training.gradient_clip 2.0 -> absent",
-        f"data: digest {'d' * 12} -> {'e' * 12}",
-        f"code: revision {'a' * 12} -> {'b' * 12}-dirty",
-        "version: torch 2.15.0 -> 2.16.0",
-        "hardware: host one -> two",
+        "config: training.gradient_clip was 2.0, it is absent",
+        f"data: the digest was {'d' * 12}, it is {'e' * 12}",
+        f"code: the revision was {'a' * 12}, it is {'b' * 12}-dirty",
+        "version: torch was 2.15.0, it is 2.16.0",
+        "hardware: host was one, it is two",
     ]
 
 
@@ -143,7 +147,7 @@ def test_a_setting_that_an_older_record_does_not_know_is_no_cause() -> None:
     assert TrainingConfig().gradient_clip == 2.0
     assert what_changed(older, newer) == []
     halved = replace(newer, config={"loss": "nt_xent", "training": asdict(TrainingConfig(epochs=3, precision="bf16"))})
-    assert what_changed(older, halved) == ["config: training.precision float32 -> bf16"]
+    assert what_changed(older, halved) == ["config: training.precision was float32, it is bf16"]
 
 
 def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -184,7 +188,7 @@ def test_junit_tells_failures_from_what_is_unknown() -> None:
         "skipped": "1",
     }
     failure = suite.find("testcase[@name='pets-vsepp-triplet']/failure")
-    assert failure is not None and "val/rsum: 300.5 -> 260.7" in failure.get("message", "")
+    assert failure is not None and "val/rsum fell from 300.5 to 260.7" in failure.get("message", "")
 
 
 def test_the_page_shows_strangers_text_as_text() -> None:
@@ -245,3 +249,61 @@ def test_a_result_is_json() -> None:
     both = new(nt_xent=runs(SAME), triplet=runs(SAME))
     result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["finding"] == "ok"
+
+
+def test_the_rate_of_false_alarms_is_divided_between_groups_tests_and_looks() -> None:
+    suite = make_suite(false_alarms=0.06, seeds=3, max_seeds=6)
+    both, reference = new(nt_xent=runs(SAME), triplet=runs(SAME)), accepted(nt_xent=runs(OLD), triplet=runs(OLD))
+    # Two scores; a count a cell and two numbers over all cells; two looks.
+    assert judge_suite(suite, both, reference).levels == pytest.approx((0.03 / 2 / 2, 0.03 / 4 / 2, None))
+    once = make_suite(false_alarms=0.06, seeds=3, max_seeds=3)
+    assert judge_suite(once, both, reference).levels == pytest.approx((0.03 / 2, 0.03 / 4, None))
+    first = first_references(reference, both)
+    assert judge_suite(once, both, replace(reference, first=first)).levels == pytest.approx((0.01, 0.005, 0.01))
+    assert judge_suite(
+        once, both, replace(reference, first={"pets-vsepp-triplet": first["pets-vsepp-triplet"]})
+    ).levels == (pytest.approx((0.01, 0.005, 0.02)))
+
+
+def test_what_changed_is_said_once_and_first(capsys: pytest.CaptureFixture[str]) -> None:
+    later = replace(CONDITIONS, versions={"torch": "2.16.0", "ray": "2.60.0"})
+    clipped = replace(later, config={"loss": "nt_xent", "training": {"epochs": 3, "gradient_clip": None}})
+    low = [score - 40 for score in SAME]
+    both = new(nt_xent=runs(low, conditions=clipped), triplet=runs(low, conditions=later))
+    result = judge_suite(make_suite(), both, accepted(nt_xent=runs(OLD), triplet=runs(OLD)))
+    assert result.causes == ("version: torch was 2.15.0, it is 2.16.0",)
+    print_result(result)
+    printed = capsys.readouterr().out
+    assert printed.count("torch was 2.15.0") == printed.count("gradient_clip was 2.0") == 1
+    assert printed.index("torch was 2.15.0") < printed.index("difference") < printed.index("gradient_clip was 2.0")
+    page = render_page(result, both, None, "val/rsum", [])
+    assert page.count("torch was 2.15.0") == page.count("gradient_clip was 2.0") == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        pytest.param({"nt_xent": OLD[:3], "triplet": SAME}, None, id="nothing slipped"),
+        pytest.param({"nt_xent": [250.0, 251.0, 252.0], "triplet": SAME}, "nothing that is recorded", id="no change"),
+    ],
+)
+def test_a_cause_is_named_where_there_is_something_to_explain(cells: dict[str, list[float]], said: str | None) -> None:
+    result = judge_suite(
+        make_suite(),
+        new(**{name: runs(scores) for name, scores in cells.items()}),
+        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
+    )
+    lines = causes_in_words(result)
+    assert lines == () if said is None else said in lines[0]
+
+
+def test_no_power_stands_beside_a_regression() -> None:
+    result = judge_suite(
+        make_suite(matters=30),
+        new(nt_xent=runs([200.0, 201.0, 202.0]), triplet=runs(SAME)),
+        accepted(nt_xent=runs(OLD), triplet=runs(OLD)),
+    )
+    slipped, fine = result.cells[0].score, result.cells[1].score
+    assert slipped is not None and fine is not None
+    assert describe(slipped) == "val/rsum fell from 300.5 to 201 (-99.5, p = 4.3e-12, 6 and 3 seeds): regression"
+    assert "a true change of" in describe(fine) and "is found in 90% of reruns" in describe(fine)

@@ -13,7 +13,7 @@ from orchestrator.regression.webhook import VARIABLE, notify
 
 
 @contextmanager
-def receiver(statuses: list[int]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def receiver(statuses: list[int], location: str | None = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Serve answers with these statuses, one a request; yield the address and what came."""
     came: list[dict[str, Any]] = []
 
@@ -21,6 +21,13 @@ def receiver(statuses: list[int]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         def do_POST(self) -> None:
             came.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(statuses[min(len(came), len(statuses)) - 1])
+            if location is not None:
+                self.send_header("Location", location)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            came.append({"method": "GET"})
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, *arguments: Any) -> None:
@@ -53,8 +60,36 @@ def test_a_receiver_that_is_down_is_said_without_its_address(monkeypatch: pytest
     assert problem is not None and "not delivered in 3 attempts" in problem and "secret" not in problem
 
 
-@pytest.mark.parametrize(("url", "problem"), [("", None), ("file:///etc/passwd", "must begin with https")])
-def test_no_address_or_a_wrong_one(monkeypatch: pytest.MonkeyPatch, url: str, problem: str | None) -> None:
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        pytest.param("", None, id="none is set"),
+        pytest.param("file:///etc/passwd", "must begin with https", id="a file"),
+        pytest.param("hooks.example.org/secret", "must begin with https", id="no scheme"),
+        pytest.param("http:///secret", "must name a host", id="no host"),
+        pytest.param("http://:8000/secret", "must name a host", id="a port alone"),
+        pytest.param("http://[::1/secret", "host or port cannot be read", id="half an IPv6 address"),
+        pytest.param("http://host:99999/secret", "host or port cannot be read", id="a port out of range"),
+        pytest.param("http://host:port/secret", "host or port cannot be read", id="a port in letters"),
+        pytest.param("http://host/sec ret", "ASCII without spaces", id="a space"),
+        pytest.param("http://host/secret\n", "ASCII without spaces", id="a line feed, as from a file"),
+        pytest.param("http://host/secr\u00e9t", "ASCII without spaces", id="not ASCII"),
+    ],
+)
+def test_no_address_or_a_malformed_one_is_said_without_it(
+    monkeypatch: pytest.MonkeyPatch, url: str, problem: str | None
+) -> None:
     monkeypatch.setenv(VARIABLE, url)
-    found = notify("text", {})
+    found = notify("text", {}, pause=0.01)
     assert found is None if problem is None else problem in str(found)
+    assert "sec" not in str(found)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_no_delivery_and_is_not_followed(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """urllib would turn the POST into a GET without the body, and take its answer for a delivery."""
+    with receiver([200]) as (target, reached), receiver([status], location=target) as (url, came):
+        monkeypatch.setenv(VARIABLE, url)
+        problem = notify("text", {}, pause=0.01)
+    assert (len(came), reached) == (1, [])
+    assert problem is not None and "not delivered: it redirects" in problem and "secret" not in problem

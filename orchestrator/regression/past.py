@@ -1,0 +1,100 @@
+"""The reruns of a suite that lie in its output folder: which are finished, and which a wrong clock has dated."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.journal import NAME
+from trainables.errors import UserError
+
+SUMMARY = "summary.json"
+"""Of a rerun that came to its end; one without it is gone on with."""
+
+STAMP = "%Y%m%dT%H%M%SZ"
+"""A rerun's folder is named by the time at which it started, in UTC; so names sort by time."""
+
+SKEW = 300.0
+"""Seconds by which the clocks of two machines that share an output folder may differ."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """The reruns of a suite, each group oldest first.
+
+    Attributes:
+        finished: Folders with a summary.
+        started: Folders with a journal, the finished ones among them.
+        future: Folders whose rerun is dated in the future; they stand in no other group.
+    """
+
+    finished: tuple[Path, ...]
+    started: tuple[Path, ...]
+    future: tuple[Path, ...]
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence about the reruns that are dated in the future, or ``None``."""
+        if not self.future:
+            return None
+        names = ", ".join(path.name for path in self.future)
+        return (
+            f"{self.future[0].parent}: ignored reruns that are dated in the future: {names}; this machine's clock is "
+            f"wrong, or was wrong when they ran: set the clock, or remove them"
+        )
+
+
+def past_reruns(home: Path, *, now: float | None = None) -> Past:
+    """Return the reruns of a suite.
+
+    Args:
+        home: Folder of the suite in the output.
+        now: Seconds since the epoch; by default the clock of this machine.
+    """
+    latest = (time.time() if now is None else now) + SKEW
+    folders = sorted({path.parent for name in (NAME, SUMMARY) for path in home.glob(f"*/{name}")})
+    future = {path for path in folders if _started(path) > latest}
+    finished = [path for path in folders if path not in future and (path / SUMMARY).exists()]
+    # The clock may have been set forward while a rerun ran; only the newest end decides anything.
+    while finished and read_summary(finished[-1])["ended"] > latest:
+        future.add(finished.pop())
+    started = [path for path in folders if path not in future and (path / NAME).exists()]
+    return Past(tuple(finished), tuple(started), tuple(sorted(future)))
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """Return what a finished rerun wrote down.
+
+    Raises:
+        UserError: If the file is damaged.
+    """
+    try:
+        found: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+        float(found["ended"])
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
+    return found
+
+
+def name_rerun(home: Path) -> Path:
+    """Return the folder of a rerun that starts now."""
+    return home / f"{datetime.now(UTC):{STAMP}}"
+
+
+def find_fresh(finished: Sequence[Path], if_due: float | None, *, now: float | None = None) -> Path | None:
+    """Return the newest finished rerun if it ended less than so many seconds ago."""
+    if if_due is None or not finished:
+        return None
+    age = (time.time() if now is None else now) - read_summary(finished[-1])["ended"]
+    return finished[-1] if age < if_due else None
+
+
+def _started(directory: Path) -> float:
+    """Return the date in the name of a rerun's folder; a folder that a person renamed has none, and is taken as old."""
+    try:
+        return datetime.strptime(directory.name, STAMP).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0

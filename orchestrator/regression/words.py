@@ -1,0 +1,48 @@
+"""A suite's result in words: the cause first and once, then what slipped."""
+
+from orchestrator.regression.comparison import POWER, Change, Finding
+from orchestrator.regression.verdict import TOGETHER, CellResult, SuiteResult
+
+CHANGED = "Changed since the cells that slipped were accepted"
+
+
+def causes_in_words(result: SuiteResult) -> tuple[str, ...]:
+    """Return what changed for all cells that slipped, a heading first; empty where no cell slipped.
+
+    A cell counts as slipped where it is a regression, failed, or inconclusive, and something was accepted for it.
+    """
+    slipped = [cell for cell in result.cells if cell.slipped and cell.name != TOGETHER]
+    if not any(cell.score or cell.gradients for cell in slipped):
+        return ()
+    if result.causes:
+        return (f"{CHANGED}:", *result.causes)
+    if any(cell.causes for cell in slipped):
+        return (f"{CHANGED}: nothing that all of them share; what changed for one cell stands beside it",)
+    return (
+        f"{CHANGED}: nothing that is recorded. Config, data, code, versions and hardware are what they were, so the "
+        f"cause is chance, or something that is not recorded, such as a driver or the load of the machine",
+    )
+
+
+def own_causes(result: SuiteResult, cell: CellResult) -> tuple[str, ...]:
+    """Return what changed for this cell and not for all cells that slipped."""
+    return tuple(line for line in cell.causes if line not in result.causes)
+
+
+def decisive(cell: CellResult) -> list[Change]:
+    """Return the numbers of a cell that tell why it is found what it is: what slipped, or else its score."""
+    every = [one for one in (cell.score, *cell.gradients, cell.drift, cell.published) if one is not None]
+    slipped = [one for one in every if one.finding in (Finding.REGRESSION, Finding.INCONCLUSIVE)]
+    return slipped or [one for one in (cell.score, cell.published) if one is not None]
+
+
+def describe(change: Change) -> str:
+    """Return a comparison in words, with what the seeds are able to find."""
+    moved = "fell" if change.difference < 0 else "rose" if change.difference > 0 else "stayed"
+    line = (
+        f"{change.metric} {moved} from {change.accepted:.4g} to {change.new:.4g} ({change.difference:+.3g}, "
+        f"p = {change.p:.2g}, {change.seeds[0]} and {change.seeds[1]} seeds): {change.finding}"
+    )
+    if change.finding is not Finding.REGRESSION:
+        line += f"; with these seeds, a true change of {change.detectable:.3g} is found in {POWER:.0%} of reruns"
+    return line if change.needed is None else f"{line}; rerun with {change.needed} seeds"

@@ -1,0 +1,67 @@
+"""The page of a regression rerun in a real browser: whole on a desktop, and no wider than a phone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+from orchestrator.regression.accept import first_references
+from orchestrator.regression.accepted import Accepted, CellRuns
+from orchestrator.regression.drift import Night
+from orchestrator.regression.suite import load_suite
+from orchestrator.regression.verdict import judge_suite
+from orchestrator.regression.webpage import render_page
+from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
+from tests.orchestrator.regression.results import CONDITIONS
+
+pytestmark = pytest.mark.browser
+
+COUNTS = [
+    "train/loss",
+    *(f"cocos/{way}_queries_without_gradient_{index}" for way in ("i2t", "t2i") for index in range(6)),
+]
+
+
+def drawn(generator: np.random.Generator, shift: float = 0.0) -> CellRuns:
+    """Return runs with every kind of number that a page shows."""
+    values = {}
+    for seed in range(1, 6):
+        counts = {f"{when}/{name}": 1234.5 + generator.normal() for when in ("first", "last") for name in COUNTS}
+        scores = {"val/rsum": 400 + shift + generator.normal(), "test/rsum": 399 + shift + generator.normal()}
+        values[seed] = {**scores, **counts}
+    return CellRuns(CONDITIONS, values, {})
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the page of the study's suite after thirty nights, with one cell that slipped."""
+    suite, _ = load_suite("f30k-published")
+    names = [cell.title for cell in suite.cells]
+    generator = np.random.default_rng(0)
+    reference = Accepted("f30k-published", "ada", "2026-01-02T03:04:05Z", "right", {n: drawn(generator) for n in names})
+    runs = {name: drawn(generator, -60.0 if name == names[0] else 0.0) for name in names}
+    nights = [Night(f"202601{day:02d}T030000Z", {name: drawn(generator) for name in names}) for day in range(1, 30)]
+    reference = Accepted(**{**vars(reference), "first": first_references(reference, runs)})
+    versions = ", ".join(f"package-{index} 1.2.{index}" for index in range(30))
+    facts = [("versions", versions), ("again", f"orchestrator regress f30k-published --output /{'long-folder/' * 12}")]
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(
+        render_page(judge_suite(suite, runs, reference, nights), runs, reference, "val/rsum", facts), encoding="utf-8"
+    )
+    return path
+
+
+@pytest.mark.parametrize("size", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
+def test_nothing_is_cut_on_a_desktop_and_a_phone_scrolls_tables_alone(
+    browser: Browser, page: Path, screenshots: Path, size: tuple[int, int]
+) -> None:
+    with opened(browser, page, size) as shown:
+        shown.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        shown.page.screenshot(path=screenshots / f"regression-{size[0]}.png", full_page=True)
+        assert shown.page.evaluate("document.documentElement.scrollWidth") == size[0]
+        hidden = "[...document.querySelectorAll('.scroll')].map(one => one.scrollWidth - one.clientWidth)"
+        cut = shown.page.evaluate(hidden)
+        assert len(cut) == 10, "a table of cells, and one of numbers for each of eight cells and for all together"
+        assert size == PHONE or set(cut) == {0}
+        assert shown.complaints == [] and shown.requests == [page.as_uri()]

@@ -1,0 +1,85 @@
+"""Reruns of the past: the newest counts, and what a wrong clock has dated in the future is said and ignored."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.journal import NAME
+from orchestrator.regression.past import SKEW, STAMP, SUMMARY, Past, find_fresh, past_reruns, read_summary
+from trainables.errors import UserError
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+def add(home: Path, started: timedelta, ended: timedelta | None = None) -> Path:
+    """Write a rerun that started, and perhaps ended, so long after now."""
+    directory = home / f"{NOW + started:{STAMP}}"
+    directory.mkdir()
+    (directory / NAME).touch()
+    if ended is not None:
+        (directory / SUMMARY).write_text(json.dumps({"ended": (NOW + ended).timestamp(), "runs": {}}))
+    return directory
+
+
+def look(home: Path) -> Past:
+    return past_reruns(home, now=NOW.timestamp())
+
+
+HOURS = timedelta(hours=1)
+
+
+def test_the_newest_rerun_decides_whether_one_is_due(tmp_path: Path) -> None:
+    add(tmp_path, -30 * HOURS, -29 * HOURS)
+    newest = add(tmp_path, -6 * HOURS, -5 * HOURS)
+    unfinished = add(tmp_path, -2 * HOURS)
+    past = look(tmp_path)
+    assert (past.finished[-1], past.started[-1], past.warning) == (newest, unfinished, None)
+    assert find_fresh(past.finished, 6 * 3600.0, now=NOW.timestamp()) == newest
+    assert find_fresh(past.finished, 4 * 3600.0, now=NOW.timestamp()) is None
+    assert find_fresh(past.finished, None, now=NOW.timestamp()) is None
+    assert find_fresh((), 3600.0, now=NOW.timestamp()) is None
+
+
+@pytest.mark.parametrize(
+    ("started", "ended"),
+    [
+        pytest.param(50 * HOURS, 51 * HOURS, id="it ran with a clock that was ahead"),
+        pytest.param(-HOURS, 51 * HOURS, id="the clock was set forward while it ran"),
+        pytest.param(50 * HOURS, None, id="it did not end"),
+        pytest.param(50 * HOURS, -HOURS, id="the clock was set back while it ran"),
+    ],
+)
+@pytest.mark.parametrize("age", [2 * HOURS, 30 * HOURS], ids=["one is fresh", "one is due"])
+def test_a_rerun_dated_in_the_future_is_ignored_and_said(
+    tmp_path: Path, started: timedelta, ended: timedelta | None, age: timedelta
+) -> None:
+    real = add(tmp_path, -age, -age)
+    wrong = add(tmp_path, started, ended)
+    past = look(tmp_path)
+    assert (past.finished, past.started, past.future) == ((real,), (real,), (wrong,))
+    assert past.warning is not None and wrong.name in past.warning and "dated in the future" in past.warning
+    fresh = find_fresh(past.finished, 24 * 3600.0, now=NOW.timestamp())
+    assert fresh == (real if age < 24 * HOURS else None)
+
+
+def test_clocks_of_two_machines_may_differ_a_little(tmp_path: Path) -> None:
+    ahead = add(tmp_path, timedelta(seconds=SKEW / 2), timedelta(seconds=SKEW / 2))
+    past = look(tmp_path)
+    assert (past.finished, past.future) == ((ahead,), ())
+    assert find_fresh(past.finished, 60.0, now=NOW.timestamp()) == ahead
+
+
+def test_a_folder_that_a_person_renamed_is_old(tmp_path: Path) -> None:
+    add(tmp_path, -HOURS, -HOURS).rename(tmp_path / "20990101T000000Z-kept")
+    assert [path.name for path in look(tmp_path).finished] == ["20990101T000000Z-kept"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"ended": null}'])
+def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
+    directory = add(tmp_path, -HOURS, -HOURS)
+    (directory / SUMMARY).write_text(text)
+    with pytest.raises(UserError, match="damaged; remove") as caught:
+        read_summary(directory)
+    assert str(directory) in str(caught.value)
