@@ -177,19 +177,19 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
 
 def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
     """MLflow has one run a trial, in its state, with all epochs."""
-    from orchestrator.tracking import find_differences, first_line, store_failures
+    from orchestrator.tracking import find_differences, first_line, store_failures, without_password
 
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
     except store_failures() as error:
         way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        yield Breach(Finding("tracking", "fail", f"{uri}: {first_line(error)}", way_out))
+        yield Breach(Finding("tracking", "fail", f"{without_password(uri)}: {first_line(error)}", way_out))
         return
     if differences:
         shown = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         way_out = "--repair, or the next start, sends what is missing"
         mend = _deliver(directory.resolve(), records, uri)
-        yield Breach(Finding("tracking", "fail", f"{uri}: {shown}", way_out), mend)
+        yield Breach(Finding("tracking", "fail", f"{without_password(uri)}: {shown}", way_out), mend)
 
 
 def _mended(breach: Breach) -> Finding:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from orchestrator.addresses import without_password
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 from trainables.errors import ConfigError
 
@@ -72,7 +74,7 @@ def run(
         tracking_uri=tracking_uri,
         cluster=Cluster(address, storage),
         if_due=None if if_due is None else seconds_of(if_due),
-        command=" ".join(["orchestrator", *sys.argv[1:]]),
+        command=shlex.join(["orchestrator", *map(without_password, sys.argv[1:])]),
     )
     if warning := ignored_address(request.cluster):
         typer.echo(warning, err=True)

@@ -103,7 +103,7 @@ def run(
             json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}, indent=2)
         )
     else:
-        _print(result, output, tracking_uri)
+        _print(result, output)
     _exit(result, experiment)
 
 
@@ -111,8 +111,9 @@ def _registry(result: "SearchResult") -> dict[str, Any]:
     return {"registered": [asdict(model) for model in result.registered], "unregistered": list(result.unregistered)}
 
 
-def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> None:
+def _print(result: "SearchResult", output: Path) -> None:
     from orchestrator.display import print_summary
+    from orchestrator.tracking import pages_command
 
     print_summary(result.summary)
     if result.tracking_problem is not None:
@@ -123,8 +124,7 @@ def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> No
         alias = "the champion" if model.is_champion else "behind the champion"
         print(f"registered: {model.name} version {model.version}, {alias}")
     print(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
-    uri = "" if tracking_uri is None else f" --tracking-uri {tracking_uri}"
-    print(f"compare in the browser: orchestrator ui --output {output}{uri}")
+    print(f"compare in the browser: {pages_command(result.tracking_uri, output)}")
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:

@@ -41,9 +41,11 @@ def ui(
 def serve(uri: str, port: int) -> int:
     """Run MLflow's server until it ends or this process is told to; return its exit code, 0 in the latter case."""
     quiet = {"PYTHONWARNINGS": "ignore", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    environment = {**os.environ, **quiet, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    # The address goes through the environment, because every user of a machine sees the command lines of all.
+    store = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    environment = {**os.environ, **quiet, **store}
     place = ["--host", HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, *place]
+    command = [sys.executable, "-m", "mlflow", "ui", *place]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # In a session of its own, so that all of its processes can be ended together.
     with subprocess.Popen(command, env=environment, start_new_session=True) as server:

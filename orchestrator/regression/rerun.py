@@ -93,6 +93,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         RerunInterruptedError: If SIGINT or SIGTERM ended it.
     """
     suite = request.suite
+    uri = choose_uri(request.tracking_uri, request.output)
     accepted = read_accepted(request.reference, suite.name)
     # Reruns are named by their time alone, which two suites may share.
     cluster = request.cluster.resolved().below(suite.name)
@@ -101,7 +102,6 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     experiment = suite.experiment()
     digests = workload.check(experiment)
     home = open_directory(request.output, suite.name)
-    uri = choose_uri(request.tracking_uri, request.output)
     with make_scratch() as scratch, hold(home, scratch):
         fresh = find_fresh(home, request.if_due)
         if fresh is not None:

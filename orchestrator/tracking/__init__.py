@@ -5,7 +5,8 @@ what the journal says, and the difference is sent. Runs are found again by their
 process began them, or what it came to.
 """
 
-from orchestrator.tracking.address import choose_uri, default_uri, is_server, sync_command, without_password
+from orchestrator.addresses import without_password
+from orchestrator.tracking.address import choose_uri, default_uri, is_server, pages_command, sync_command
 from orchestrator.tracking.connection import count_experiments, first_line, store_failures
 from orchestrator.tracking.pages import comparison_page, newest_page
 from orchestrator.tracking.password import refuse_default_password
@@ -22,6 +23,7 @@ __all__ = [
     "first_line",
     "is_server",
     "newest_page",
+    "pages_command",
     "refuse_default_password",
     "store_failures",
     "sync_command",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.tracking.address import without_password
+from orchestrator.addresses import without_password
 from trainables.files import alone
 
 # Read by MLflow when it is imported.

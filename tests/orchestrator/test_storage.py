@@ -264,3 +264,23 @@ def test_what_killed_actors_left_is_removed_and_what_living_ones_hold_is_not() -
     assert actor_scratch() != own
     assert own.exists()
     assert not abandoned.exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "environment"),
+    [
+        pytest.param("s3://key:CANARY@bucket", {}, id="user and password"),
+        pytest.param("s3://CANARY@bucket", {}, id="user"),
+        pytest.param("https://key:CANARY@host/bucket", {}, id="another scheme"),
+        pytest.param("s3://bucket?endpoint_override=http://key:CANARY@host:9000", {}, id="endpoint"),
+        pytest.param("s3://bucket?endpoint_override=http%3A%2F%2Fkey%3ACANARY%40host", {}, id="encoded endpoint"),
+        pytest.param("s3://bucket?endpoint_override=key:CANARY@host", {}, id="endpoint without a scheme"),
+        pytest.param("s3://bucket?endpoint_override=http://host/?x=CANARY", {}, id="parameter of the endpoint"),
+        pytest.param("s3://bucket?word=CANARY", {}, id="unknown parameter"),
+        pytest.param("s3://bucket", {"AWS_ENDPOINT_URL": "http://key:CANARY@host"}, id="environment"),
+    ],
+)
+def test_credentials_in_an_address_are_refused_unseen(address: str, environment: dict[str, str]) -> None:
+    with pytest.raises(StorageError) as refusal:
+        ObjectStore.parse(address, environment)
+    assert "CANARY" not in str(refusal.value)
