@@ -20,7 +20,7 @@ from orchestrator.doctor import Finding
 from orchestrator.history import History, Trial, TrialState
 from orchestrator.journal import NAME, Journal, JournalError, Record, read_journal, torn_bytes
 from orchestrator.leftovers import find_processes
-from orchestrator.lock import find_holder, hold, read_lock
+from orchestrator.lock import find_holder, hold, left_scratch, read_lock
 from orchestrator.storage import is_bucket
 from orchestrator.summary import summarise
 from trainables.checkpoint import find_damage, list_epochs
@@ -96,8 +96,8 @@ def check_lock(directory: Path) -> Iterator[Breach]:
     holder = read_lock(directory)
     if holder is None:
         return
-    scratch = holder["scratch"]
-    left = [] if scratch is None else find_processes(Path(scratch))
+    scratch = left_scratch(directory, holder)
+    left = [] if scratch is None else find_processes(scratch)
     found = f"left by process {holder['pid']}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
     # Whoever takes the lock clears up after the former holder.
     yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: None)

@@ -79,7 +79,7 @@ def cut(name: str) -> Callable[[Path], None]:
 
 def leave_lock(folder: Path) -> None:
     scratch = folder.parent.parent / "icr-left"
-    scratch.mkdir()
+    scratch.mkdir(mode=0o700)
     with hold(folder, scratch):
         content = (folder / "lock").read_text()
     (folder / "lock").write_text(content)

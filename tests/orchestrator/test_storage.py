@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,13 +256,17 @@ def test_a_folder_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
     assert not (mine / "a").exists()
 
 
-def test_what_killed_actors_left_is_removed_and_what_living_ones_hold_is_not() -> None:
+def test_an_actor_has_a_scratch_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    actor_scratch.cache_clear()
     own = actor_scratch()
-    abandoned = directory(own.parent / f"abandoned-{time.monotonic_ns()}", lock="", **{"state.pt": "1"})
+    assert actor_scratch() == own
+    assert own.name.startswith("icr-actors-")
+    # Another process begins, and finds that of this one in use.
     actor_scratch.cache_clear()
     assert actor_scratch() != own
     assert own.exists()
-    assert not abandoned.exists()
+    actor_scratch.cache_clear()
 
 
 @pytest.mark.parametrize(
