@@ -7,7 +7,7 @@ process began them, or what it came to.
 
 from orchestrator.addresses import without_password
 from orchestrator.tracking.address import choose_uri, default_uri, is_server, pages_command, sync_command
-from orchestrator.tracking.connection import count_experiments, first_line, store_failures
+from orchestrator.tracking.connection import count_experiments, find_run, first_line, store_failures
 from orchestrator.tracking.pages import comparison_page, newest_page
 from orchestrator.tracking.password import refuse_default_password
 from orchestrator.tracking.store import STATUS, Store, find_differences
@@ -20,6 +20,7 @@ __all__ = [
     "count_experiments",
     "default_uri",
     "find_differences",
+    "find_run",
     "first_line",
     "is_server",
     "newest_page",
