@@ -23,7 +23,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.champions import MODEL, Champion, packed_champions
-from orchestrator.tracking import choose_uri, find_run, first_line, store_failures, without_password
+from orchestrator.tracking import (
+    choose_uri,
+    find_former_folders,
+    find_run,
+    first_line,
+    store_failures,
+    sync_command,
+    without_password,
+)
 from trainables.errors import UserError
 from trainables.files import alone
 
@@ -150,8 +158,19 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
         source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
         local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
     except store_failures() as error:
-        raise RegistryError(f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}") from None
+        raise RegistryError(_why_not_fetched(uri, name, error)) from None
     return Path(local), Registered(name, int(version.version), True)
+
+
+def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
+    former = find_former_folders(uri)
+    if former:
+        output = Path(uri.removeprefix("sqlite:///")).parent
+        return (
+            f"{output}: was moved or copied from {', '.join(former)}, where {name} is looked for; "
+            f"`{sync_command(uri, output)}` corrects it"
+        )
+    return f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"
 
 
 def _client(uri: str) -> "MlflowClient":

@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 
 from orchestrator.addresses import HIDDEN, check_well_formed, split_password, without_password
 from orchestrator.tracking.password import PASSWORD, USERNAME, refuse_default_password
+from orchestrator.tracking.relocation import DATABASE
 from trainables.errors import ConfigError
 
 
 def default_uri(output: Path) -> str:
     """Return the store that all experiments under an output directory share."""
-    return f"sqlite:///{output.resolve() / 'mlflow.db'}"
+    return f"sqlite:///{output.resolve() / DATABASE}"
 
 
 def choose_uri(given: str | None, output: Path) -> str:

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 
+class ExperimentDeletedError(ConnectionError):
+    """An experiment that somebody has deleted in MLflow's pages, which takes no runs until it is restored."""
+
+
 def store_failures() -> tuple[type[Exception], ...]:
     """Return what a store may raise beside what MLflow wraps.
 
@@ -38,7 +43,7 @@ def store_failures() -> tuple[type[Exception], ...]:
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return MlflowException, SQLAlchemyError, OSError, JSONDecodeError, *_bucket_failures()
+    return MlflowException, SQLAlchemyError, sqlite3.Error, OSError, JSONDecodeError, *_bucket_failures()
 
 
 def _bucket_failures() -> tuple[type[Exception], ...]:
