@@ -4,6 +4,7 @@ Whatever is printed, written to a file or sent to another program goes through `
 much than too little: in an address that is not well formed, everything up to the last ``@`` may be the password.
 """
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -52,8 +53,8 @@ def check_well_formed(address: str, name: str) -> None:
     is_whole = "@" not in rest[len(host) :] and _HOST.fullmatch(host.rpartition("@")[2]) is not None
     if not is_whole or re.search(r"\s", address):
         raise ConfigError(
-            f"{name}: {scheme}://...: cannot be read; it must be {scheme}://user:password@host:port/..., and in a "
-            f"password / ? # @ : % and spaces must be written as %2F %3F %23 %40 %3A %25 and %20"
+            f"{name}: {scheme}://...: cannot tell the password from the host; in a user name or password, write "
+            f"/ ? # @ : % and spaces as %2F %3F %23 %40 %3A %25 and %20"
         )
 
 
@@ -84,7 +85,7 @@ def hide_arguments(arguments: list[str]) -> None:
     start, end = int(fields[45]), int(fields[46])
     memory = ctypes.string_at(start, end - start) if 0 < start < end else b""
     for argument in arguments:
-        secret, shown = argument.encode(), without_password(argument).encode()
+        secret, shown = os.fsencode(argument), os.fsencode(without_password(argument))
         found = re.finditer(re.escape(secret) + b"\0", memory) if secret != shown else ()
         for place in found:
             ctypes.memmove(start + place.start(), shown[: len(secret)].ljust(len(secret), b" "), len(secret))

@@ -83,7 +83,7 @@ def test_a_well_formed_address_is_taken_apart_and_its_password_hidden(user: str,
     ],
 )
 def test_an_address_whose_password_nobody_can_tell_is_refused_unseen(address: str) -> None:
-    with pytest.raises(ConfigError, match="must be written as %2F") as refusal:
+    with pytest.raises(ConfigError, match="and spaces as %2F") as refusal:
         check_well_formed(address, "--tracking-uri")
     assert "CANARY" not in str(refusal.value)
 
@@ -101,7 +101,8 @@ def test_what_ps_shows_of_a_command_line_holds_no_password() -> None:
         "import sys; from pathlib import Path; from orchestrator.addresses import hide_arguments;"
         "hide_arguments(sys.argv[1:]); print(Path('/proc/self/cmdline').read_bytes()); print(sys.argv[-1])"
     )
-    arguments = ["--tracking-uri", "http://me:CANARY@host", "--port=1", "http://me:CANARY@host"]
+    # A file name need not be UTF-8.
+    arguments = ["\udcff", "--tracking-uri", "http://me:CANARY@host", "--port=1", "http://me:CANARY@host"]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.doctor import Finding
 from orchestrator.journal import NAME
 from orchestrator.ledger import Ledger
 from orchestrator.tracking import choose_uri, default_uri, sync_command
@@ -104,3 +105,33 @@ def test_a_hidden_password_is_no_password(address: str, tmp_path: Path) -> None:
 def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
     assert choose_uri(address, tmp_path) == address
     assert PASSWORD not in os.environ
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        pytest.param(["ui", "--tracking-uri", "http://me:CANARY@127.0.0.1:9"], 0, id="well formed"),
+        pytest.param(["ui", "--tracking-uri=http://me:CANARY/CANARY@127.0.0.1:9"], 2, id="with a slash"),
+        pytest.param(["ui", "http://me:CANARY@127.0.0.1:9"], 2, id="without the option"),
+        pytest.param(["http://me:CANARY@127.0.0.1:9"], 2, id="without a command"),
+        pytest.param(["ui", "--port", "http://me:CANARY@127.0.0.1:9"], 2, id="of another option"),
+        pytest.param(["status", "http://me:CANARY@127.0.0.1:9"], 2, id="as an experiment"),
+        pytest.param(["search", "http://me:CANARY@127.0.0.1:9"], 2, id="as a file"),
+        pytest.param(["doctor", "--storage", "s3://b?endpoint_override=http://key:CANARY@h"], 1, id="storage"),
+        pytest.param(["doctor", "--address", "ray://me:CANARY@127.0.0.1:9"], 1, id="cluster"),
+        pytest.param(["doctor", "--data-root", "s3://key:CANARY@bucket"], 0, id="data root"),
+        pytest.param(["sync", "--output", "s3://key:CANARY@bucket"], 2, id="output"),
+    ],
+)
+def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
+    line: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestrator.doctor.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    said = capsys.readouterr()
+    assert "CANARY" not in said.out + said.err
+    assert "a password on a command line can be read by other users" in said.err
+    assert ended.value.code == code
