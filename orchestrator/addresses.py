@@ -17,6 +17,7 @@ HIDDEN = "***"
 # A path made of an address has one slash.
 _ADDRESS = re.compile(r"(:/+)([^\s/]\S*)")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]*\]|[^\s:@/?#]*)(:\d*)?")
+_WITH_HOST = re.compile(r"https?|(postgresql|mysql|mssql)(\+\w+)?", re.IGNORECASE)
 _USER = re.compile(r"[\w.%+~-]*")
 _AUTHORITY = re.compile(r"[^/?#]*")
 # A secret that is not percent-encoded may hold an ampersand: it ends where the next name and its "=" begin.
@@ -44,18 +45,28 @@ def check_well_formed(address: str, name: str) -> None:
         name: What to call it in the message.
 
     Raises:
-        ConfigError: If it has white space, an ``@`` after the host, or a port that is no number.
+        ConfigError: If it is that of a server or a database on one and has white space, an ``@`` after the host, or a
+            port that is no number.
     """
     scheme, _, rest = address.partition("://")
-    host = (_AUTHORITY.match(rest) or [""])[0]
-    if rest.startswith("/") or not rest:
+    if _WITH_HOST.fullmatch(scheme) is None or rest.startswith("/"):
         return
+    host = (_AUTHORITY.match(rest) or [""])[0]
     is_whole = "@" not in rest[len(host) :] and _HOST.fullmatch(host.rpartition("@")[2]) is not None
-    if not is_whole or re.search(r"\s", address):
+    if not is_whole or re.search(r"\s", address) or not _can_be_split(address):
         raise ConfigError(
             f"{name}: {scheme}://...: cannot tell the password from the host; in a user name or password, write "
-            f"/ ? # @ : % and spaces as %2F %3F %23 %40 %3A %25 and %20"
+            f"/ ? # @ : % [ ] and spaces as %2F %3F %23 %40 %3A %25 %5B %5D and %20"
         )
+
+
+def _can_be_split(address: str) -> bool:
+    try:
+        urlsplit(address)
+    except ValueError:
+        # Of brackets or letters that stand for several; the error quotes them.
+        return False
+    return True
 
 
 def split_password(address: str) -> tuple[str, str | None, str | None]:

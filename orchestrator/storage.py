@@ -81,7 +81,10 @@ class ObjectStore:
         Raises:
             StorageError: If it is no such address, or holds credentials.
         """
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            raise StorageError("--storage and --data-root: must be s3://bucket/prefix") from None
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
         # Without what follows the question mark, which may be anything.
         shown = without_password(address.partition("?")[0])

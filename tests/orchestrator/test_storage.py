@@ -280,6 +280,7 @@ def test_an_actor_has_a_scratch_directory_of_its_own(tmp_path: Path, monkeypatch
         pytest.param("s3://bucket?endpoint_override=key:CANARY@host", {}, id="endpoint without a scheme"),
         pytest.param("s3://bucket?endpoint_override=http://host/?x=CANARY", {}, id="parameter of the endpoint"),
         pytest.param("s3://bucket?word=CANARY", {}, id="unknown parameter"),
+        pytest.param("s3://key:CANARY\u2100@bucket", {}, id="a letter that stands for several"),
         pytest.param("s3://bucket", {"AWS_ENDPOINT_URL": "http://key:CANARY@host"}, id="environment"),
     ],
 )
