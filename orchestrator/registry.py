@@ -13,10 +13,11 @@ there. Whoever writes last looks last, and sees everything.
 """
 
 import re
+import sqlite3
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -93,9 +94,9 @@ def register(uri: str, packed: Path, champion: Champion) -> Registered:
     Raises:
         RegistryError: If the store does not answer, or has no such run.
     """
-    client = _client(uri)
     name = model_name(champion.dataset)
     try:
+        client = _client(uri)
         version = _find_version(client, name, champion) or _create_version(client, name, packed, champion)
         return Registered(name, version, _move_alias(client, name) == version)
     except store_failures() as error:
@@ -144,9 +145,9 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
     Raises:
         RegistryError: If the store does not answer, or has no champion for the dataset.
     """
-    client = _client(uri)
     name = model_name(dataset)
     try:
+        client = _client(uri)
         version = _champion(client, name)
         if version is None:
             there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
@@ -163,7 +164,10 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
 
 
 def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
-    former = find_former_folders(uri)
+    former: list[str] = []
+    # A database that cannot be read is what the error is about.
+    with suppress(sqlite3.Error):
+        former = find_former_folders(uri)
     if former:
         output = Path(uri.removeprefix("sqlite:///")).parent
         return (

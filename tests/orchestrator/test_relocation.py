@@ -14,8 +14,10 @@ from mlflow import MlflowClient
 from orchestrator import registry
 from orchestrator.champions import CARD, CHAMPIONS, MODEL, Champion
 from orchestrator.cli import main
+from orchestrator.journal import read_journal
 from orchestrator.ledger import Ledger
 from orchestrator.registry import fetch_champion
+from orchestrator.tracker import Tracker
 from orchestrator.tracking import Store, default_uri, find_former_folders
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from trainables.files import write_whole
@@ -172,3 +174,23 @@ def test_a_deleted_experiment_comes_back_when_it_is_named(runs: Path, capsys: py
     (finding,) = tracking(runs, capsys, "--repair")
     assert (finding["state"], finding["way_out"]) == ("warn", "repaired")
     assert len(client.search_runs([number])) == 2, "a study and its trial, once"
+
+
+def test_a_search_whose_experiment_is_deleted_meanwhile_says_how_to_bring_it_back(runs: Path) -> None:
+    client = MlflowClient(tracking_uri=default_uri(runs))
+    found = client.get_experiment_by_name("tiny")
+    assert found is not None
+    client.delete_experiment(found.experiment_id)
+    tracker = Tracker(default_uri(runs), runs, "tiny", read_journal(runs / "tiny" / "journal.jsonl"))
+    tracker.start()
+    tracker.close(0.1)
+    assert tracker.problem is not None
+    assert "the experiment tiny was deleted in MLflow's pages; `orchestrator sync tiny" in tracker.problem
+
+
+def test_a_database_that_cannot_be_read_is_no_moved_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs, runs.with_name("there"))
+    database = runs.with_name("there") / "mlflow.db"
+    database.write_bytes(b"no database" * 100)
+    run("retrieve", "a dog", "--dataset", "pets", "--output", str(database.parent), code=2)
+    assert "icr-pets cannot be fetched: (sqlite3.DatabaseError) file is not a database" in capsys.readouterr().err
