@@ -9,7 +9,6 @@ import fcntl
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.scratch import make, mark, remove_abandoned
 from orchestrator.storage import ObjectStore, StorageError
 from trainables.checkpoint import find_damage, list_epochs, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
-from trainables.files import alone
 from trainables.reports import EpochReport
 
 CLAIM = ".driver"
@@ -29,8 +28,8 @@ CLAIM = ".driver"
 KEPT = 3
 """Checkpoints of a running trial, because the newest may be damaged by what ended its process."""
 
-SCRATCH = "icr-actors"
-"""Start of the name of the folder in which a machine's actors write what goes into a bucket."""
+SCRATCH = "actors-"
+"""Kind of the scratch directories in which actors write what goes into a bucket."""
 
 
 @dataclass(frozen=True)
@@ -290,27 +289,13 @@ class StoredCheckpoints:
 
 @lru_cache(maxsize=1)
 def actor_scratch() -> Path:
-    """Return a folder of this process alone, and remove those whose processes were killed.
-
-    Each is locked by its process for as long as that lives, so that whoever can lock one knows it to be abandoned.
-    """
-    root = Path(tempfile.gettempdir()) / f"{SCRATCH}-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    with alone(root / "lock"):
-        for other in root.glob("*/lock"):
-            _remove_abandoned(other)
-        own = Path(tempfile.mkdtemp(dir=root))
-        # Open, and so locked, for as long as the process lives.
-        held = os.open(own / "lock", os.O_CREAT | os.O_WRONLY)
-        fcntl.flock(held, fcntl.LOCK_EX)
+    """Return a folder of this process alone, and remove those whose processes were killed."""
+    remove_abandoned(SCRATCH)
+    own = make(SCRATCH)
+    # Its mark stays open, and so locked, for as long as the process lives.
+    mark(own, "")
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     return own
-
-
-def _remove_abandoned(lock: Path) -> None:
-    with suppress(OSError), lock.open("r") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _newest_whole(root: Path) -> Found:

@@ -20,7 +20,7 @@ from orchestrator.doctor import Finding
 from orchestrator.history import History, Trial, TrialState
 from orchestrator.journal import NAME, Journal, JournalError, Record, read_journal, torn_bytes
 from orchestrator.leftovers import find_processes
-from orchestrator.lock import find_holder, hold, read_lock
+from orchestrator.lock import find_holder, hold, left_scratch, read_lock
 from orchestrator.storage import is_bucket
 from orchestrator.summary import summarise
 from trainables.checkpoint import find_damage, list_epochs
@@ -96,8 +96,8 @@ def check_lock(directory: Path) -> Iterator[Breach]:
     holder = read_lock(directory)
     if holder is None:
         return
-    scratch = holder["scratch"]
-    left = [] if scratch is None else find_processes(Path(scratch))
+    scratch = left_scratch(directory, holder)
+    left = [] if scratch is None else find_processes(scratch)
     found = f"left by process {holder['pid']}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
     # Whoever takes the lock clears up after the former holder.
     yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: None)
@@ -176,20 +176,36 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
 
 
 def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
-    """MLflow has one run a trial, in its state, with all epochs."""
-    from orchestrator.tracking import find_differences, first_line, store_failures
+    """MLflow has one run a trial, in its state, with all epochs, and knows where their files are."""
+    from orchestrator.tracking import (
+        ExperimentDeletedError,
+        find_differences,
+        find_former_folders,
+        first_line,
+        store_failures,
+        without_password,
+    )
 
+    shown, mend = without_password(uri), _deliver(directory.resolve(), records, uri)
     try:
         differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
+        former = find_former_folders(uri)
+    except ExperimentDeletedError as error:
+        way_out = "--repair brings it back; a start of the search, or sync of all experiments, does not"
+        yield Breach(Finding("tracking", "fail", f"{shown}: {error}", way_out), mend)
+        return
     except store_failures() as error:
         way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
-        yield Breach(Finding("tracking", "fail", f"{uri}: {first_line(error)}", way_out))
+        yield Breach(Finding("tracking", "fail", f"{shown}: {first_line(error)}", way_out))
         return
+    if former:
+        found = f"{shown}: looks for files in {', '.join(former)}, from where this folder was moved or copied"
+        way_out = "--repair, `orchestrator sync` or the next start corrects it"
+        yield Breach(Finding("tracking", "fail", found, way_out), mend)
     if differences:
-        shown = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
+        named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         way_out = "--repair, or the next start, sends what is missing"
-        mend = _deliver(directory.resolve(), records, uri)
-        yield Breach(Finding("tracking", "fail", f"{uri}: {shown}", way_out), mend)
+        yield Breach(Finding("tracking", "fail", f"{shown}: {named}", way_out), mend)
 
 
 def _mended(breach: Breach) -> Finding:
@@ -247,7 +263,13 @@ def _write(path: Path, text: str) -> Callable[[], None]:
 def _deliver(directory: Path, records: Iterable[Mapping[str, Any]], uri: str) -> Callable[[], None]:
     def deliver() -> None:
         from orchestrator.tracker import Tracker
+        from orchestrator.tracking import first_line, restore, store_failures
 
+        try:
+            # Whoever repairs an experiment by its name wants it there.
+            restore(uri, directory.parent, directory.name)
+        except store_failures() as error:
+            raise OSError(first_line(error)) from None
         tracker = Tracker(uri, directory.parent, directory.name, records)
         tracker.start()
         tracker.close(SYNC_SECONDS)

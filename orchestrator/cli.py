@@ -7,9 +7,12 @@ inside the command that needs it, so that ``--help`` answers at once and a bad c
 import errno
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
+from orchestrator.addresses import hide_arguments, without_password
 from orchestrator.commands import (
     cocos,
     compare,
@@ -35,8 +38,25 @@ from trainables.errors import DivergedError, UserError
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a file that it has no room for."""
 
+# Typer does not export it, and brings Click along or has it inside, as its version will.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class Commands(TyperGroup):
+    """All commands; what is said of a command line that is refused quotes no password of it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            vars(error)["message"] = without_password(vars(error)["message"])
+            raise
+
+
 app = typer.Typer(
     name="orchestrator",
+    cls=Commands,
     help="Hyper-parameter search for image-caption retrieval: losses, COCOS statistics, winners you can defend.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -66,10 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     0 done, 1 failed, 2 bad usage or input, 3 already running, 4 budget spent, 5 regression found, 130 interrupted.
     """
+    _warn_of_secrets(list(sys.argv[1:] if arguments is None else arguments))
     try:
         app(args=arguments)
     except UserError as error:
-        say(f"{'interrupted' if error.exit_code == 130 else 'error'}: {error}", error=True)
+        word = "interrupted" if error.exit_code == 130 else "error"
+        say(f"{word}: {without_password(str(error))}", error=True)
         sys.exit(error.exit_code)
     except DivergedError as error:
         say(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", error=True)
@@ -86,3 +108,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         say("interrupted", error=True)
         sys.exit(130)
+
+
+def _warn_of_secrets(arguments: list[str]) -> None:
+    """Hide the passwords of the command line from ``ps``, and say where they belong."""
+    if all(without_password(argument) == argument for argument in arguments):
+        return
+    hide_arguments(arguments)
+    say(
+        "warning: a password on a command line can be read by other users of this machine (ps), and in the shell's "
+        "history; for a tracking server, set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead",
+        error=True,
+    )

@@ -8,7 +8,16 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from orchestrator.history import History, TrialState
 from orchestrator.journal import NAME, read_journal
 from orchestrator.lock import find_holder
-from orchestrator.tracking import STATUS, Store, first_line, store_failures, without_password
+from orchestrator.tracking import (
+    STATUS,
+    ExperimentDeletedError,
+    Store,
+    first_line,
+    restore,
+    store_failures,
+    sync_command,
+    without_password,
+)
 from trainables.errors import UserError
 
 ATTEMPTS = 3
@@ -34,16 +43,22 @@ class Delivery:
     running: bool
 
 
-def deliver(directory: Path, output: Path, uri: str) -> Delivery:
+class DeletedError(DeliveryError):
+    """An experiment that somebody has deleted in MLflow's pages, and nobody has asked for since."""
+
+
+def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) -> Delivery:
     """Make a store agree with an experiment's journal; what it has already is not sent again.
 
     Args:
         directory: Of the experiment.
         output: Root of all output, where the default store lies.
         uri: Of the store.
+        restores: Bring the experiment back where it was deleted in MLflow's pages.
 
     Raises:
         UserError: If the journal is damaged.
+        DeletedError: If it was deleted there, and is not to be restored.
         DeliveryError: If the store does not answer, or refuses.
     """
     history = History.of(read_journal(directory / NAME))
@@ -61,10 +76,15 @@ def deliver(directory: Path, output: Path, uri: str) -> Delivery:
             reraise=True,
         ):
             with attempt:
+                if restores:
+                    restore(uri, output, name)
                 store = Store(uri, output, name, directory)
                 store.deliver(history, history.trials, status)
                 if not is_running:
                     store.end_studies(history, "FINISHED" if history.finished else "KILLED")
+    except ExperimentDeletedError as error:
+        way_out = f"`{sync_command(uri, output, name)}` brings it back; if it is not wanted, remove {directory}"
+        raise DeletedError(f"{error}: {way_out}") from None
     except failures as error:
         raise DeliveryError(
             f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"

@@ -181,13 +181,18 @@ def check_output(output: Path) -> Finding:
 
 def check_store(output: Path, tracking_uri: str | None) -> Finding:
     """The MLflow store answers."""
-    from orchestrator.tracking import choose_uri, count_experiments, without_password
+    from orchestrator.tracking import choose_uri, count_experiments, find_former_folders, sync_command, without_password
 
     if tracking_uri is None and not (output / "mlflow.db").is_file():
         return Finding("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")
     try:
         uri = choose_uri(tracking_uri, output)
-        return Finding("store", "ok", f"{without_password(uri)}: {count_experiments(uri)} experiments")
+        found = f"{without_password(uri)}: {count_experiments(uri)} experiments"
+        former = find_former_folders(uri)
+        if former:
+            found += f"; it looks for files in {', '.join(former)}, from where it was moved or copied"
+            return Finding("store", "fail", found, f"`{sync_command(uri, output)}` corrects it")
+        return Finding("store", "ok", found)
     except ConfigError as error:
         reason, _, way_out = str(error).partition("; ")
         return Finding("store", "fail", reason, way_out)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import psutil
 
-SCRATCH_PREFIX = "icr-"
-"""Of the name of a process's scratch directory, which names nobody else's."""
+from orchestrator.scratch import owner_of
 
 
 def find_processes(scratch: Path) -> list[psutil.Process]:
@@ -23,9 +22,9 @@ def find_processes(scratch: Path) -> list[psutil.Process]:
     return found
 
 
-def clear(scratch: Path) -> None:
-    """End the processes of a scratch directory and remove it; any other directory is left alone."""
-    if not scratch.name.startswith(SCRATCH_PREFIX):
+def clear(scratch: Path, owner: str) -> None:
+    """End the processes of a scratch directory and remove it, if it proves to be its owner's; else leave it alone."""
+    if owner_of(scratch) != owner:
         return
     for process in find_processes(scratch):
         try:

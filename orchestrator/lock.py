@@ -6,23 +6,28 @@ another host is believed until a person removes it. A host is known by its name,
 with another boot id is this host before it was started again, another name with the same boot id a container on it.
 """
 
+import errno
 import fcntl
 import json
 import os
 import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from orchestrator.leftovers import SCRATCH_PREFIX, clear
+from orchestrator import scratch as scratches
+from orchestrator.leftovers import clear
 from trainables.errors import UserError
 
 FIELDS = {"pid", "host", "boot_id", "started", "scratch"}
 """What a lock says of its holder."""
+
+
+class LockError(UserError):
+    """A lock that cannot be used as it is."""
 
 
 class AlreadyRunningError(UserError):
@@ -42,25 +47,28 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
 
     Raises:
         AlreadyRunningError: If another process holds it; the message names that process.
+        LockError: If the lock is not a file of its own, but a link.
     """
-    path = directory / "lock"
-    with path.open("a+", encoding="utf-8") as file:
+    with _open(directory / "lock") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyRunningError(_refusal(directory, _read(file))) from None
-        _clear_stale(directory, _read(file))
+        _clear_stale(directory, _read(file), _identity(file))
         _write(file, _describe(scratch))
+        mark = None if scratch is None else scratches.mark(scratch, _identity(file))
         try:
             yield
         finally:
             _write(file, None)
+            if mark is not None:
+                os.close(mark)
 
 
 @contextmanager
 def make_scratch() -> Iterator[Path]:
     """Make a directory that only this user can enter, and remove it in the end."""
-    path = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
+    path = scratches.make()
     try:
         yield path
     finally:
@@ -92,6 +100,30 @@ def read_lock(directory: Path) -> dict[str, Any] | None:
         return _read(file)
 
 
+def left_scratch(directory: Path, holder: dict[str, Any]) -> Path | None:
+    """Return the scratch directory that a holder left behind, if the directory proves to be of this very lock."""
+    with _open(directory / "lock") as file:
+        scratch = None if holder["scratch"] is None else Path(holder["scratch"])
+        return scratch if scratch is not None and scratches.owner_of(scratch) == _identity(file) else None
+
+
+def _open(path: Path) -> IO[str]:
+    """Open a lock, and make it where there is none, without following a link that somebody has put in its place."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise LockError(f"{path}: is a link, which would have the file behind it written over; remove it") from None
+    return os.fdopen(descriptor, "r+", encoding="utf-8")
+
+
+def _identity(file: IO[str]) -> str:
+    """Return what this lock keeps when its folder is moved, and what no copy of it has, nor a lock written by hand."""
+    status = os.fstat(file.fileno())
+    return f"{status.st_dev}:{status.st_ino}"
+
+
 def _describe(scratch: Path | None) -> dict[str, Any]:
     return {
         "pid": os.getpid(),
@@ -113,14 +145,14 @@ def is_here(holder: dict[str, Any]) -> bool:
     return holder["host"] == socket.gethostname() or (holder["boot_id"] == boot_id() != "")
 
 
-def _clear_stale(directory: Path, holder: dict[str, Any] | None) -> None:
+def _clear_stale(directory: Path, holder: dict[str, Any] | None, identity: str) -> None:
     """Take over from a holder that was killed, or refuse where it may live on another machine."""
     if holder is None:
         return
     if not is_here(holder):
         raise AlreadyRunningError(_refusal(directory, holder))
     if holder["scratch"] is not None:
-        clear(Path(holder["scratch"]))
+        clear(Path(holder["scratch"]), identity)
 
 
 def _refusal(directory: Path, holder: dict[str, Any] | None) -> str:
@@ -139,7 +171,8 @@ def _read(file: IO[str]) -> dict[str, Any] | None:
         content = json.loads(file.read())
     except ValueError:
         return None
-    return content if isinstance(content, dict) and content.keys() >= FIELDS else None
+    is_whole = isinstance(content, dict) and content.keys() >= FIELDS
+    return content if is_whole and isinstance(content["scratch"], str | None) else None
 
 
 def _write(file: IO[str], holder: dict[str, Any] | None) -> None:

@@ -136,13 +136,13 @@ class _Start:
 
 def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     experiment, workload = given.experiment, given.workload
+    uri = choose_uri(given.tracking_uri, given.output)
     cluster = given.cluster.resolved()
     if cluster.address is None:
         check_cpus(experiment.resources)
     digests = workload.check(experiment)
     sources = read_sources(experiment, given.output)
     directory = open_directory(given.output, experiment.name)
-    uri = choose_uri(given.tracking_uri, given.output)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)

@@ -6,6 +6,7 @@ manifest does not exist. No key is ever written twice, so that two writers canno
 
 import logging
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -19,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
+from orchestrator.addresses import without_password
 from trainables.checkpoint import MANIFEST
 from trainables.errors import UserError
 
@@ -38,6 +40,13 @@ _CREDENTIALS = (
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
+
+_NO_CREDENTIALS = (
+    "credentials do not belong into an address, which is written down; give AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY to every node"
+)
+_ENDPOINT = re.compile(r"(https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?)?")
+"""What the address of a server may be: it has neither user nor path nor parameters; or none at all."""
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -72,21 +81,25 @@ class ObjectStore:
         Raises:
             StorageError: If it is no such address, or holds credentials.
         """
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            raise StorageError("--storage and --data-root: must be s3://bucket/prefix") from None
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-        if parts.scheme != "s3" or not parts.hostname:
-            raise StorageError(f"{address}: must be s3://bucket/prefix")
-        if "@" in parts.netloc:
-            raise StorageError(
-                f"s3://{parts.hostname}: credentials do not belong into an address, which is written down; "
-                f"give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to every node"
-            )
+        # Without what follows the question mark, which may be anything.
+        shown = without_password(address.partition("?")[0])
+        if parts.scheme != "s3" or not parts.netloc:
+            raise StorageError(f"{shown}: must be s3://bucket/prefix")
+        if "@" in parts.netloc or ":" in parts.netloc:
+            raise StorageError(f"{shown}: {_NO_CREDENTIALS}")
         if unknown := set(query) - QUERY:
-            raise StorageError(f"{address}: unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(QUERY))}")
+            raise StorageError(f"{shown}: unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(QUERY))}")
         given = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
         endpoint = query.get("endpoint_override", given).rstrip("/")
         if endpoint and "://" not in endpoint:
             endpoint = f"{query.get('scheme', 'https')}://{endpoint}"
+        if _ENDPOINT.fullmatch(endpoint) is None:
+            raise StorageError(f"{shown}: endpoint_override must be http://host:port; {_NO_CREDENTIALS}")
         region = query.get("region") or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ""
         return cls(parts.netloc, parts.path.strip("/"), endpoint, region)
 

@@ -34,10 +34,17 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Wait until no other process of this machine holds a lock file, and hold it; it stays, empty, in the end."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Wait until no other process of this machine holds a lock file, and hold it; it stays, empty, in the end.
+
+    Raises:
+        OSError: If a link lies in its place: others could have put it there to have a file of ours opened.
+    """
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
 
 
 def make_writable(directory: Path) -> None:

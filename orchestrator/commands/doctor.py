@@ -1,11 +1,13 @@
 """``orchestrator doctor``: is everything there that a search needs?"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.addresses import without_password
 from orchestrator.commands.options import Address, DataRoot, Json, Output, Storage, TrackingUri
 from orchestrator.terminal import make_console
 from trainables.errors import ConfigError
@@ -36,6 +38,8 @@ def doctor(
         raise ConfigError("--repair: name the experiment that is to be mended, e.g. orchestrator doctor NAME --repair")
     else:
         findings = examine(data_root, output, tracking_uri, Cluster(address, storage))
+    # A folder or an address that was named stands in many of them.
+    findings = [replace(finding, found=without_password(finding.found)) for finding in findings]
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:

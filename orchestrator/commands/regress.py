@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from orchestrator.addresses import without_password
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 from orchestrator.regression.shipped import shipped_suites
 from orchestrator.terminal import say
@@ -143,7 +144,7 @@ def accept(
 
 def command_line(arguments: Sequence[str]) -> str:
     """Return the command that was given as the page of the rerun shows it, ready to be pasted into a shell."""
-    return shlex.join(["orchestrator", *arguments])
+    return shlex.join(["orchestrator", *map(without_password, arguments)])
 
 
 def seconds_of(text: str) -> float:

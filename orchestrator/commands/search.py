@@ -112,7 +112,7 @@ def run(
             json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}, indent=2)
         )
     else:
-        _print(result, output, tracking_uri)
+        _print(result, output)
     _exit(result, experiment)
 
 
@@ -120,8 +120,9 @@ def _registry(result: "SearchResult") -> dict[str, Any]:
     return {"registered": [asdict(model) for model in result.registered], "unregistered": list(result.unregistered)}
 
 
-def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> None:
+def _print(result: "SearchResult", output: Path) -> None:
     from orchestrator.display import print_summary
+    from orchestrator.tracking import pages_command
 
     print_summary(result.summary)
     if result.tracking_problem is not None:
@@ -132,8 +133,7 @@ def _print(result: "SearchResult", output: Path, tracking_uri: str | None) -> No
         alias = "the champion" if model.is_champion else "behind the champion"
         say(f"registered: {model.name} version {model.version}, {alias}")
     say(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
-    uri = "" if tracking_uri is None else f" --tracking-uri {tracking_uri}"
-    say(f"compare in the browser: orchestrator ui --output {output}{uri}")
+    say(f"compare in the browser: {pages_command(result.tracking_uri, output)}")
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:

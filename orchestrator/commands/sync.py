@@ -18,7 +18,7 @@ def sync(
     as_json: Json = False,
 ) -> None:
     """Deliver what MLflow missed, or all of it to another store: [bold]orchestrator sync[/bold]. Safe to repeat."""
-    from orchestrator.delivery import deliver
+    from orchestrator.delivery import DeletedError, deliver
     from orchestrator.journal import NAME, JournalError, find_directory
     from orchestrator.registry import register_all
     from orchestrator.tracking import choose_uri, without_password
@@ -28,9 +28,15 @@ def sync(
     if not directories:
         raise JournalError(f"{output}: holds no experiment; name another with --output")
     uri = choose_uri(tracking_uri, output)
-    done = [deliver(directory, output, uri) for directory in directories]
-    registrations = [register_all(uri, directory) for directory in directories]
-    problems = [problem for _, unregistered in registrations for problem in unregistered]
+    done, problems = [], []
+    for directory in directories:
+        try:
+            done.append(deliver(directory, output, uri, restores=bool(experiments)))
+        except DeletedError as error:
+            # Nobody asked for this one: the others are delivered all the same.
+            problems.append(str(error))
+            continue
+        problems += register_all(uri, directory)[1]
     if as_json:
         said = {
             "tracking_uri": without_password(uri),

@@ -3,14 +3,13 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orchestrator.bound_process import bound_process
 from orchestrator.commands.options import Output, TrackingUri
 from orchestrator.terminal import say
 from trainables.errors import ConfigError
@@ -37,21 +36,19 @@ def ui(
 
 
 def serve(uri: str, port: int) -> int:
-    """Run MLflow's server until it ends or this process is told to; return its exit code, 0 in the latter case."""
+    """Run MLflow's server until it ends or this process does; return its exit code, 0 if this one was told to end."""
     quiet = {"PYTHONWARNINGS": "ignore", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    environment = {**os.environ, **quiet, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    # The address goes through the environment, because every user of a machine sees the command lines of all.
+    store = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    environment = {**os.environ, **quiet, **store}
     place = ["--host", HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, *place]
+    command = [sys.executable, "-m", "mlflow", "ui", *place]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # In a session of its own, so that all of its processes can be ended together.
-    with subprocess.Popen(command, env=environment, start_new_session=True) as server:
+    with bound_process(command, environment) as server:
         try:
             return server.wait()
         except KeyboardInterrupt:
             return 0
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGTERM)
 
 
 def choose_port(wanted: int) -> int:

@@ -100,6 +100,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         RerunInterruptedError: If SIGINT or SIGTERM ended it.
     """
     suite = request.suite
+    uri = choose_uri(request.tracking_uri, request.output)
     accepted = read_accepted(request.reference, suite.name)
     # Reruns are named by their time alone, which two suites may share.
     cluster = request.cluster.resolved().below(suite.name)
@@ -108,7 +109,6 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     experiment = suite.experiment()
     digests = workload.check(experiment)
     home = open_directory(request.output, suite.name)
-    uri = choose_uri(request.tracking_uri, request.output)
     with make_scratch() as scratch, hold(home, scratch):
         past = past_reruns(home)
         fresh = find_fresh(past.finished, request.if_due)

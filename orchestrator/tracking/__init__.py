@@ -5,24 +5,37 @@ what the journal says, and the difference is sent. Runs are found again by their
 process began them, or what it came to.
 """
 
-from orchestrator.tracking.address import choose_uri, default_uri, is_server, sync_command, without_password
-from orchestrator.tracking.connection import count_experiments, first_line, store_failures
+from orchestrator.addresses import without_password
+from orchestrator.tracking.address import choose_uri, default_uri, is_server, pages_command, sync_command
+from orchestrator.tracking.connection import (
+    ExperimentDeletedError,
+    count_experiments,
+    find_run,
+    first_line,
+    store_failures,
+)
 from orchestrator.tracking.pages import comparison_page, newest_page
 from orchestrator.tracking.password import refuse_default_password
-from orchestrator.tracking.store import STATUS, Store, find_differences
+from orchestrator.tracking.relocation import find_former_folders
+from orchestrator.tracking.store import STATUS, Store, find_differences, restore
 
 __all__ = [
     "STATUS",
+    "ExperimentDeletedError",
     "Store",
     "choose_uri",
     "comparison_page",
     "count_experiments",
     "default_uri",
     "find_differences",
+    "find_former_folders",
+    "find_run",
     "first_line",
     "is_server",
     "newest_page",
+    "pages_command",
     "refuse_default_password",
+    "restore",
     "store_failures",
     "sync_command",
     "without_password",

@@ -1,27 +1,47 @@
 """Where the store is: what was named, or the database of an output directory."""
 
-import re
+import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.tracking.password import refuse_default_password
+from orchestrator.addresses import HIDDEN, check_well_formed, split_password, without_password
+from orchestrator.tracking.password import PASSWORD, USERNAME, refuse_default_password
+from orchestrator.tracking.relocation import DATABASE
+from trainables.errors import ConfigError
 
 
 def default_uri(output: Path) -> str:
     """Return the store that all experiments under an output directory share."""
-    return f"sqlite:///{output.resolve() / 'mlflow.db'}"
+    return f"sqlite:///{output.resolve() / DATABASE}"
 
 
 def choose_uri(given: str | None, output: Path) -> str:
     """Return the store that was named, or the default one.
 
+    User name and password of a server go into the environment of this process, where MLflow looks for them, so that the
+    address that is passed on, and may come back in an error of any library, holds none.
+
     Raises:
-        ConfigError: If it is a server with the password that everybody knows.
+        ConfigError: If the address cannot be read, or is a server with the password that everybody knows.
     """
-    if given is not None:
-        refuse_default_password(given)
-    return given or default_uri(output)
+    if not given:
+        return default_uri(output)
+    check_well_formed(given, "--tracking-uri")
+    bare, user, password = split_password(given)
+    if password == HIDDEN and not (is_server(given) and os.environ.get(PASSWORD)):
+        raise ConfigError(
+            f"--tracking-uri {without_password(given)}: {HIDDEN} stands for a password that is not shown; write the "
+            f"password in its place or, of a server, set {PASSWORD}"
+        )
+    refuse_default_password(given)
+    if not is_server(given) or user is None or not (password or os.environ.get(PASSWORD)):
+        return given
+    os.environ[USERNAME] = user
+    if password and password != HIDDEN:
+        os.environ[PASSWORD] = password
+    return bare
 
 
 def is_server(uri: str) -> bool:
@@ -29,12 +49,16 @@ def is_server(uri: str) -> bool:
     return urlsplit(uri).scheme in ("http", "https")
 
 
-def without_password(text: str) -> str:
-    """Return an address, or a text with addresses in it, as it may be shown: without their passwords."""
-    return re.sub(r"(://[^\s/:@]*):[^\s/@]*@", r"\1@", text)
-
-
 def sync_command(uri: str, output: Path, *experiments: str) -> str:
     """Return the command line that delivers to a store what it missed, ready to be pasted."""
+    return _command("sync", uri, output, experiments)
+
+
+def pages_command(uri: str, output: Path) -> str:
+    """Return the command line that opens the pages of a store, ready to be pasted."""
+    return _command("ui", uri, output)
+
+
+def _command(name: str, uri: str, output: Path, experiments: Sequence[str] = ()) -> str:
     store = [] if uri == default_uri(output) else ["--tracking-uri", without_password(uri)]
-    return shlex.join(["orchestrator", "sync", *experiments, "--output", str(output), *store])
+    return shlex.join(["orchestrator", name, *experiments, "--output", str(output), *store])

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.tracking.address import without_password
+from orchestrator.addresses import without_password
 from trainables.files import alone
 
 # Read by MLflow when it is imported.
@@ -24,6 +26,11 @@ os.environ.setdefault(TIMEOUT, "60")
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+
+class ExperimentDeletedError(ConnectionError):
+    """An experiment that somebody has deleted in MLflow's pages, which takes no runs until it is restored."""
 
 
 def store_failures() -> tuple[type[Exception], ...]:
@@ -36,7 +43,7 @@ def store_failures() -> tuple[type[Exception], ...]:
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return MlflowException, SQLAlchemyError, OSError, JSONDecodeError, *_bucket_failures()
+    return MlflowException, SQLAlchemyError, sqlite3.Error, OSError, JSONDecodeError, *_bucket_failures()
 
 
 def _bucket_failures() -> tuple[type[Exception], ...]:
@@ -86,6 +93,17 @@ def count_experiments(uri: str) -> int:
             return len(MlflowClient(tracking_uri=uri).search_experiments())
     except failures as error:
         raise ConnectionError(f"{without_password(uri)}: {first_line(error)}") from None
+
+
+def find_run(client: "MlflowClient", experiment_id: str, trial: str) -> "Run | None":
+    """Return the run of a trial, whatever characters its id has; ``None`` where there is none.
+
+    MLflow's filters know no way to write a quotation mark within a string. In a pattern an underscore stands for any
+    character; what fits the pattern is compared with the id here.
+    """
+    pattern = re.sub(r"[^A-Za-z0-9.-]", "_", trial)
+    runs = client.search_runs([experiment_id], f"tags.trial LIKE '{pattern}'")
+    return next((run for run in runs if run.data.tags["trial"] == trial), None)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from orchestrator.tracking.connection import hurried, hush, store_failures
+from orchestrator.tracking.connection import find_run, hurried, hush, store_failures
 from orchestrator.tracking.view import TAG, TRAINING, page_of
 
 
@@ -48,10 +48,10 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
                 found = client.get_experiment_by_name(experiment)
                 if found is None:
                     return None
-                page = client.search_runs([found.experiment_id], f"tags.trial = '{trial}'")
-                if not page:
+                run = find_run(client, found.experiment_id, trial)
+                if run is None:
                     return None
-                runs.append(page[0].info.run_id)
+                runs.append(run.info.run_id)
                 experiments.append(str(found.experiment_id))
     except failures:
         return None

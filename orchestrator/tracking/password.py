@@ -3,7 +3,11 @@
 import os
 from urllib.parse import urlsplit
 
+from orchestrator.addresses import split_password
 from trainables.errors import ConfigError
+
+USERNAME, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
+"""Environment variables in which MLflow looks for the credentials of a server."""
 
 DEFAULT_CREDENTIALS = ("admin", "password1234")
 """What MLflow's basic auth comes with."""
@@ -16,13 +20,10 @@ def refuse_default_password(uri: str) -> None:
         ConfigError: If the address or the environment has it.
     """
     parts = urlsplit(uri)
-    given = (parts.username, parts.password) if parts.password else _credentials()
+    _, user, password = split_password(uri)
+    given = (user, password) if password else (os.environ.get(USERNAME), os.environ.get(PASSWORD))
     if parts.scheme in ("http", "https") and given == DEFAULT_CREDENTIALS:
         raise ConfigError(
             f"{parts.scheme}://{parts.hostname}: MLflow's default password is in use; change it on the server "
-            f"(basic_auth.ini, or its users page), then set MLFLOW_TRACKING_PASSWORD to the new one"
+            f"(basic_auth.ini, or its users page), then set {PASSWORD} to the new one"
         )
-
-
-def _credentials() -> tuple[str | None, str | None]:
-    return os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")

@@ -24,12 +24,13 @@ from orchestrator.tracking.description import (
     schedule_of,
     tags_of,
 )
+from orchestrator.tracking.relocation import artifacts_of, correct_addresses
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.weights import weights_file
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
+    from mlflow.entities import Experiment, Metric
 
 STATUS = {
     TrialState.RUNNING: "RUNNING",
@@ -83,10 +84,12 @@ class Store:
             directory: Of the experiment; by default that of its name under the root.
 
         Raises:
-            MlflowException: If the store does not answer.
+            MlflowException: If the store does not answer; see ``store_failures``.
+            ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
         """
         self._directory = directory or output / experiment
         self._client = connection.connect(uri, output)
+        correct_addresses(uri)
         self._experiment = _find_or_make(self._client, experiment, uri, output)
         self._shown: dict[str, str] = {}
         self._runs: dict[str, Run] = {}
@@ -247,11 +250,12 @@ def find_differences(uri: str, output: Path, experiment: str, history: History) 
 
     Raises:
         MlflowException: If the store does not answer; see ``store_failures``.
+        ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
     """
     if uri == default_uri(output) and not (output / "mlflow.db").is_file():
         return [f"there is no {output / 'mlflow.db'}"] if history.trials else []
     client = connection.connect(uri, output)
-    found = client.get_experiment_by_name(experiment)
+    found = _find_experiment(client, experiment)
     runs: dict[str, list[Run]] = {}
     for name, run in () if found is None else _existing(client, str(found.experiment_id)):
         runs.setdefault(name, []).append(run)
@@ -267,12 +271,31 @@ def _difference(trial: Trial, runs: list[Run], tested: bool) -> str:
     return "" if found == expected else f"{trial.id} is {found[0]} at epoch {found[1]}, not {status} at {expected[1]}"
 
 
-def _find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> str:
+def restore(uri: str, output: Path, experiment: str) -> None:
+    """Bring back an experiment, with its runs, that was deleted in MLflow's pages; nothing happens to any other.
+
+    Raises:
+        MlflowException: If the store does not answer; see ``store_failures``.
+    """
+    client = connection.connect(uri, output)
+    found = client.get_experiment_by_name(experiment)
+    if found is not None and found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+
+
+def _find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
     found = client.get_experiment_by_name(name)
+    if found is not None and found.lifecycle_stage == "deleted":
+        raise connection.ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
+    return found
+
+
+def _find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> str:
+    found = _find_experiment(client, name)
     if found is not None:
         return str(found.experiment_id)
     # A server knows where its artifacts go; a database file does not.
-    location = (output.resolve() / "artifacts" / name).as_uri() if uri.startswith("sqlite:") else None
+    location = artifacts_of(output, name) if uri.startswith("sqlite:") else None
     return str(client.create_experiment(name, artifact_location=location))
 
 

@@ -17,7 +17,7 @@ from orchestrator.commands.ui import choose_port
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path, number: int) -> None:
     port = choose_port(5000)
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui"]
@@ -33,8 +33,11 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
         children = psutil.Process(started.pid).children(recursive=True)
         listening = {link.laddr.ip for child in children for link in child.net_connections() if link.status == "LISTEN"}
         assert listening == {"127.0.0.1"}
+        assert str(output / "mlflow.db") not in str([child.cmdline() for child in children]), "it may hold a password"
+        search = f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/experiments/search?max_results=5"
+        assert '"name": "empty"' in fetch(search, started), "the store is the one that was named"
         started.send_signal(number)
-        assert started.wait(30) == 0
+        assert started.wait(30) == (-9 if number == signal.SIGKILL else 0)
     _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []
 

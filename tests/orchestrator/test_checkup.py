@@ -14,6 +14,7 @@ from orchestrator.ledger import Ledger
 from orchestrator.lock import AlreadyRunningError, hold
 from orchestrator.tracker import Tracker
 from orchestrator.tracking import default_uri
+from orchestrator.tracking.relocation import correct_addresses
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
 from trainables.checkpoint import find_latest, save_epoch
@@ -42,6 +43,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(healthy: Path, tmp_path: Path) -> Path:
     """A copy of it."""
     shutil.copytree(healthy.parent, tmp_path / "runs")
+    correct_addresses(default_uri(tmp_path / "runs"))
     return tmp_path / "runs" / "tiny"
 
 
@@ -79,7 +81,7 @@ def cut(name: str) -> Callable[[Path], None]:
 
 def leave_lock(folder: Path) -> None:
     scratch = folder.parent.parent / "icr-left"
-    scratch.mkdir()
+    scratch.mkdir(mode=0o700)
     with hold(folder, scratch):
         content = (folder / "lock").read_text()
     (folder / "lock").write_text(content)

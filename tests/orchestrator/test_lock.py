@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.lock import AlreadyRunningError, boot_id, find_holder, hold
+from orchestrator.lock import AlreadyRunningError, LockError, boot_id, find_holder, hold
+from orchestrator.scratch import MARK
 
 HOLD = """
 import sys, time
@@ -24,7 +27,7 @@ with hold(Path(sys.argv[1]), Path(sys.argv[2])):
 @pytest.fixture
 def holder(tmp_path: Path):
     scratch = tmp_path / "icr-scratch"
-    scratch.mkdir()
+    scratch.mkdir(mode=0o700)
     command = [sys.executable, "-c", HOLD, str(tmp_path), str(scratch)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -92,7 +95,9 @@ def test_without_boot_ids_the_name_of_the_host_decides(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "content", ["", '{"pid": 1, "ho', "[]", '{"pid": 1}'], ids=["released", "torn", "no mapping", "no holder"]
+    "content",
+    ["", '{"pid": 1, "ho', "[]", '{"pid": 1}', '{"pid": 1, "host": "", "boot_id": "", "started": "", "scratch": 5}'],
+    ids=["released", "torn", "no mapping", "no holder", "no path"],
 )
 def test_a_lock_nobody_holds_is_taken(tmp_path: Path, content: str) -> None:
     (tmp_path / "lock").write_text(content)
@@ -105,3 +110,81 @@ def test_an_error_inside_lets_go(tmp_path: Path) -> None:
         _ = 1 / 0
     with hold(tmp_path):
         pass
+
+
+def test_the_folder_of_a_killed_process_may_be_moved(tmp_path: Path) -> None:
+    scratch = leave(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    with hold(tmp_path / "moved"):
+        assert not scratch.exists()
+
+
+def leave(directory: Path) -> Path:
+    """Leave the lock and the scratch directory of a process that was killed; return the latter."""
+    directory.mkdir()
+    scratch = directory.parent / "icr-left"
+    scratch.mkdir(mode=0o700)
+    (scratch / "session").mkdir()
+    with hold(directory, scratch):
+        content = (directory / "lock").read_text()
+    (directory / "lock").write_text(content)
+    return scratch
+
+
+def copy(directory: Path, scratch: Path) -> Path:
+    shutil.copytree(directory, directory.with_name("copy"))
+    return directory.with_name("copy")
+
+
+def forge(directory: Path, scratch: Path) -> Path:
+    (scratch / MARK).unlink()
+    return directory
+
+
+def forge_mark(directory: Path, scratch: Path) -> Path:
+    (scratch / MARK).write_text("1:1")
+    return directory
+
+
+def let_others_in(directory: Path, scratch: Path) -> Path:
+    scratch.chmod(0o777)
+    return directory
+
+
+def put_link(directory: Path, scratch: Path) -> Path:
+    scratch.rename(scratch.with_name("icr-behind"))
+    scratch.symlink_to(scratch.with_name("icr-behind"))
+    return directory
+
+
+def link_mark(directory: Path, scratch: Path) -> Path:
+    (scratch / MARK).rename(scratch / "mark")
+    (scratch / MARK).symlink_to(scratch / "mark")
+    return directory
+
+
+@pytest.mark.parametrize("change", [copy, forge, forge_mark, let_others_in, put_link, link_mark])
+def test_a_directory_that_is_not_of_this_lock_stays(
+    tmp_path: Path, change: Callable[[Path, Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = leave(tmp_path / "run")
+    killed: list[Path] = []
+    monkeypatch.setattr("orchestrator.leftovers.find_processes", lambda path: killed.append(path) or [])
+    with hold(change(tmp_path / "run", scratch)):
+        assert (scratch / "session").is_dir()
+        assert killed == [], "nor are its processes ended"
+
+
+def test_a_directory_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = leave(tmp_path / "run")
+    monkeypatch.setattr("orchestrator.scratch.os.getuid", lambda: os.geteuid() + 1)
+    with hold(tmp_path / "run"):
+        assert scratch.is_dir()
+
+
+def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("mine")
+    (tmp_path / "lock").symlink_to(tmp_path / "diary")
+    with pytest.raises(LockError, match="lock: is a link"), hold(tmp_path):
+        pass
+    assert (tmp_path / "diary").read_text() == "mine"

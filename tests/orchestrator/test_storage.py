@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,10 +256,35 @@ def test_a_folder_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
     assert not (mine / "a").exists()
 
 
-def test_what_killed_actors_left_is_removed_and_what_living_ones_hold_is_not() -> None:
+def test_an_actor_has_a_scratch_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    actor_scratch.cache_clear()
     own = actor_scratch()
-    abandoned = directory(own.parent / f"abandoned-{time.monotonic_ns()}", lock="", **{"state.pt": "1"})
+    assert actor_scratch() == own
+    assert own.name.startswith("icr-actors-")
+    # Another process begins, and finds that of this one in use.
     actor_scratch.cache_clear()
     assert actor_scratch() != own
     assert own.exists()
-    assert not abandoned.exists()
+    actor_scratch.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("address", "environment"),
+    [
+        pytest.param("s3://key:CANARY@bucket", {}, id="user and password"),
+        pytest.param("s3://CANARY@bucket", {}, id="user"),
+        pytest.param("https://key:CANARY@host/bucket", {}, id="another scheme"),
+        pytest.param("s3://bucket?endpoint_override=http://key:CANARY@host:9000", {}, id="endpoint"),
+        pytest.param("s3://bucket?endpoint_override=http%3A%2F%2Fkey%3ACANARY%40host", {}, id="encoded endpoint"),
+        pytest.param("s3://bucket?endpoint_override=key:CANARY@host", {}, id="endpoint without a scheme"),
+        pytest.param("s3://bucket?endpoint_override=http://host/?x=CANARY", {}, id="parameter of the endpoint"),
+        pytest.param("s3://bucket?word=CANARY", {}, id="unknown parameter"),
+        pytest.param("s3://key:CANARY\u2100@bucket", {}, id="a letter that stands for several"),
+        pytest.param("s3://bucket", {"AWS_ENDPOINT_URL": "http://key:CANARY@host"}, id="environment"),
+    ],
+)
+def test_credentials_in_an_address_are_refused_unseen(address: str, environment: dict[str, str]) -> None:
+    with pytest.raises(StorageError) as refusal:
+        ObjectStore.parse(address, environment)
+    assert "CANARY" not in str(refusal.value)

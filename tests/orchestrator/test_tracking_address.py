@@ -1,14 +1,17 @@
 """Which store is used: a server with the password that everybody knows is refused, and no password is shown."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.doctor import Finding
 from orchestrator.journal import NAME
 from orchestrator.ledger import Ledger
-from orchestrator.tracking import choose_uri, default_uri, sync_command, without_password
+from orchestrator.tracking import choose_uri, default_uri, sync_command
+from orchestrator.tracking.password import PASSWORD, USERNAME
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError
 
@@ -70,18 +73,65 @@ def test_the_command_that_delivers_can_be_pasted(tmp_path: Path) -> None:
     there = tmp_path / "my runs"
     assert sync_command(default_uri(there), there, "tiny", "more") == f"orchestrator sync tiny more --output '{there}'"
     command = sync_command("http://me:secret@host:5000", Path("runs"), "tiny")
-    assert command == "orchestrator sync tiny --output runs --tracking-uri http://me@host:5000"
+    assert command == "orchestrator sync tiny --output runs --tracking-uri 'http://me:***@host:5000'"
 
 
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (USERNAME, PASSWORD):
+        # Set first, so that what the code sets is taken back after the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_the_password_of_a_server_goes_where_mlflow_looks_for_it(tmp_path: Path) -> None:
+    assert choose_uri("http://me:p%40ss%2Fword@host:5000/base", tmp_path) == "http://host:5000/base"
+    assert (os.environ[USERNAME], os.environ[PASSWORD]) == ("me", "p@ss/word")
+    # What was printed may be pasted where the password is known.
+    assert choose_uri("http://you:***@host:5000", tmp_path) == "http://host:5000"
+    assert (os.environ[USERNAME], os.environ[PASSWORD]) == ("you", "p@ss/word")
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize("address", ["http://me:***@host", "postgresql://me:***@host/db"])
+def test_a_hidden_password_is_no_password(address: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stands for a password that is not shown"):
+        choose_uri(address, tmp_path)
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize("address", ["http://me@host", "postgresql://me:pw@host/db", "databricks://profile"])
+def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
+    assert choose_uri(address, tmp_path) == address
+    assert PASSWORD not in os.environ
+
+
+@pytest.mark.usefixtures("no_credentials")
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("line", "code"),
     [
-        ("http://host:5000/a", "http://host:5000/a"),
-        ("https://me:p%40ss@host:5000", "https://me@host:5000"),
-        ("postgresql+psycopg2://me:secret@host/db", "postgresql+psycopg2://me@host/db"),
-        ("API request to http://me:secret@host/a?b=c@d failed", "API request to http://me@host/a?b=c@d failed"),
-        ("sqlite:////tmp/a:b@c/mlflow.db", "sqlite:////tmp/a:b@c/mlflow.db"),
+        pytest.param(["ui", "--tracking-uri", "http://me:CANARY@127.0.0.1:9"], 0, id="well formed"),
+        pytest.param(["ui", "--tracking-uri=http://me:CANARY/CANARY@127.0.0.1:9"], 2, id="with a slash"),
+        pytest.param(["ui", "http://me:CANARY@127.0.0.1:9"], 2, id="without the option"),
+        pytest.param(["http://me:CANARY@127.0.0.1:9"], 2, id="without a command"),
+        pytest.param(["ui", "--port", "http://me:CANARY@127.0.0.1:9"], 2, id="of another option"),
+        pytest.param(["status", "http://me:CANARY@127.0.0.1:9"], 2, id="as an experiment"),
+        pytest.param(["search", "http://me:CANARY@127.0.0.1:9"], 2, id="as a file"),
+        pytest.param(["doctor", "--storage", "s3://b?endpoint_override=http://key:CANARY@h"], 1, id="storage"),
+        pytest.param(["doctor", "--address", "ray://me:CANARY@127.0.0.1:9"], 1, id="cluster"),
+        pytest.param(["doctor", "--data-root", "s3://key:CANARY@bucket"], 0, id="data root"),
+        pytest.param(["sync", "--output", "s3://key:CANARY@bucket"], 2, id="output"),
     ],
 )
-def test_passwords_are_not_shown(text: str, shown: str) -> None:
-    assert without_password(text) == shown
+def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
+    line: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestrator.doctor.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    said = capsys.readouterr()
+    assert "CANARY" not in said.out + said.err
+    assert "a password on a command line can be read by other users" in said.err
+    assert ended.value.code == code

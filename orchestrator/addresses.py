@@ -1,0 +1,118 @@
+"""Addresses of servers, databases and buckets as they may be shown: without the secrets that they hold.
+
+Whatever is printed, written to a file or sent to another program goes through ``without_password``. It hides rather too
+much than too little: in an address that is not well formed, everything up to the last ``@`` may be the password.
+"""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from trainables.errors import ConfigError
+
+HIDDEN = "***"
+"""What stands in the place of a secret."""
+
+# A path made of an address has one slash.
+_ADDRESS = re.compile(r"(:/+)([^\s/]\S*)")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]*\]|[^\s:@/?#]*)(:\d*)?")
+_WITH_HOST = re.compile(r"https?|(postgresql|mysql|mssql)(\+\w+)?", re.IGNORECASE)
+_USER = re.compile(r"[\w.%+~-]*")
+_AUTHORITY = re.compile(r"[^/?#]*")
+# A secret that is not percent-encoded may hold an ampersand: it ends where the next name and its "=" begin.
+_PARAMETER = re.compile(
+    r"([?&;](?:[\w.%-]*(?:pass|pwd|secret|token|credential|signature|(?:access|account|api|private)[_-]?key)[\w.%-]*"
+    r"|auth|key|pw|sig)=).*?(?=&[\w.%-]+=|\s|$)",
+    re.IGNORECASE,
+)
+
+
+def without_password(text: str) -> str:
+    """Return an address, or a text with addresses in it, as it may be shown: each password as ``***``.
+
+    Passwords are what stands between user name and ``@``, a user name without one, which may be a token, and the values
+    of parameters behind a question mark whose names tell of a secret. A text that went through already stays as it is.
+    """
+    return _PARAMETER.sub(rf"\1{HIDDEN}", _ADDRESS.sub(_hide_userinfo, text))
+
+
+def check_well_formed(address: str, name: str) -> None:
+    """Refuse an address of which nobody can tell where its password ends.
+
+    Args:
+        address: A URI, which is not shown.
+        name: What to call it in the message.
+
+    Raises:
+        ConfigError: If it is that of a server or a database on one and has white space, an ``@`` after the host, or a
+            port that is no number.
+    """
+    scheme, _, rest = address.partition("://")
+    if _WITH_HOST.fullmatch(scheme) is None or rest.startswith("/"):
+        return
+    host = (_AUTHORITY.match(rest) or [""])[0]
+    is_whole = "@" not in rest[len(host) :] and _HOST.fullmatch(host.rpartition("@")[2]) is not None
+    if not is_whole or re.search(r"\s", address) or not _can_be_split(address):
+        raise ConfigError(
+            f"{name}: {scheme}://...: cannot tell the password from the host; in a user name or password, write "
+            f"/ ? # @ : % [ ] and spaces as %2F %3F %23 %40 %3A %25 %5B %5D and %20"
+        )
+
+
+def _can_be_split(address: str) -> bool:
+    try:
+        urlsplit(address)
+    except ValueError:
+        # Of brackets or letters that stand for several; the error quotes them.
+        return False
+    return True
+
+
+def split_password(address: str) -> tuple[str, str | None, str | None]:
+    """Return a well-formed address without user name and password, and these two, decoded; ``None`` where missing."""
+    parts = urlsplit(address)
+    userinfo, _, host = parts.netloc.rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    return parts._replace(netloc=host).geturl(), unquote(user) or None, unquote(password) if colon else None
+
+
+def hide_arguments(arguments: list[str]) -> None:
+    """Overwrite, as far as the system allows it, the secrets of a command line that ``ps`` shows to every user.
+
+    Linux shows the memory that the process was started with, and so what stands there now. Ray, too, copies it from
+    there into what it tells of its jobs.
+
+    Args:
+        arguments: Of the command line, as they were given.
+    """
+    import ctypes
+
+    try:
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return
+    # The fields after the name of the process begin with the third; the 48th and 49th are where the arguments lie.
+    start, end = int(fields[45]), int(fields[46])
+    memory = ctypes.string_at(start, end - start) if 0 < start < end else b""
+    for argument in arguments:
+        secret, shown = os.fsencode(argument), os.fsencode(without_password(argument))
+        found = re.finditer(re.escape(secret) + b"\0", memory) if secret != shown else ()
+        for place in found:
+            ctypes.memmove(start + place.start(), shown[: len(secret)].ljust(len(secret), b" "), len(secret))
+
+
+def _hide_userinfo(address: re.Match[str]) -> str:
+    """Return an address from its colon on without its secrets, and without those of addresses that it holds itself."""
+    slashes, rest = address.groups()
+    host = (_AUTHORITY.match(rest) or [""])[0]
+    if ":" not in host and "@" not in host:
+        # No user, so that what follows belongs to the path; a parameter may hold an address of its own.
+        return slashes + host + _ADDRESS.sub(_hide_userinfo, rest[len(host) :])
+    # What looks like a port may be the beginning of a password with a slash in it.
+    userinfo, at, after = rest.rpartition("@")
+    if not at:
+        return slashes + rest
+    user, colon, _ = userinfo.partition(":")
+    is_name = colon and _USER.fullmatch(user) is not None
+    return f"{slashes}{user}:{HIDDEN}@{after}" if is_name else f"{slashes}{HIDDEN}@{after}"

@@ -1,0 +1,53 @@
+"""A process that ends, with all that it started, when the process that started it does, however that ends.
+
+No process can clean up after ``kill -9``. What is started here holds the reading end of a pipe whose other end its
+starter holds: when the starter is gone, the system closes that end, and the pipe says so, on Linux and macOS alike.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+GRACE_SECONDS = 10.0
+"""How long the processes may take to end before they are killed."""
+
+
+@contextmanager
+def bound_process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command for the length of a ``with`` block, and no longer than this process lives."""
+    watched = [sys.executable, "-m", __name__, *command]
+    # In a session of its own, so that all of its processes can be ended together.
+    with subprocess.Popen(watched, env=environment, stdin=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+
+
+def main() -> None:
+    """Run the command of the arguments, end its session when standard input does, and exit with its code."""
+    # What it starts gets the signal as well; a handler, unlike a signal that is ignored, is not passed on.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    threading.Thread(target=_end_with_input, args=(process,), daemon=True).start()
+    sys.exit(process.wait())
+
+
+def _end_with_input(process: subprocess.Popen[bytes]) -> None:
+    # Not through Python's buffer, whose lock a thread must not hold when the process exits.
+    while os.read(0, 1):
+        pass
+    os.killpg(0, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_SECONDS)
+        return
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
