@@ -1,8 +1,10 @@
 """The append-only record of everything that happened to an experiment; the truth after a crash.
 
-One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (seconds since the Unix epoch), ``kind``, the fields
-of the event, and ``crc``, the CRC-32 of the line up to it. A record is on the disk before ``append`` returns, which
-costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cut off and what it said happens again.
+One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (the date, in seconds since the Unix epoch),
+``elapsed`` (seconds since this process opened the journal, which no change of the machine's clock affects), ``kind``,
+the fields of the event, and ``crc``, the CRC-32 of the line up to it. A record is on the disk before ``append``
+returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cut off and what it said
+happens again.
 """
 
 import json
@@ -47,6 +49,7 @@ class Journal:
         self.records, whole = _parse(content, path)
         self.torn = whole < len(content)
         self._count, self._size = len(self.records), whole
+        self._opened = time.monotonic()
         # Unbuffered: what is written is in the kernel's hands at once, and a kill of this process cannot lose it.
         self._file = path.open("ab", buffering=0)
         self._file.truncate(whole)
@@ -66,7 +69,8 @@ class Journal:
             ValueError: If a field is NaN or infinite.
             OSError: If the disk is full; the journal then ends as before, or with a torn record.
         """
-        record = {"n": self._count, "time": round(time.time(), 3), "kind": kind, **fields}
+        elapsed = round(time.monotonic() - self._opened, 3)
+        record = {"n": self._count, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields}
         body = _encode(record)
         line = _seal(body)
         try:
