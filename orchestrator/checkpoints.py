@@ -17,14 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.claim import NAME, Claim, ClaimLostError
 from orchestrator.storage import ObjectStore, StorageError
 from trainables.checkpoint import find_damage, list_epochs, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
 from trainables.files import alone
 from trainables.reports import EpochReport
-
-CLAIM = ".driver"
-"""Of the file that says whose a folder of checkpoints is."""
 
 KEPT = 3
 """Checkpoints of a running trial, because the newest may be damaged by what ended its process."""
@@ -94,6 +92,10 @@ class Checkpoints(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Let go of them: no actor of this driver saves any more, and another driver may claim them."""
+        ...
+
 
 @dataclass(frozen=True)
 class FolderCheckpoints:
@@ -112,7 +114,7 @@ class FolderCheckpoints:
     def claimed(cls, trials: Path) -> "FolderCheckpoints":
         """Mark a folder as that of this driver: nobody whom another one sent writes there from now on."""
         token = secrets.token_hex(16)
-        with (trials / CLAIM).open("a+", encoding="ascii") as file:
+        with (trials / NAME).open("a+", encoding="ascii") as file:
             # Waits for an actor that is giving a checkpoint its name.
             fcntl.flock(file, fcntl.LOCK_EX)
             file.truncate(0)
@@ -168,18 +170,22 @@ class FolderCheckpoints:
         """See ``Checkpoints``."""
         return _brought(self.latest(trial), target)
 
+    def close(self) -> None:
+        """See ``Checkpoints``; the next driver's claim takes the place of this one."""
+
     @contextmanager
     def _undisputed(self) -> Iterator[None]:
         """Keep other drivers from claiming the folder, after a look whether one has.
 
         Raises:
-            StorageError: If the folder is not, or no longer, that of the driver that sent us.
+            StorageError: If the folder is not that of the driver that sent us.
+            ClaimLostError: If it is no longer.
         """
         if not self.token:
             yield
             return
         try:
-            file = (self.trials / CLAIM).open(encoding="ascii")
+            file = (self.trials / NAME).open(encoding="ascii")
         except FileNotFoundError:
             raise StorageError(
                 f"{os.uname().nodename}: {self.trials} is not the folder that the driver writes to; give --storage "
@@ -188,7 +194,7 @@ class FolderCheckpoints:
         with file:
             fcntl.flock(file, fcntl.LOCK_SH)
             if file.read() != self.token:
-                raise StorageError(f"{self.trials}: another driver, or one of another machine, has claimed this folder")
+                raise ClaimLostError(f"{self.trials}: another driver has claimed this folder")
             yield
 
 
@@ -201,9 +207,20 @@ class StoredCheckpoints:
 
     Attributes:
         store: Under which each trial has a directory.
+        claim: Of the driver; ``None``: not looked at.
     """
 
     store: ObjectStore
+    claim: Claim | None = None
+
+    @classmethod
+    def claimed(cls, store: ObjectStore, directory: Path) -> "StoredCheckpoints":
+        """Claim a store for the driver of an experiment's directory.
+
+        Raises:
+            AlreadyRunningError: If another driver has claimed it that may live.
+        """
+        return cls(store, Claim.make(store, directory))
 
     def find(self, trial: str) -> Found:
         """See ``Checkpoints``."""
@@ -228,6 +245,7 @@ class StoredCheckpoints:
 
     def save(self, trial: str, report: EpochReport) -> None:
         """See ``Checkpoints``."""
+        self._check_claim()
         root = actor_scratch() / trial
         shutil.rmtree(root, ignore_errors=True)
         directory = save_epoch(root, report)
@@ -236,6 +254,7 @@ class StoredCheckpoints:
 
     def adopt(self, trial: str, source: str, epoch: int) -> None:
         """See ``Checkpoints``."""
+        self._check_claim()
         copy = actor_scratch() / trial
         shutil.rmtree(copy, ignore_errors=True)
         for name in (name for name in self._names(source) if _epoch(name) == epoch):
@@ -278,6 +297,15 @@ class StoredCheckpoints:
         if found is not None and newest and found.name == newest[0].partition("-")[0]:
             return found
         return _brought(self.latest(trial), target)
+
+    def close(self) -> None:
+        """See ``Checkpoints``."""
+        if self.claim is not None:
+            self.claim.release()
+
+    def _check_claim(self) -> None:
+        if self.claim is not None:
+            self.claim.check()
 
     def _names(self, trial: str) -> list[str]:
         """Return the checkpoints of a trial, oldest epoch first."""

@@ -18,7 +18,7 @@ from orchestrator.actors import has_ended
 from orchestrator.checkpoints import FolderCheckpoints
 from orchestrator.doctor import Finding
 from orchestrator.history import History, Trial, TrialState
-from orchestrator.journal import NAME, Journal, JournalError, Record, read_journal, torn_bytes
+from orchestrator.journal import NAME, Journal, JournalError, Record, read_journal, refuse_taken, torn_bytes
 from orchestrator.leftovers import find_processes
 from orchestrator.lock import find_holder, hold, read_lock
 from orchestrator.storage import is_bucket
@@ -60,6 +60,9 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     breaches = list(find_breaches(directory, uri))
     if repair:
         with hold(directory):
+            if (directory / NAME).is_file():
+                with (directory / NAME).open("rb") as journal:
+                    refuse_taken(journal, directory / NAME)
             findings = [_mended(breach) for breach in breaches]
     else:
         findings = [breach.finding for breach in breaches]

@@ -14,8 +14,9 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from orchestrator.lock import AlreadyRunningError, take
 from trainables.errors import UserError
 
 Record = Mapping[str, Any]
@@ -31,8 +32,17 @@ class JournalError(UserError):
     """A journal that is damaged in a place that no kill explains."""
 
 
+class JournalGoneError(JournalError):
+    """A journal that was removed, moved or replaced while its process wrote it."""
+
+    exit_code = 1
+
+
 class Journal:
-    """A journal opened for writing; one process at a time (see ``lock.py``).
+    """A journal opened for writing; one process at a time.
+
+    The process locks the journal itself, too: a lock file (see ``lock.py``) can be removed by somebody who takes it for
+    one that was left behind.
 
     Attributes:
         records: What the file held when it was opened.
@@ -44,14 +54,21 @@ class Journal:
 
         Raises:
             JournalError: If any record but the last is damaged.
+            AlreadyRunningError: If another process writes it.
         """
-        content = path.read_bytes() if path.exists() else b""
-        self.records, whole = _parse(content, path)
+        self._path = path
+        # Unbuffered: what is written is in the kernel's hands at once, and a kill of this process cannot lose it.
+        self._file = path.open("ab", buffering=0)
+        try:
+            refuse_taken(self._file, path)
+            content = path.read_bytes()
+            self.records, whole = _parse(content, path)
+        except UserError:
+            self._file.close()
+            raise
         self.torn = whole < len(content)
         self._count, self._size = len(self.records), whole
         self._opened = time.monotonic()
-        # Unbuffered: what is written is in the kernel's hands at once, and a kill of this process cannot lose it.
-        self._file = path.open("ab", buffering=0)
         self._file.truncate(whole)
         os.fsync(self._file.fileno())
 
@@ -68,7 +85,9 @@ class Journal:
         Raises:
             ValueError: If a field is NaN or infinite.
             OSError: If the disk is full; the journal then ends as before, or with a torn record.
+            JournalGoneError: If the journal is not, or no longer, the file of its name.
         """
+        self._check_place()
         elapsed = round(time.monotonic() - self._opened, 3)
         record = {"n": self._count, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields}
         body = _encode(record)
@@ -82,6 +101,17 @@ class Journal:
         self._count, self._size = self._count + 1, self._size + len(line)
         return _read(body)
 
+    def _check_place(self) -> None:
+        try:
+            is_there = os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise JournalGoneError(
+                f"{self._path}: was removed, moved or replaced while this process wrote it, so this process stops; "
+                f"what it wrote before is in the former file"
+            )
+
     def _write(self, line: bytes) -> None:
         # A disk that has room for a part takes that part, and complains when it is asked to take the rest.
         while line:
@@ -91,6 +121,19 @@ class Journal:
     def close(self) -> None:
         """Close the file; nothing is left to write."""
         self._file.close()
+
+
+def refuse_taken(file: IO[Any], path: Path) -> None:
+    """Lock a journal until its file is closed.
+
+    Raises:
+        AlreadyRunningError: If another process writes it.
+    """
+    if not take(file):
+        raise AlreadyRunningError(
+            f"{path}: another process writes it, whatever the lock file beside it says; "
+            f"end that process, or wait for its end"
+        )
 
 
 def read_journal(path: Path) -> list[Record]:

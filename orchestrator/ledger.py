@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.history import History, Stage, Trial, TrialState
-from orchestrator.journal import Journal, Record
+from orchestrator.journal import Journal, JournalGoneError, Record
 
 if TYPE_CHECKING:
     from orchestrator.plan import PlannedTrial
@@ -33,13 +33,14 @@ class Ledger:
 
         Raises:
             JournalError: If it is damaged.
+            AlreadyRunningError: If another process writes it.
         """
         self.path = path
         self._journal = Journal(path)
         self.past = tuple(self._journal.records)
         self.history = History.of(self.past)
         self.listeners: list[Listener] = []
-        self.problem: OSError | None = None
+        self.problem: OSError | JournalGoneError | None = None
         self._writer: int | None = None
 
     def append(self, kind: str, **fields: Any) -> None:
@@ -47,6 +48,7 @@ class Ledger:
 
         Raises:
             OSError: If the disk is full, or was when the last record was to be written.
+            JournalGoneError: If somebody removed, moved or replaced the journal.
             LeftBehindError: If another thread has taken over.
         """
         if self.problem is not None:
@@ -59,6 +61,9 @@ class Ledger:
             # The error has to get past Ray, which shows everybody's errors as its own.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
             raise self.problem from None
+        except JournalGoneError as error:
+            self.problem = error
+            raise
         self.history.apply(record)
         for listener in self.listeners:
             listener(record)

@@ -9,10 +9,12 @@ with another boot id is this host before it was started again, another name with
 import fcntl
 import json
 import os
+import random
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,16 +47,42 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
     """
     path = directory / "lock"
     with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunningError(_refusal(directory, _read(file))) from None
+        if not take(file):
+            raise AlreadyRunningError(_refusal(directory, _read(file)))
         _clear_stale(directory, _read(file))
-        _write(file, _describe(scratch))
+        _write(file, describe_holder(scratch))
         try:
             yield
         finally:
             _write(file, None)
+
+
+def take(file: IO[Any]) -> bool:
+    """Lock an open file for this process alone; say whether that was possible.
+
+    Whoever only asks whether a file is locked (``is_taken``) shares its lock for a moment: that moment is waited for,
+    so that no start loses to a question.
+    """
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if is_taken(file):
+                return False
+            # Of two that begin at once, both may take the other's question for a third one's.
+            time.sleep(random.uniform(0.001, 0.01))
+        else:
+            return True
+
+
+def is_taken(file: IO[Any]) -> bool:
+    """Say whether another process has locked an open file for itself alone."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 @contextmanager
@@ -76,11 +104,7 @@ def find_holder(directory: Path) -> dict[str, Any] | None:
         holder = _read(file)
         if holder is None or not is_here(holder):
             return holder
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return holder
-        return None
+        return holder if is_taken(file) else None
 
 
 def read_lock(directory: Path) -> dict[str, Any] | None:
@@ -92,7 +116,8 @@ def read_lock(directory: Path) -> dict[str, Any] | None:
         return _read(file)
 
 
-def _describe(scratch: Path | None) -> dict[str, Any]:
+def describe_holder(scratch: Path | None) -> dict[str, Any]:
+    """Return what a lock says of this process."""
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -108,7 +133,7 @@ def boot_id() -> str:
     return path.read_text(encoding="ascii").strip() if path.is_file() else ""
 
 
-def is_here(holder: dict[str, Any]) -> bool:
+def is_here(holder: Mapping[str, Any]) -> bool:
     """Say whether a holder ran on this machine, whose kernel knows whether it still does."""
     return holder["host"] == socket.gethostname() or (holder["boot_id"] == boot_id() != "")
 

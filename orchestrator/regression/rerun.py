@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,11 +113,11 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         # Only now, because Ray takes longer to import than refusing everything above.
         from orchestrator.tuner import Session
 
-        with closing(Ledger(directory / NAME)) as ledger:
+        with closing(Ledger(directory / NAME)) as ledger, ExitStack() as opened:
             with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
                 start(ledger, experiment, digests, directory, cluster)
                 ledger.append("suite_started", suite=suite.model_dump(mode="json"))
-                checkpoints = open_checkpoints(cluster, ledger.history, directory)
+                checkpoints = opened.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(digests)
                 session = Session(experiment, ledger, ready, checkpoints, scratch, cluster=cluster)
                 found = _run(Work(suite, directory, session), accepted, quiet=quiet)

@@ -177,6 +177,7 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
 def test_a_fresh_process_knows_the_same(ledger: Ledger, tmp_path) -> None:
     add_trial(ledger, [30.0])
     add_trial(ledger, [20.0])
+    ledger.close()
     again = Ledger(tmp_path / "journal.jsonl")
     made = Meter(Budget(plateau=1, target=30.0), again.history, again.past)
     assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
