@@ -7,6 +7,7 @@ returned from outlives the process and, in a bucket or on a shared disk, the mac
 import atexit
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ from typing import Protocol
 
 from orchestrator.claim import NAME, Claim, ClaimLostError
 from orchestrator.storage import ObjectStore, StorageError
-from trainables.checkpoint import find_damage, list_epochs, replace_epochs, save_epoch
+from trainables.checkpoint import epoch_of, find_damage, list_epochs, list_partial, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
 from trainables.files import alone
 from trainables.reports import EpochReport
@@ -150,21 +151,26 @@ class FolderCheckpoints:
 
     def is_empty(self) -> bool:
         """See ``Checkpoints``."""
-        return next(self.trials.glob("*/epoch_[0-9]*"), None) is None
+        return not any(list_epochs(folder) for folder in self.trials.glob("*/"))
 
     def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
         """See ``Checkpoints``; what a process that was killed while writing left behind goes as well."""
-        for partial in self.trials.glob("*/.epoch_*"):
-            shutil.rmtree(partial, ignore_errors=True)
-        for path in self.trials.glob("*/epoch_[0-9]*"):
-            if _is_ahead(path.parent.name, path.name, epochs):
-                shutil.rmtree(path)
+        for path in self.ahead(epochs):
+            # What a living process still writes may not let itself be removed; a whole one must go.
+            shutil.rmtree(path, ignore_errors=path.name.startswith("."))
         for trial in ended:
             present = list_epochs(self.trials / trial)
             # The newest may be damaged by what ended the process that should have pruned.
             whole = _newest_whole(self.trials / trial).path if len(present) > 1 else None
             for old in present[: present.index(whole)] if whole else ():
                 shutil.rmtree(old, ignore_errors=True)
+
+    def ahead(self, epochs: Mapping[str, int]) -> list[Path]:
+        """Return what ``rewind`` removes of trials that go on: half written, or beyond what the journal knows."""
+        folders = sorted(self.trials.glob("*/"))
+        known = [path for folder in folders for path in list_epochs(folder)]
+        partial = [path for folder in folders for path in list_partial(folder)]
+        return partial + [path for path in known if _is_ahead(path.parent.name, path.name, epochs)]
 
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""
@@ -271,12 +277,14 @@ class StoredCheckpoints:
 
     def is_empty(self) -> bool:
         """See ``Checkpoints``."""
-        return not self.store.names("", depth=2)
+        return not any(_is_stored(name) for _, name in self.store.names("", depth=2))
 
     def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
         """See ``Checkpoints``."""
         kept: dict[str, list[str]] = {}
         for trial, name in self.store.names("", depth=2):
+            if not _is_stored(name):
+                continue
             if _is_ahead(trial, name, epochs):
                 self.store.delete(f"{trial}/{name}")
             else:
@@ -309,7 +317,8 @@ class StoredCheckpoints:
 
     def _names(self, trial: str) -> list[str]:
         """Return the checkpoints of a trial, oldest epoch first."""
-        return sorted((name for (name,) in self.store.names(trial)), key=lambda name: (_epoch(name), name))
+        names = [name for (name,) in self.store.names(trial) if _is_stored(name)]
+        return sorted(names, key=lambda name: (_epoch(name), name))
 
     def _thin(self, trial: str, kept: int) -> None:
         for name in self._names(trial)[:-kept]:
@@ -372,5 +381,14 @@ def _is_ahead(trial: str, name: str, epochs: Mapping[str, int]) -> bool:
     return _epoch(name) > epochs.get(trial, -1) + 1
 
 
+def _is_stored(name: str) -> bool:
+    """Say whether a directory of a bucket is a checkpoint, going by its name; what else lies there is left alone."""
+    epoch, _, digits = name.partition("-")
+    return epoch_of(epoch) is not None and re.fullmatch("[0-9a-f]{8}", digits) is not None
+
+
 def _epoch(name: str) -> int:
-    return int(name.removeprefix("epoch_").partition("-")[0])
+    """Return the epoch of a checkpoint's name, in a folder or in a bucket."""
+    epoch = epoch_of(name.partition("-")[0])
+    assert epoch is not None
+    return epoch

@@ -7,23 +7,28 @@ returns, which costs 0.3 ms on a local disk. A kill can tear only the last line:
 happens again.
 """
 
+import hashlib
 import json
+import logging
 import os
 import sys
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from orchestrator.lock import AlreadyRunningError, take
 from trainables.errors import UserError
+from trainables.files import write_whole
 
 Record = Mapping[str, Any]
 """One event as it was written, without its checksum."""
 
 NAME = "journal.jsonl"
 """Of the journal in an experiment's directory."""
+
+_log = logging.getLogger(__name__)
 
 _CHECKSUM = ',"crc":"'
 
@@ -46,7 +51,7 @@ class Journal:
 
     Attributes:
         records: What the file held when it was opened.
-        torn: Whether an incomplete last record was cut off.
+        torn: Whether an incomplete or damaged last record was cut off; of a damaged one, the journal as it was is kept.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,6 +72,10 @@ class Journal:
             self._file.close()
             raise
         self.torn = whole < len(content)
+        if is_damaged(content, whole):
+            copy = keep_copy(path, content)
+            said = "%s: line %d, the last one, is damaged and was cut off; what it said happens again; as it was: %s"
+            _log.warning(said, path, len(self.records) + 1, copy)
         self._count, self._size = len(self.records), whole
         self._opened = time.monotonic()
         self._file.truncate(whole)
@@ -176,6 +185,33 @@ def find_directory(experiment: str, output: Path) -> Path:
     )
 
 
+def is_damaged(content: bytes, whole: int) -> bool:
+    """Say whether what follows the whole records of a journal is a damaged one, not one that was being written."""
+    return whole < len(content) and content.endswith(b"\n")
+
+
+def copy_name(path: Path, content: bytes) -> Path:
+    """Return where a damaged journal is kept as it was; the same content gets the same name."""
+    return path.with_name(f"{path.name}.damaged-{hashlib.sha256(content).hexdigest()[:8]}")
+
+
+def keep_copy(path: Path, content: bytes) -> Path:
+    """Keep a damaged journal as it was, and return where."""
+    copy = copy_name(path, content)
+    write_whole(copy, content)
+    return copy
+
+
+def read_lines(path: Path) -> list[Record | None]:
+    """Return the records of all lines, in whatever sequence; ``None`` for a damaged one."""
+    return [_decode(line) for line in path.read_bytes().splitlines(keepends=True)]
+
+
+def rewrite(path: Path, records: Sequence[Record]) -> None:
+    """Put a journal of these records, numbered anew, in the place of the one that is there."""
+    write_whole(path, b"".join(_seal(_encode({**record, "n": number})) for number, record in enumerate(records)))
+
+
 def _encode(record: Record) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
@@ -191,13 +227,10 @@ def _seal(body: str) -> bytes:
     return f'{body[:-1]}{_CHECKSUM}{zlib.crc32(body.encode()):08x}"}}\n'.encode()
 
 
-def _decode(line: bytes, number: int) -> Record | None:
-    """Return the record of a line, or ``None`` where it is damaged or out of sequence."""
+def _decode(line: bytes) -> Record | None:
+    """Return the record of a line, or ``None`` where it is damaged."""
     body = line.decode("ascii", "replace").rpartition(_CHECKSUM)[0] + "}"
-    if line != _seal(body):
-        return None
-    record = _read(body)
-    return record if record["n"] == number else None
+    return _read(body) if line == _seal(body) else None
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
@@ -205,14 +238,14 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     records: list[Record] = []
     whole = 0
     for line in content.splitlines(keepends=True):
-        record = _decode(line, len(records))
-        if record is None:
+        record = _decode(line)
+        if record is None or record["n"] != len(records):
             break
         records.append(record)
         whole += len(line)
     if b"\n" in content[whole:].rstrip(b"\n"):
         raise JournalError(
             f"{path}: line {len(records) + 1}: damaged, and records follow it, so this is not a torn last write; "
-            f"restore the file from a backup, or cut it before that line to repeat what came after"
+            f"restore the file from a backup; `orchestrator doctor {path.parent}` says what can be kept without it"
         )
     return records, whole

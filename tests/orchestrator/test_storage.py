@@ -173,6 +173,40 @@ def test_what_the_journal_lost_is_trained_again(checkpoints: Checkpoints) -> Non
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b")] == [4, None]
 
 
+def put_strays(checkpoints: Checkpoints, folder: Path) -> set[str]:
+    """Put directories that are no checkpoints, though whole, beside those of trial ``a``; return their names."""
+    names = {"epoch_0001.bak", "epoch_9", "backup", "epoch_0009-copy"}
+    for name in names:
+        if isinstance(checkpoints, StoredCheckpoints):
+            source = directory(folder / name, **{MANIFEST: "{}"})
+            checkpoints.store.put(source, f"a/{name}")
+        elif isinstance(checkpoints, FolderCheckpoints):
+            directory(checkpoints.trials / "a" / name, **{MANIFEST: "{}"})
+    return names
+
+
+def test_whatever_else_lies_there_stops_nothing_and_stays(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    names = put_strays(checkpoints, tmp_path / "strays")
+    assert checkpoints.is_empty()
+    for epoch in (1, 2, 3, 4):
+        checkpoints.save("a", report(0.1, epoch))
+    assert not checkpoints.is_empty()
+    checkpoints.rewind({"a": 2})
+    assert epoch_of(checkpoints.latest("a")) == 3
+    checkpoints.adopt("a", "a", 7)
+    checkpoints.save("a", report(0.1, 1))
+    checkpoints.prune("a")
+    checkpoints.rewind({"a": 1}, ["a"])
+    assert epoch_of(checkpoints.bring("a", tmp_path / "kept")) == 1
+    if isinstance(checkpoints, StoredCheckpoints):
+        there = {name for (name,) in checkpoints.store.names("a")}
+    else:
+        assert isinstance(checkpoints, FolderCheckpoints)
+        there = {path.name for path in (checkpoints.trials / "a").iterdir()}
+    assert names < there
+    assert len(there - names) == 1
+
+
 def tear(checkpoints: Checkpoints, trial: str, epoch: int) -> None:
     """Leave a file of a checkpoint cut off."""
     if isinstance(checkpoints, FolderCheckpoints):
