@@ -8,7 +8,7 @@ from orchestrator.config_files import validate
 from orchestrator.history import History
 from orchestrator.journal import NAME, read_journal
 from orchestrator.regression.accepted import Accepted, AcceptedError, write_accepted
-from orchestrator.regression.rerun import SUMMARY
+from orchestrator.regression.rerun import SUMMARY, list_reruns
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 
@@ -27,10 +27,10 @@ def accept(suite: Suite, output: Path, reference: Path, *, why: str, who: str | 
         AcceptedError: If no rerun finished, or one of its seeds failed, or it ran other cells than the suite has.
     """
     home = output / suite.name
-    finished = sorted(home.glob(f"*/{SUMMARY}"))
+    finished = list_reruns(home, SUMMARY)
     if not finished:
         raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {suite.name}` first")
-    directory = finished[-1].parent
+    directory = finished[-1]
     records = read_journal(directory / NAME)
     ran = validate(Suite, next(one["suite"] for one in reversed(records) if one["kind"] == "suite_started"), NAME)
     if ran.cells != suite.cells or ran.training != suite.training:

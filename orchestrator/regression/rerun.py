@@ -1,6 +1,7 @@
 """A rerun of a suite from its description to its finding; ``rerun`` reads top to bottom."""
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 SUMMARY = "summary.json"
 """Of a rerun that came to its end; one without it is gone on with."""
+
+_RERUN = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+"""Name of a rerun's directory: the date at which it began."""
 
 
 class RerunInterruptedError(UserError):
@@ -203,18 +207,23 @@ def _finished(ledger: Ledger) -> list[Trial]:
     return [trial for trial in ledger.history.stage(Stage.REGRESS) if trial.state is TrialState.FINISHED]
 
 
+def list_reruns(home: Path, file: str) -> list[Path]:
+    """Return the reruns of a suite that have a file, oldest first; copies under other names are nobody's."""
+    return sorted(path.parent for path in home.glob(f"*/{file}") if _RERUN.fullmatch(path.parent.name))
+
+
 def find_fresh(home: Path, if_due: float | None) -> Path | None:
     """Return the newest finished rerun if it is younger than so many seconds."""
-    finished = sorted(home.glob(f"*/{SUMMARY}"))
+    finished = list_reruns(home, SUMMARY)
     if if_due is None or not finished:
         return None
-    age = time.time() - read_summary(finished[-1].parent)["ended"]
-    return finished[-1].parent if 0 <= age < if_due else None
+    age = time.time() - read_summary(finished[-1])["ended"]
+    return finished[-1] if 0 <= age < if_due else None
 
 
 def find_unfinished(home: Path, suite: Suite, digests: Mapping[str, str]) -> Path | None:
     """Return the newest rerun if it has not ended, and ran the same suite on the same data with the same code."""
-    started = sorted(path.parent for path in home.glob(f"*/{NAME}"))
+    started = list_reruns(home, NAME)
     if not started or (started[-1] / SUMMARY).exists():
         return None
     records = read_journal(started[-1] / NAME)
