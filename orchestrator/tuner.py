@@ -61,7 +61,7 @@ from orchestrator.gpu_share import widen
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
 from orchestrator.nodes import alive
-from orchestrator.ray_watch import CORE, OwnRay, RayLostError, RayWork
+from orchestrator.ray_watch import JoinedRay, OwnRay, Ray, RayLostError, RayWork
 from orchestrator.scheduler import Judge
 from orchestrator.trial_actor import TrialActor
 from orchestrator.witness import Witness
@@ -189,7 +189,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: Judge) -> int |
         lost = work.finish(own, session.ledger.take_over)
     if lost and interruption.signal is None:
         raise RayLostError(
-            f"{session.ledger.path.parent}: Ray died beside this process ({', '.join(CORE[name] for name in lost)}): "
+            f"{session.ledger.path.parent}: Ray is gone ({', '.join(lost)}): "
             f"somebody ended it, or the memory of the machine was short; the epochs under way are lost, nothing else: "
             f"the same command goes on from here"
         )
@@ -220,17 +220,17 @@ def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
 
 
 @contextmanager
-def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[OwnRay]:
+def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
 
-    What the process has started or joined already is used as it is. The ``with`` block gets the processes that were
-    started for it.
+    What the process has started or joined already is used as it is. The ``with`` block gets what tells whether Ray is
+    gone.
 
     Raises:
         ClusterError: If the cluster cannot be joined, or none of our own be started.
     """
     if ray.is_initialized():
-        yield OwnRay()
+        yield JoinedRay()
         return
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -240,7 +240,8 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[OwnRay]:
     else:
         _join(address)
     try:
-        yield OwnRay([process for process in psutil.Process().children() if process not in before])
+        started = [process for process in psutil.Process().children() if process not in before]
+        yield OwnRay(started) if address is None else JoinedRay(address)
     finally:
         ray.shutdown()
 

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from orchestrator.history import History
+from orchestrator.ray_watch import CORE
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, tiny
 from tests.faults.troubled_workload import TroubledWorkload
@@ -35,21 +36,14 @@ def test_a_search_whose_ray_dies_ends_in_order_and_goes_on(searches: Searches, t
             next(one for one in family if one.name() == victim).kill()
         process.join(120)
         assert process.exitcode == (130 if victim == "all" else 1), searches.errors()
-        assert time.monotonic() - began < 45, "Ray itself would end the driver after 60 s"
+        assert time.monotonic() - began < 60, "Ray itself would end the driver after 60 s"
         gone, left = psutil.wait_procs(family, timeout=10)
         assert (len(gone), left) == (len(family), [])
         snapshots.append(searches.history())
         assert snapshots[-1].outcome == ("interrupted" if victim == "all" else None)
         assert (searches.output / "tiny" / "lock").read_text() == ""
     told = searches.errors().splitlines()
-    assert [name for line in told for name in ("gcs_server", "raylet") if f"({name_of(name)})" in line] == [
-        "gcs_server",
-        "raylet",
-    ]
+    assert [said for line in told for said in CORE.values() if f"({said})" in line] == list(CORE.values())
     assert len(told) == 3 and all("the same command goes on from here" in line for line in told), told
     searches.finish(tiny(), workload)
     assert_invariants(searches.output, before=snapshots, log=workload.log, kills=3)
-
-
-def name_of(process: str) -> str:
-    return {"gcs_server": "its control store gcs_server", "raylet": "its node manager raylet"}[process]

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from orchestrator import ray_watch
-from orchestrator.ray_watch import CORE, OwnRay, RayWork
+from orchestrator.ray_watch import CORE, JoinedRay, OwnRay, RayWork
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def test_work_that_ends_is_waited_for(processes: dict[str, psutil.Process]) -> N
 
 
 def test_what_the_work_raises_is_raised(processes: dict[str, psutil.Process]) -> None:
-    for own in (OwnRay(), OwnRay(list(processes.values()))):
+    for own in (JoinedRay(), OwnRay(list(processes.values()))):
         with pytest.raises(ZeroDivisionError):
             RayWork(lambda: print(1 / 0)).finish(own, lambda: pytest.fail("it has ended"))
 
@@ -65,7 +65,7 @@ def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     (worker,) = processes["raylet"].children()
     assert own.lost() == []
     threading.Timer(0.1, processes[name].kill).start()
-    assert RayWork(abandoned.wait).finish(own, abandoned.set) == [name]
+    assert RayWork(abandoned.wait).finish(own, abandoned.set) == [CORE[name]]
     assert abandoned.is_set()
     psutil.wait_procs([worker, *processes.values()], timeout=20)
     assert [process for process in (worker, *processes.values()) if ray_watch._is_alive(process)] == []
@@ -77,13 +77,36 @@ def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, ps
         processes["gcs_server"].wait()
         raise ConnectionError("Attempting to recover 3 lost objects")
 
-    assert RayWork(work).finish(OwnRay(list(processes.values())), lambda: None) == ["gcs_server"]
+    assert RayWork(work).finish(OwnRay(list(processes.values())), lambda: None) == [CORE["gcs_server"]]
+
+
+def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, answers = [100.0], [True]
+    monkeypatch.setattr(ray_watch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ray_watch, "connection_problem", lambda host, port: None if answers[0] else "refused")
+    joined = JoinedRay("[::1]:6379")
+
+    def wait(seconds: int) -> list[str]:
+        found: list[str] = []
+        for _ in range(2 * seconds):
+            now[0] += 0.5
+            found = joined.lost()
+        return found
+
+    assert wait(100) == []
+    answers[0] = False
+    assert wait(38) == []
+    answers[0] = True
+    assert wait(10) == []
+    answers[0] = False
+    assert wait(50)[0].startswith("its head at [::1]:6379 has not answered for ")
+    joined.kill()
 
 
 def test_a_second_signal_leaves_the_work_behind() -> None:
     abandoned = threading.Event()
 
-    class Interrupted(OwnRay):
+    class Interrupted(JoinedRay):
         def lost(self) -> list[str]:
             raise KeyboardInterrupt
 
