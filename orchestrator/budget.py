@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from orchestrator.actors import Actors, has_ended
 from orchestrator.history import History, Stage, Trial, TrialState
 from orchestrator.journal import Record
+from orchestrator.running_time import RunningTime
 from orchestrator.sections import Budget
 
 SPENT = ("hours", "gpu_hours")
@@ -22,18 +23,14 @@ SPENT = ("hours", "gpu_hours")
 class Spending:
     """What an experiment has used, over all its starts.
 
-    Time after the last record of a process that was killed is not known, and not counted.
-
     Attributes:
-        seconds: Between start and end, or the last record where there is no end.
-        gpu_seconds: The same for each trial that ran, times its GPUs.
+        gpu_seconds: The running time of each trial that had an actor, times its GPUs.
         actors: Those that run now.
     """
 
-    seconds: float = 0.0
     gpu_seconds: float = 0.0
     actors: Actors = field(default_factory=Actors)
-    _newest: float = 0.0
+    _running: RunningTime = field(default_factory=RunningTime)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Spending":
@@ -45,13 +42,13 @@ class Spending:
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
-        if record["kind"] != "experiment_started":
-            # A clock that was set back gives nothing back.
-            elapsed = max(0.0, record["time"] - self._newest)
-            self.seconds += elapsed
-            self.gpu_seconds += elapsed * self.gpus
-        self._newest = record["time"]
+        self.gpu_seconds += self._running.apply(record) * self.gpus
         self.actors.apply(record)
+
+    @property
+    def seconds(self) -> float:
+        """The running time of the experiment, see ``running_time``."""
+        return self._running.seconds
 
     @property
     def gpus(self) -> float:

@@ -7,6 +7,7 @@ returned from outlives the process and, in a bucket or on a shared disk, the mac
 import atexit
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -16,14 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.claim import NAME, Claim, ClaimLostError
 from orchestrator.scratch import make, mark, remove_abandoned
 from orchestrator.storage import ObjectStore, StorageError
-from trainables.checkpoint import find_damage, list_epochs, replace_epochs, save_epoch
+from trainables.checkpoint import epoch_of, find_damage, list_epochs, list_partial, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
 from trainables.reports import EpochReport
-
-CLAIM = ".driver"
-"""Of the file that says whose a folder of checkpoints is."""
 
 KEPT = 3
 """Checkpoints of a running trial, because the newest may be damaged by what ended its process."""
@@ -93,6 +92,10 @@ class Checkpoints(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Let go of them: no actor of this driver saves any more, and another driver may claim them."""
+        ...
+
 
 @dataclass(frozen=True)
 class FolderCheckpoints:
@@ -111,7 +114,7 @@ class FolderCheckpoints:
     def claimed(cls, trials: Path) -> "FolderCheckpoints":
         """Mark a folder as that of this driver: nobody whom another one sent writes there from now on."""
         token = secrets.token_hex(16)
-        with (trials / CLAIM).open("a+", encoding="ascii") as file:
+        with (trials / NAME).open("a+", encoding="ascii") as file:
             # Waits for an actor that is giving a checkpoint its name.
             fcntl.flock(file, fcntl.LOCK_EX)
             file.truncate(0)
@@ -147,15 +150,13 @@ class FolderCheckpoints:
 
     def is_empty(self) -> bool:
         """See ``Checkpoints``."""
-        return next(self.trials.glob("*/epoch_[0-9]*"), None) is None
+        return not any(list_epochs(folder) for folder in self.trials.glob("*/"))
 
     def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
         """See ``Checkpoints``; what a process that was killed while writing left behind goes as well."""
-        for partial in self.trials.glob("*/.epoch_*"):
-            shutil.rmtree(partial, ignore_errors=True)
-        for path in self.trials.glob("*/epoch_[0-9]*"):
-            if _is_ahead(path.parent.name, path.name, epochs):
-                shutil.rmtree(path)
+        for path in self.ahead(epochs):
+            # What a living process still writes may not let itself be removed; a whole one must go.
+            shutil.rmtree(path, ignore_errors=path.name.startswith("."))
         for trial in ended:
             present = list_epochs(self.trials / trial)
             # The newest may be damaged by what ended the process that should have pruned.
@@ -163,22 +164,33 @@ class FolderCheckpoints:
             for old in present[: present.index(whole)] if whole else ():
                 shutil.rmtree(old, ignore_errors=True)
 
+    def ahead(self, epochs: Mapping[str, int]) -> list[Path]:
+        """Return what ``rewind`` removes of trials that go on: half written, or beyond what the journal knows."""
+        folders = sorted(self.trials.glob("*/"))
+        known = [path for folder in folders for path in list_epochs(folder)]
+        partial = [path for folder in folders for path in list_partial(folder)]
+        return partial + [path for path in known if _is_ahead(path.parent.name, path.name, epochs)]
+
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""
         return _brought(self.latest(trial), target)
+
+    def close(self) -> None:
+        """See ``Checkpoints``; the next driver's claim takes the place of this one."""
 
     @contextmanager
     def _undisputed(self) -> Iterator[None]:
         """Keep other drivers from claiming the folder, after a look whether one has.
 
         Raises:
-            StorageError: If the folder is not, or no longer, that of the driver that sent us.
+            StorageError: If the folder is not that of the driver that sent us.
+            ClaimLostError: If it is no longer.
         """
         if not self.token:
             yield
             return
         try:
-            file = (self.trials / CLAIM).open(encoding="ascii")
+            file = (self.trials / NAME).open(encoding="ascii")
         except FileNotFoundError:
             raise StorageError(
                 f"{os.uname().nodename}: {self.trials} is not the folder that the driver writes to; give --storage "
@@ -187,7 +199,7 @@ class FolderCheckpoints:
         with file:
             fcntl.flock(file, fcntl.LOCK_SH)
             if file.read() != self.token:
-                raise StorageError(f"{self.trials}: another driver, or one of another machine, has claimed this folder")
+                raise ClaimLostError(f"{self.trials}: another driver has claimed this folder")
             yield
 
 
@@ -200,9 +212,20 @@ class StoredCheckpoints:
 
     Attributes:
         store: Under which each trial has a directory.
+        claim: Of the driver; ``None``: not looked at.
     """
 
     store: ObjectStore
+    claim: Claim | None = None
+
+    @classmethod
+    def claimed(cls, store: ObjectStore, directory: Path) -> "StoredCheckpoints":
+        """Claim a store for the driver of an experiment's directory.
+
+        Raises:
+            AlreadyRunningError: If another driver has claimed it that may live.
+        """
+        return cls(store, Claim.make(store, directory))
 
     def find(self, trial: str) -> Found:
         """See ``Checkpoints``."""
@@ -227,6 +250,7 @@ class StoredCheckpoints:
 
     def save(self, trial: str, report: EpochReport) -> None:
         """See ``Checkpoints``."""
+        self._check_claim()
         root = actor_scratch() / trial
         shutil.rmtree(root, ignore_errors=True)
         directory = save_epoch(root, report)
@@ -235,6 +259,7 @@ class StoredCheckpoints:
 
     def adopt(self, trial: str, source: str, epoch: int) -> None:
         """See ``Checkpoints``."""
+        self._check_claim()
         copy = actor_scratch() / trial
         shutil.rmtree(copy, ignore_errors=True)
         for name in (name for name in self._names(source) if _epoch(name) == epoch):
@@ -251,12 +276,14 @@ class StoredCheckpoints:
 
     def is_empty(self) -> bool:
         """See ``Checkpoints``."""
-        return not self.store.names("", depth=2)
+        return not any(_is_stored(name) for _, name in self.store.names("", depth=2))
 
     def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
         """See ``Checkpoints``."""
         kept: dict[str, list[str]] = {}
         for trial, name in self.store.names("", depth=2):
+            if not _is_stored(name):
+                continue
             if _is_ahead(trial, name, epochs):
                 self.store.delete(f"{trial}/{name}")
             else:
@@ -278,9 +305,19 @@ class StoredCheckpoints:
             return found
         return _brought(self.latest(trial), target)
 
+    def close(self) -> None:
+        """See ``Checkpoints``."""
+        if self.claim is not None:
+            self.claim.release()
+
+    def _check_claim(self) -> None:
+        if self.claim is not None:
+            self.claim.check()
+
     def _names(self, trial: str) -> list[str]:
         """Return the checkpoints of a trial, oldest epoch first."""
-        return sorted((name for (name,) in self.store.names(trial)), key=lambda name: (_epoch(name), name))
+        names = [name for (name,) in self.store.names(trial) if _is_stored(name)]
+        return sorted(names, key=lambda name: (_epoch(name), name))
 
     def _thin(self, trial: str, kept: int) -> None:
         for name in self._names(trial)[:-kept]:
@@ -329,5 +366,14 @@ def _is_ahead(trial: str, name: str, epochs: Mapping[str, int]) -> bool:
     return _epoch(name) > epochs.get(trial, -1) + 1
 
 
+def _is_stored(name: str) -> bool:
+    """Say whether a directory of a bucket is a checkpoint, going by its name; what else lies there is left alone."""
+    epoch, _, digits = name.partition("-")
+    return epoch_of(epoch) is not None and re.fullmatch("[0-9a-f]{8}", digits) is not None
+
+
 def _epoch(name: str) -> int:
-    return int(name.removeprefix("epoch_").partition("-")[0])
+    """Return the epoch of a checkpoint's name, in a folder or in a bucket."""
+    epoch = epoch_of(name.partition("-")[0])
+    assert epoch is not None
+    return epoch

@@ -1,7 +1,7 @@
 """What must hold of an experiment's directory: each breach is found, and mended where that loses nothing.
 
-The journal is the truth; everything else is compared with it. A damaged journal is named and left alone, because what
-it said is said nowhere else.
+The journal is the truth; everything else is compared with it. What a damaged line of it said is said nowhere else: a
+repair says what is lost with it, and keeps the journal as it was.
 """
 
 import json
@@ -18,12 +18,23 @@ from orchestrator.actors import has_ended
 from orchestrator.checkpoints import FolderCheckpoints
 from orchestrator.doctor import Finding
 from orchestrator.history import History, Trial, TrialState
-from orchestrator.journal import NAME, Journal, JournalError, Record, read_journal, torn_bytes
+from orchestrator.journal import (
+    NAME,
+    Journal,
+    JournalError,
+    Record,
+    copy_name,
+    is_damaged,
+    read_journal,
+    refuse_taken,
+    torn_bytes,
+)
 from orchestrator.leftovers import find_processes
 from orchestrator.lock import find_holder, hold, left_scratch, read_lock
+from orchestrator.salvage import salvage
 from orchestrator.storage import is_bucket
 from orchestrator.summary import summarise
-from trainables.checkpoint import find_damage, list_epochs
+from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.files import write_whole
 
 SYNC_SECONDS = 120.0
@@ -37,10 +48,12 @@ class Breach:
     Attributes:
         finding: What, and the way out.
         mend: Makes it hold, and raises ``OSError`` where it cannot; ``None`` where a person has to decide.
+        hides: Whether it keeps others from being found.
     """
 
     finding: Finding
     mend: Callable[[], None] | None = None
+    hides: bool = False
 
 
 def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list[Finding]:
@@ -60,7 +73,13 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     breaches = list(find_breaches(directory, uri))
     if repair:
         with hold(directory):
+            if (directory / NAME).is_file():
+                with (directory / NAME).open("rb") as journal:
+                    refuse_taken(journal, directory / NAME)
             findings = [_mended(breach) for breach in breaches]
+        if any(breach.hides for breach in breaches):
+            # Only named: what the lost records said of checkpoints, a person may still look up in the copy.
+            findings += check_experiment(directory, uri)
     else:
         findings = [breach.finding for breach in breaches]
     if findings:
@@ -78,8 +97,7 @@ def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
     try:
         records = read_journal(directory / NAME)
     except JournalError as error:
-        found, _, way_out = str(error).partition("; ")
-        yield Breach(Finding("journal", "fail", found, way_out))
+        yield _salvaged(directory / NAME, error)
         return
     history = History.of(records)
     yield from check_journal(directory / NAME, records, history, runs=runs)
@@ -107,8 +125,13 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
     """Its last record is whole, and each trial has each epoch and one end."""
     torn = 0 if runs else torn_bytes(path)
     if torn:
+        content = path.read_bytes()
         found = f"{path}: {torn} bytes of a record that was being written when the process was killed"
-        yield Breach(Finding("journal", "fail", found, "--repair cuts it off; it happens again"), _cut(path))
+        way_out = "--repair cuts it off; it happens again"
+        if is_damaged(content, len(content) - torn):
+            found = f"{path}: line {len(records) + 1}, the last one: damaged"
+            way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
+        yield Breach(Finding("journal", "fail", found, way_out), _cut(path))
     way_out = "the journal contradicts itself: restore it from a backup"
     ends = Counter(record["trial"] for record in records if has_ended(record))
     for trial in history.trials.values():
@@ -127,7 +150,7 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
 
 def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Breach]:
     """Each is whole, known to the journal, and there where it is needed."""
-    for path in sorted(trials.glob("*/epoch_[0-9]*")):
+    for path in (path for folder in sorted(trials.glob("*/")) for path in list_epochs(folder)):
         damage = find_damage(path)
         if damage is not None:
             way_out = "--repair sets it aside, so that the one before is used"
@@ -135,10 +158,8 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
     for trial in history.trials.values():
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
-        stray = sorted(path for path in trials.glob("*/.epoch_*"))
-        stray += [path for path in trials.glob("*/epoch_[0-9]*") if _is_ahead(path, history)]
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
-        for path in stray:
+        for path in FolderCheckpoints(trials).ahead(epochs):
             found = f"{path}: half written, or beyond what the journal knows"
             way_out = "--repair, or the next start, removes it"
             yield Breach(
@@ -225,7 +246,7 @@ def _trials(directory: Path, history: History) -> Path:
 
 def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
     good = [path for path in list_epochs(folder) if find_damage(path) is None]
-    newest = int(good[-1].name.removeprefix("epoch_")) if good else 0
+    newest = (epoch_of(good[-1].name) if good else None) or 0
     if trial.state is TrialState.FINISHED and not good:
         found = f"{trial.id}: finished, and has no good checkpoint left"
         yield Breach(Finding("checkpoint", "fail", found, "its numbers stand; restore its model from a backup"))
@@ -234,15 +255,20 @@ def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
         yield Breach(Finding("checkpoint", "warn", found, "they are trained again, with the same numbers"))
 
 
-def _is_ahead(path: Path, history: History) -> bool:
-    trial = history.trials.get(path.parent.name)
-    return int(path.name.removeprefix("epoch_")) > (-1 if trial is None else trial.last_epoch) + 1
-
-
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
     with suppress(OSError, ValueError, yaml.YAMLError):
         return parse(path.read_text(encoding="utf-8"))
     return None
+
+
+def _salvaged(path: Path, error: JournalError) -> Breach:
+    """Say what can be kept of a damaged journal; where that is nothing, leave it alone."""
+    try:
+        found = salvage(path)
+    except (JournalError, FileNotFoundError):
+        reason, _, way_out = str(error).partition("; ")
+        return Breach(Finding("journal", "fail", reason, way_out))
+    return Breach(Finding("journal", "fail", found.statement, found.way_out), found.write, hides=True)
 
 
 def _cut(path: Path) -> Callable[[], None]:

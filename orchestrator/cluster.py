@@ -83,9 +83,11 @@ class Cluster:
 
         Raises:
             StorageError: If the folder cannot be written.
+            AlreadyRunningError: If another driver has claimed the bucket's that may live.
         """
         if self.storage is not None and is_bucket(self.storage):
-            return StoredCheckpoints(ObjectStore.parse(self.storage).below(f"{directory.name}/trials"))
+            store = ObjectStore.parse(self.storage).below(f"{directory.name}/trials")
+            return StoredCheckpoints.claimed(store, directory)
         trials = (directory if self.storage is None else Path(self.storage) / directory.name) / "trials"
         try:
             make_writable(trials)

@@ -169,7 +169,9 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
 
 def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
     """Return a table of the trials that run and of those that ended last."""
-    trials = sorted(history.trials.values(), key=lambda trial: (trial.ended is None, trial.ended or trial.created))
+    trials = sorted(
+        history.trials.values(), key=lambda trial: (not trial.has_ended, trial.ended_after or trial.created_after)
+    )
     table = Table(title=title, title_justify="left")
     for heading, justify in (("trial", "left"), ("parameters", "left"), ("epoch", "right"), ("best", "right")):
         table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]

@@ -33,6 +33,8 @@ class Cause(StrEnum):
     """It reported nothing for longer than one is patient."""
     DISK = "disk"
     """There was no room for its checkpoint. That is not the trial's fault, nor its alone: the search is to stop."""
+    CLAIM = "claim"
+    """Another driver has claimed the checkpoints of all trials: the search is to stop, too."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Failure:
         told = next((line for line in lines if "running low on memory" in line), last)
         if _DISK.search(told):
             return cls(Cause.DISK, told[:500])
+        if "ClaimLostError: " in told:
+            return cls(Cause.CLAIM, told.partition("ClaimLostError: ")[2][:500])
         # Of an actor that was killed Ray says what may have done it, want of memory among others.
         is_short = _MEMORY.search(told) and "potential root causes" not in told
         return cls(Cause.MEMORY if is_short else Cause.ERROR, told[:500])

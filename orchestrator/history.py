@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.actors import Actors
 from orchestrator.journal import Record
+from orchestrator.running_time import RunningTime
 from trainables.config import TrainingConfig
 
 
@@ -72,11 +73,14 @@ class Trial:
         config: The whole ``TrialConfig`` as plain values; of a trial that moved, with the schedule that its model has.
         state: How it stands.
         epochs: Metrics by epoch, from 1, of the model that it has; each epoch once.
-        times: When each epoch was recorded, in seconds since the Unix epoch.
-        created: Seconds since the Unix epoch.
+        times: The date at which each epoch was recorded, in seconds since the Unix epoch.
+        created: The date at which the trial was created, in seconds since the Unix epoch.
         stage: What it is for.
         candidate: The trial of the search that it repeats with another seed.
-        ended: The same, once the state is final.
+        ended: The date at which the state became final; ``None`` before.
+        created_after: The experiment's running time in seconds when the trial was created, see ``running_time``.
+            Dates are for people and for MLflow; durations and orders come from the running time.
+        ended_after: The running time when the state became final; ``None`` before.
         retries: How often it was started again after a failure.
         setbacks: The same since its newest epoch, those for want of memory left out.
         memory_retries: How often it was started again for want of memory.
@@ -99,6 +103,8 @@ class Trial:
     epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)
     times: dict[int, float] = field(default_factory=dict)
     ended: float | None = None
+    created_after: float = 0.0
+    ended_after: float | None = None
     retries: int = 0
     setbacks: int = 0
     memory_retries: int = 0
@@ -247,6 +253,7 @@ class History:
         halvings: How often that was halved.
         moved: Study -> the epoch after which its population moved last.
         actors: Of the newest start.
+        running_time: Of the experiment, over all its starts.
     """
 
     experiment: Mapping[str, Any] = field(default_factory=dict)
@@ -268,6 +275,7 @@ class History:
     halvings: int = 0
     moved: dict[str, int] = field(default_factory=dict)
     actors: Actors = field(default_factory=Actors)
+    running_time: RunningTime = field(default_factory=RunningTime)
 
     @property
     def finished(self) -> bool:
@@ -284,6 +292,7 @@ class History:
 
     def apply(self, record: Record) -> None:
         """Take one record into account; kinds that say nothing about the standing are passed over."""
+        self.running_time.apply(record)
         self.actors.apply(record)
         handler = _HANDLERS.get(record["kind"])
         if handler is not None:
@@ -346,7 +355,13 @@ def _create(history: History, record: Record) -> None:
         # Most trials are trained alike: of thousands, equal settings are kept once.
         fields["config"] = {**record["config"], "training": newest.config["training"]}
     stage = Stage(record["stage"])
-    history.trials[record["trial"]] = Trial(id=record["trial"], created=record["time"], stage=stage, **fields)
+    history.trials[record["trial"]] = Trial(
+        id=record["trial"],
+        created=record["time"],
+        created_after=history.running_time.seconds,
+        stage=stage,
+        **fields,
+    )
 
 
 def _epoch(history: History, record: Record) -> None:
@@ -356,18 +371,19 @@ def _epoch(history: History, record: Record) -> None:
     trial.setbacks = 0
     if not trial.environments or trial.environments[-1] is not history.environment:
         trial.environments = (*trial.environments, history.environment)
-    _set_state(trial, record)
+    _set_state(history, trial, record)
 
 
 def _end(history: History, record: Record) -> None:
     trial = history.trials[record["trial"]]
     trial.error = record["error"]
-    _set_state(trial, record)
+    _set_state(history, trial, record)
 
 
-def _set_state(trial: Trial, record: Record) -> None:
+def _set_state(history: History, trial: Trial, record: Record) -> None:
     trial.state = TrialState(record["state"])
-    trial.ended = None if trial.state is TrialState.RUNNING else record["time"]
+    trial.ended = record["time"] if trial.has_ended else None
+    trial.ended_after = history.running_time.seconds if trial.has_ended else None
 
 
 def _move(history: History, record: Record) -> None:

@@ -1,26 +1,34 @@
 """The append-only record of everything that happened to an experiment; the truth after a crash.
 
-One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (seconds since the Unix epoch), ``kind``, the fields
-of the event, and ``crc``, the CRC-32 of the line up to it. A record is on the disk before ``append`` returns, which
-costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cut off and what it said happens again.
+One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (the date, in seconds since the Unix epoch),
+``elapsed`` (seconds since this process opened the journal, which no change of the machine's clock affects), ``kind``,
+the fields of the event, and ``crc``, the CRC-32 of the line up to it. A record is on the disk before ``append``
+returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cut off and what it said
+happens again.
 """
 
+import hashlib
 import json
+import logging
 import os
 import sys
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from orchestrator.lock import AlreadyRunningError, take
 from trainables.errors import UserError
+from trainables.files import write_whole
 
 Record = Mapping[str, Any]
 """One event as it was written, without its checksum."""
 
 NAME = "journal.jsonl"
 """Of the journal in an experiment's directory."""
+
+_log = logging.getLogger(__name__)
 
 _CHECKSUM = ',"crc":"'
 
@@ -29,12 +37,21 @@ class JournalError(UserError):
     """A journal that is damaged in a place that no kill explains."""
 
 
+class JournalGoneError(JournalError):
+    """A journal that was removed, moved or replaced while its process wrote it."""
+
+    exit_code = 1
+
+
 class Journal:
-    """A journal opened for writing; one process at a time (see ``lock.py``).
+    """A journal opened for writing; one process at a time.
+
+    The process locks the journal itself, too: a lock file (see ``lock.py``) can be removed by somebody who takes it for
+    one that was left behind.
 
     Attributes:
         records: What the file held when it was opened.
-        torn: Whether an incomplete last record was cut off.
+        torn: Whether an incomplete or damaged last record was cut off; of a damaged one, the journal as it was is kept.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,13 +59,25 @@ class Journal:
 
         Raises:
             JournalError: If any record but the last is damaged.
+            AlreadyRunningError: If another process writes it.
         """
-        content = path.read_bytes() if path.exists() else b""
-        self.records, whole = _parse(content, path)
-        self.torn = whole < len(content)
-        self._count, self._size = len(self.records), whole
+        self._path = path
         # Unbuffered: what is written is in the kernel's hands at once, and a kill of this process cannot lose it.
         self._file = path.open("ab", buffering=0)
+        try:
+            refuse_taken(self._file, path)
+            content = path.read_bytes()
+            self.records, whole = _parse(content, path)
+        except UserError:
+            self._file.close()
+            raise
+        self.torn = whole < len(content)
+        if is_damaged(content, whole):
+            copy = keep_copy(path, content)
+            said = "%s: line %d, the last one, is damaged and was cut off; what it said happens again; as it was: %s"
+            _log.warning(said, path, len(self.records) + 1, copy)
+        self._count, self._size = len(self.records), whole
+        self._opened = time.monotonic()
         self._file.truncate(whole)
         os.fsync(self._file.fileno())
 
@@ -65,8 +94,11 @@ class Journal:
         Raises:
             ValueError: If a field is NaN or infinite.
             OSError: If the disk is full; the journal then ends as before, or with a torn record.
+            JournalGoneError: If the journal is not, or no longer, the file of its name.
         """
-        record = {"n": self._count, "time": round(time.time(), 3), "kind": kind, **fields}
+        self._check_place()
+        elapsed = round(time.monotonic() - self._opened, 3)
+        record = {"n": self._count, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields}
         body = _encode(record)
         line = _seal(body)
         try:
@@ -78,6 +110,17 @@ class Journal:
         self._count, self._size = self._count + 1, self._size + len(line)
         return _read(body)
 
+    def _check_place(self) -> None:
+        try:
+            is_there = os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise JournalGoneError(
+                f"{self._path}: was removed, moved or replaced while this process wrote it, so this process stops; "
+                f"what it wrote before is in the former file"
+            )
+
     def _write(self, line: bytes) -> None:
         # A disk that has room for a part takes that part, and complains when it is asked to take the rest.
         while line:
@@ -87,6 +130,19 @@ class Journal:
     def close(self) -> None:
         """Close the file; nothing is left to write."""
         self._file.close()
+
+
+def refuse_taken(file: IO[Any], path: Path) -> None:
+    """Lock a journal until its file is closed.
+
+    Raises:
+        AlreadyRunningError: If another process writes it.
+    """
+    if not take(file):
+        raise AlreadyRunningError(
+            f"{path}: another process writes it, whatever the lock file beside it says; "
+            f"end that process, or wait for its end"
+        )
 
 
 def read_journal(path: Path) -> list[Record]:
@@ -129,6 +185,33 @@ def find_directory(experiment: str, output: Path) -> Path:
     )
 
 
+def is_damaged(content: bytes, whole: int) -> bool:
+    """Say whether what follows the whole records of a journal is a damaged one, not one that was being written."""
+    return whole < len(content) and content.endswith(b"\n")
+
+
+def copy_name(path: Path, content: bytes) -> Path:
+    """Return where a damaged journal is kept as it was; the same content gets the same name."""
+    return path.with_name(f"{path.name}.damaged-{hashlib.sha256(content).hexdigest()[:8]}")
+
+
+def keep_copy(path: Path, content: bytes) -> Path:
+    """Keep a damaged journal as it was, and return where."""
+    copy = copy_name(path, content)
+    write_whole(copy, content)
+    return copy
+
+
+def read_lines(path: Path) -> list[Record | None]:
+    """Return the records of all lines, in whatever sequence; ``None`` for a damaged one."""
+    return [_decode(line) for line in path.read_bytes().splitlines(keepends=True)]
+
+
+def rewrite(path: Path, records: Sequence[Record]) -> None:
+    """Put a journal of these records, numbered anew, in the place of the one that is there."""
+    write_whole(path, b"".join(_seal(_encode({**record, "n": number})) for number, record in enumerate(records)))
+
+
 def _encode(record: Record) -> str:
     return json.dumps(record, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
@@ -144,13 +227,10 @@ def _seal(body: str) -> bytes:
     return f'{body[:-1]}{_CHECKSUM}{zlib.crc32(body.encode()):08x}"}}\n'.encode()
 
 
-def _decode(line: bytes, number: int) -> Record | None:
-    """Return the record of a line, or ``None`` where it is damaged or out of sequence."""
+def _decode(line: bytes) -> Record | None:
+    """Return the record of a line, or ``None`` where it is damaged."""
     body = line.decode("ascii", "replace").rpartition(_CHECKSUM)[0] + "}"
-    if line != _seal(body):
-        return None
-    record = _read(body)
-    return record if record["n"] == number else None
+    return _read(body) if line == _seal(body) else None
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
@@ -158,14 +238,14 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     records: list[Record] = []
     whole = 0
     for line in content.splitlines(keepends=True):
-        record = _decode(line, len(records))
-        if record is None:
+        record = _decode(line)
+        if record is None or record["n"] != len(records):
             break
         records.append(record)
         whole += len(line)
     if b"\n" in content[whole:].rstrip(b"\n"):
         raise JournalError(
             f"{path}: line {len(records) + 1}: damaged, and records follow it, so this is not a torn last write; "
-            f"restore the file from a backup, or cut it before that line to repeat what came after"
+            f"restore the file from a backup; `orchestrator doctor {path.parent}` says what can be kept without it"
         )
     return records, whole

@@ -1,17 +1,22 @@
 """The journal and what it says, kept in step: nothing is acted upon that is not on the disk first."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.history import History, Stage, Trial, TrialState
-from orchestrator.journal import Journal, Record
+from orchestrator.journal import Journal, JournalGoneError, Record
 
 if TYPE_CHECKING:
     from orchestrator.plan import PlannedTrial
     from orchestrator.population import PlannedMove
 
 Listener = Callable[[Record], None]
+
+
+class LeftBehindError(RuntimeError):
+    """A record of a thread that the process goes on without."""
 
 
 class Ledger:
@@ -28,31 +33,44 @@ class Ledger:
 
         Raises:
             JournalError: If it is damaged.
+            AlreadyRunningError: If another process writes it.
         """
         self.path = path
         self._journal = Journal(path)
         self.past = tuple(self._journal.records)
         self.history = History.of(self.past)
         self.listeners: list[Listener] = []
-        self.problem: OSError | None = None
+        self.problem: OSError | JournalGoneError | None = None
+        self._writer: int | None = None
 
     def append(self, kind: str, **fields: Any) -> None:
         """Write an event, then let the history and the listeners know.
 
         Raises:
             OSError: If the disk is full, or was when the last record was to be written.
+            JournalGoneError: If somebody removed, moved or replaced the journal.
+            LeftBehindError: If another thread has taken over.
         """
         if self.problem is not None:
             raise self.problem
+        if self._writer not in (None, threading.get_ident()):
+            raise LeftBehindError(f"{self.path}: written by the main thread alone from now on")
         try:
             record = self._journal.append(kind, **fields)
         except OSError as error:
             # The error has to get past Ray, which shows everybody's errors as its own.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
             raise self.problem from None
+        except JournalGoneError as error:
+            self.problem = error
+            raise
         self.history.apply(record)
         for listener in self.listeners:
             listener(record)
+
+    def take_over(self) -> None:
+        """Let this thread alone write from now on: what others make of a Ray that is gone is no news of the trials."""
+        self._writer = threading.get_ident()
 
     def create(self, study: str, number: int, params: Mapping[str, Any], config: Mapping[str, Any]) -> Trial:
         """Record a new trial of the search under an id made of its study and number, and return it."""

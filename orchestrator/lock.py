@@ -10,9 +10,11 @@ import errno
 import fcntl
 import json
 import os
+import random
 import shutil
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,12 +52,10 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
         LockError: If the lock is not a file of its own, but a link.
     """
     with _open(directory / "lock") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunningError(_refusal(directory, _read(file))) from None
+        if not take(file):
+            raise AlreadyRunningError(_refusal(directory, _read(file)))
         _clear_stale(directory, _read(file), _identity(file))
-        _write(file, _describe(scratch))
+        _write(file, describe_holder(scratch))
         mark = None if scratch is None else scratches.mark(scratch, _identity(file))
         try:
             yield
@@ -63,6 +63,34 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
             _write(file, None)
             if mark is not None:
                 os.close(mark)
+
+
+def take(file: IO[Any]) -> bool:
+    """Lock an open file for this process alone; say whether that was possible.
+
+    Whoever only asks whether a file is locked (``is_taken``) shares its lock for a moment: that moment is waited for,
+    so that no start loses to a question.
+    """
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if is_taken(file):
+                return False
+            # Of two that begin at once, both may take the other's question for a third one's.
+            time.sleep(random.uniform(0.001, 0.01))
+        else:
+            return True
+
+
+def is_taken(file: IO[Any]) -> bool:
+    """Say whether another process has locked an open file for itself alone."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 @contextmanager
@@ -84,11 +112,7 @@ def find_holder(directory: Path) -> dict[str, Any] | None:
         holder = _read(file)
         if holder is None or not is_here(holder):
             return holder
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return holder
-        return None
+        return holder if is_taken(file) else None
 
 
 def read_lock(directory: Path) -> dict[str, Any] | None:
@@ -124,7 +148,8 @@ def _identity(file: IO[str]) -> str:
     return f"{status.st_dev}:{status.st_ino}"
 
 
-def _describe(scratch: Path | None) -> dict[str, Any]:
+def describe_holder(scratch: Path | None) -> dict[str, Any]:
+    """Return what a lock says of this process."""
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -140,7 +165,7 @@ def boot_id() -> str:
     return path.read_text(encoding="ascii").strip() if path.is_file() else ""
 
 
-def is_here(holder: dict[str, Any]) -> bool:
+def is_here(holder: Mapping[str, Any]) -> bool:
     """Say whether a holder ran on this machine, whose kernel knows whether it still does."""
     return holder["host"] == socket.gethostname() or (holder["boot_id"] == boot_id() != "")
 

@@ -153,7 +153,8 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
 
         meter = Meter(experiment.budget, ledger.history, ledger.past)
         ledger.listeners.append(meter.listen)
-        with tracked(ledger, Tracker(uri, given.output, experiment.name, ledger.past)) as tracker:
+        tracking = Tracker(uri, given.output, experiment.name, ledger.past)
+        with closing(checkpoints), tracked(ledger, tracking) as tracker:
             signal, ended_by = None, ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster, given.options)
             for sentence in start_warm(experiment, sources, ledger):

@@ -159,6 +159,24 @@ class ObjectStore:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             self._patiently(partial(self._download, f"{key}/{name}", target / name))
 
+    def read(self, key: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            FileNotFoundError: If there is none.
+        """
+        content: bytes = self._patiently(partial(self._read, key))
+        return content
+
+    def write(self, key: str, content: bytes) -> None:
+        """Write a file, over the one that was there."""
+        self._patiently(partial(self._write, key, content))
+
+    def remove(self, key: str) -> None:
+        """Delete a file; one that is gone already is none to delete."""
+        with suppress(FileNotFoundError):
+            self._patiently(partial(self._delete_file, key))
+
     def listing(self, key: str) -> dict[str, list[int]]:
         """Return the files under a key by their paths relative to it, each with its size and time of change."""
         return dict(self._patiently(lambda: list(self._files(key))))
@@ -201,6 +219,10 @@ class ObjectStore:
     def _write(self, key: str, content: bytes) -> None:
         with self._system.open_output_stream(self._path(key)) as stream:
             stream.write(content)
+
+    def _read(self, key: str) -> bytes:
+        with self._system.open_input_stream(self._path(key)) as stream:
+            return bytes(stream.read())
 
     def _upload(self, source: Path, key: str) -> None:
         with source.open("rb") as file, self._system.open_output_stream(self._path(key)) as stream:

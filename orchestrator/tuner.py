@@ -24,9 +24,12 @@ os.environ |= {
     # By itself Ray lets a process that asked for no GPU see all of them.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
+    # Work that is left behind when Ray dies is to start no other Ray.
+    "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     # That there are many for few CPUs is what is meant where trials are fused, or share a GPU.
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "worker processes have been started",
+    # What a raylet that died had last written says nothing to who searches.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "worker processes have been started|Raylet is terminated",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
@@ -39,6 +42,7 @@ os.environ |= {
 
 import logging
 
+import psutil
 import ray
 from ray import tune
 from ray.exceptions import AuthenticationError
@@ -57,6 +61,7 @@ from orchestrator.gpu_share import widen
 from orchestrator.issuer import Issuer, TrialSource
 from orchestrator.ledger import Ledger
 from orchestrator.nodes import alive
+from orchestrator.ray_watch import JoinedRay, OwnRay, Ray, RayLostError, RayWork
 from orchestrator.scheduler import Judge
 from orchestrator.trial_actor import TrialActor
 from orchestrator.witness import Witness
@@ -153,6 +158,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: Judge) -> int |
     Raises:
         ConfigError: If the machine does not have what a trial needs.
         OSError: If there is no room for the journal or a checkpoint; all that ran stays resumable.
+        RayLostError: If a process of Ray died and no signal came; all that ran stays resumable.
     """
     if source.outstanding == 0 or session.limit() is not None:
         return None
@@ -160,35 +166,47 @@ def run_trials(session: Session, source: TrialSource, scheduler: Judge) -> int |
     issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, has_room)
     witness = Witness(session, source, issuer)
     interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
+    tune_config = tune.TuneConfig(
+        search_alg=issuer,
+        scheduler=scheduler,
+        # As many as the source has; what is tried again counts again.
+        num_samples=-1,
+        reuse_actors=True,
+        trial_name_creator=_name,
+        trial_dirname_creator=_folder,
+    )
+    run_config = tune.RunConfig(
+        name="tune",
+        storage_path=str(session.scratch),
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+        callbacks=[witness],
+        stop=interruption,
+        verbose=0,
+    )
+    work = RayWork(partial(_tune, session, tune_config, run_config))
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
-    with ray_runtime(session.scratch, session.cluster.address), interruption.listening():
-        resources, fuse = allocate(session, alive(ray.nodes()))
-        with fused(session.workload, fuse, resources) as workload:
-            trainable = tune.with_parameters(
-                TrialActor, workload=workload, checkpoints=session.checkpoints, alone=session.workload
-            )
-            tune_config = tune.TuneConfig(
-                search_alg=issuer,
-                scheduler=scheduler,
-                # As many as the source has; what is tried again counts again.
-                num_samples=-1,
-                reuse_actors=True,
-                trial_name_creator=_name,
-                trial_dirname_creator=_folder,
-            )
-            run_config = tune.RunConfig(
-                name="tune",
-                storage_path=str(session.scratch),
-                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-                callbacks=[witness],
-                stop=interruption,
-                verbose=0,
-            )
-            trainable = tune.with_resources(trainable, partial(_resources, resources))
-            _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
+    with ray_runtime(session.scratch, session.cluster.address) as own, interruption.listening():
+        lost = work.finish(own, session.ledger.take_over)
+    if lost and interruption.signal is None:
+        raise RayLostError(
+            f"{session.ledger.path.parent}: Ray is gone ({', '.join(lost)}): "
+            f"somebody ended it, or the memory of the machine was short; the epochs under way are lost, nothing else: "
+            f"the same command goes on from here"
+        )
     if witness.problem is not None:
         raise witness.problem
     return interruption.signal
+
+
+def _tune(session: Session, tune_config: tune.TuneConfig, run_config: tune.RunConfig) -> None:
+    """Let Tune run the trials."""
+    resources, fuse = allocate(session, alive(ray.nodes()))
+    with fused(session.workload, fuse, resources) as workload:
+        trainable = tune.with_parameters(
+            TrialActor, workload=workload, checkpoints=session.checkpoints, alone=session.workload
+        )
+        trainable = tune.with_resources(trainable, partial(_resources, resources))
+        _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
 
 
 def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
@@ -202,25 +220,28 @@ def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
 
 
 @contextmanager
-def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[None]:
+def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
 
-    What the process has started or joined already is used as it is.
+    What the process has started or joined already is used as it is. The ``with`` block gets what tells whether Ray is
+    gone.
 
     Raises:
         ClusterError: If the cluster cannot be joined, or none of our own be started.
     """
     if ray.is_initialized():
-        yield
+        yield JoinedRay()
         return
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    before = set(psutil.Process().children())
     if address is None:
         _start(scratch)
     else:
         _join(address)
     try:
-        yield
+        started = [process for process in psutil.Process().children() if process not in before]
+        yield OwnRay(started) if address is None else JoinedRay(address)
     finally:
         ray.shutdown()
 

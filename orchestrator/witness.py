@@ -18,6 +18,7 @@ from orchestrator.ephemeral import Ephemeral
 from orchestrator.failures import Cause, Failure, give_up
 from orchestrator.history import TrialState
 from orchestrator.issuer import Issuer, TrialSource
+from orchestrator.lock import AlreadyRunningError
 
 if TYPE_CHECKING:
     from orchestrator.tuner import Session
@@ -29,7 +30,8 @@ class Witness(Ephemeral, TrialProgressCallback):
     It stands in the place of Ray's own progress callback, which prints nothing here but keeps every trial.
 
     Attributes:
-        problem: Why the search cannot go on: there is no room for checkpoints; ``None`` while it can.
+        problem: Why the search cannot go on: there is no room for checkpoints, or another driver has claimed them;
+            ``None`` while it can.
     """
 
     def __init__(self, session: "Session", source: TrialSource, issuer: Issuer) -> None:
@@ -38,7 +40,7 @@ class Witness(Ephemeral, TrialProgressCallback):
         self._source, self._issuer = source, issuer
         self._heard: dict[RayTrial, float] = {}
         self._hung: set[RayTrial] = set()
-        self.problem: OSError | None = None
+        self.problem: OSError | AlreadyRunningError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
         """Give the display a turn, and end the trials that have been silent for too long."""
@@ -72,6 +74,9 @@ class Witness(Ephemeral, TrialProgressCallback):
         if failure.cause is Cause.DISK:
             # The trial is as it was after its last checkpoint, and goes on from there when there is room again.
             self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {ours.id}")
+            return
+        if failure.cause is Cause.CLAIM:
+            self.problem = AlreadyRunningError(f"{failure.message}; this process stops, what it wrote before is whole")
             return
         reason = give_up(ours, failure, self._patience)
         if failure.cause is Cause.MEMORY:

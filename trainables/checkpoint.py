@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -24,6 +25,9 @@ FORMAT = 1
 STATE = "state.pt"
 BEST = "best.pt"
 MANIFEST = "manifest.json"
+
+_EPOCH = re.compile(r"epoch_([0-9]{4,})")
+_PARTIAL = re.compile(r"\.epoch_[0-9]{4,}\.[0-9]+")
 
 
 def write_file(path: Path, payload: dict[str, Any]) -> None:
@@ -66,13 +70,20 @@ def find_damage(directory: Path) -> str | None:
     """Return what is wrong with a checkpoint directory in one line, or ``None`` where it is whole."""
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict):
+            return f"{directory / MANIFEST}: damaged: not a JSON object"
+        for name in (STATE, BEST):
+            if name not in manifest:
+                return f"{directory / MANIFEST}: damaged: does not name {name}"
         for name, expected in manifest.items():
             if _digest(directory / name) != expected:
                 return f"{directory / name}: damaged: its content is not what manifest.json says"
     except FileNotFoundError as error:
         return f"{error.filename}: missing, so {directory} is no complete checkpoint"
-    except (ValueError, AttributeError):
+    except ValueError:
         return f"{directory / MANIFEST}: damaged: not a JSON object"
+    except OSError as error:
+        return f"{error.filename}: cannot be read: {error.strerror}"
     return None
 
 
@@ -99,7 +110,7 @@ def save_epoch(
         report.save(partial)
         _write_manifest(partial)
         with guard:
-            shutil.rmtree(final, ignore_errors=True)
+            _clear_way(final)
             partial.rename(final)
             force_directory(root)
             for old in list_epochs(root)[:-keep]:
@@ -119,13 +130,32 @@ def replace_epochs(root: Path, found: Path) -> None:
     for old in list_epochs(root):
         shutil.rmtree(old)
     if copied.exists():
+        _clear_way(root / found.name)
         copied.rename(root / found.name)
         force_directory(root)
 
 
 def list_epochs(root: Path) -> list[Path]:
-    """Return the checkpoint directories under ``root``, oldest epoch first."""
-    return sorted(root.glob("epoch_[0-9]*"), key=lambda path: int(path.name.removeprefix("epoch_")))
+    """Return the checkpoint directories under ``root``, oldest epoch first; whatever else lies there is passed over."""
+    found = {path: epoch_of(path.name) for path in root.glob("epoch_*")}
+    epochs = {path: epoch for path, epoch in found.items() if epoch is not None and path.is_dir()}
+    return sorted(epochs, key=lambda path: epochs[path])
+
+
+def list_partial(root: Path) -> list[Path]:
+    """Return what processes that were killed while they wrote a checkpoint left under ``root``."""
+    return sorted(path for path in root.glob(".epoch_*") if _PARTIAL.fullmatch(path.name) and path.is_dir())
+
+
+def epoch_of(name: str) -> int | None:
+    """Return the epoch of a checkpoint's directory; ``None`` where the name is no checkpoint's.
+
+    Example:
+        >>> epoch_of("epoch_0007"), epoch_of("epoch_0007.bak"), epoch_of("epoch_7")
+        (7, None, None)
+    """
+    match = _EPOCH.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def find_latest(root: Path) -> Path | None:
@@ -150,6 +180,14 @@ def resolve_checkpoint(path: Path) -> Path:
 def read_config(directory: Path) -> TrialConfig:
     """Return the config that a checkpoint's best model was trained with."""
     return TrialConfig.from_dict(read_file(directory, BEST)["config"])
+
+
+def _clear_way(final: Path) -> None:
+    """Remove what has the name that a checkpoint is to get: an older one, or a stray file."""
+    if final.is_dir() and not final.is_symlink():
+        shutil.rmtree(final)
+    else:
+        final.unlink(missing_ok=True)
 
 
 def _write_manifest(directory: Path) -> None:

@@ -55,8 +55,10 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
         now: Seconds since the epoch; by default the clock of this machine.
     """
     latest = (time.time() if now is None else now) + SKEW
-    folders = sorted({path.parent for name in (NAME, SUMMARY) for path in home.glob(f"*/{name}")})
-    future = {path for path in folders if _started(path) > latest}
+    begun = {path.parent: _started(path.parent) for name in (NAME, SUMMARY) for path in home.glob(f"*/{name}")}
+    # A copy under another name is nobody's rerun.
+    folders = sorted(path for path, started in begun.items() if started is not None)
+    future = {path for path in folders if (begun[path] or 0.0) > latest}
     finished = [path for path in folders if path not in future and (path / SUMMARY).exists()]
     # The clock may have been set forward while a rerun ran; only the newest end decides anything.
     while finished and read_summary(finished[-1])["ended"] > latest:
@@ -92,9 +94,9 @@ def find_fresh(finished: Sequence[Path], if_due: float | None, *, now: float | N
     return finished[-1] if age < if_due else None
 
 
-def _started(directory: Path) -> float:
-    """Return the date in the name of a rerun's folder; a folder that a person renamed has none, and is taken as old."""
+def _started(directory: Path) -> float | None:
+    """Return the date in the name of a rerun's folder; ``None`` where the name is no date."""
     try:
         return datetime.strptime(directory.name, STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        return 0.0
+        return None

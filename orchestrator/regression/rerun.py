@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,11 +122,11 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         # Only now, because Ray takes longer to import than refusing everything above.
         from orchestrator.tuner import Session
 
-        with closing(Ledger(directory / NAME)) as ledger:
+        with closing(Ledger(directory / NAME)) as ledger, ExitStack() as opened:
             with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
                 start(ledger, experiment, digests, directory, cluster)
                 ledger.append("suite_started", suite=suite.model_dump(mode="json"))
-                checkpoints = open_checkpoints(cluster, ledger.history, directory)
+                checkpoints = opened.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(digests)
                 session = Session(experiment, ledger, ready, checkpoints, scratch, cluster=cluster)
                 found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
@@ -235,19 +235,18 @@ def _write_results(
     suite, history = request.suite, ledger.history
     studies = {trial.study: trial.study.removesuffix(f"-{directory.name}") for trial in history.trials.values()}
     runs = cell_runs(suite, history, studies)
-    created = min((trial.created for trial in history.trials.values()), default=time.time())
-    ended = time.time()
+    ended, seconds = time.time(), history.running_time.seconds
     environment = history.environment
     facts = [
         ("ended", f"{datetime.fromtimestamp(ended, UTC):%Y-%m-%d %H:%M} UTC"),
-        ("took", f"{(ended - created) / 60:.1f} min"),
+        ("took", f"{seconds / 60:.1f} min"),
         ("code", str(environment["git_revision"])),
         ("machine", f"{environment['machine']['host']}, {environment['machine']['cpus']} CPUs"),
         ("versions", ", ".join(f"{name} {value}" for name, value in environment["versions"].items())),
         ("again", request.command),
     ]
     write_whole(directory / "report.html", render_page(found, runs, accepted, suite.score, facts))
-    write_whole(directory / "junit.xml", to_junit(found, ended - created))
+    write_whole(directory / "junit.xml", to_junit(found, seconds))
     numbers = {
         name: {
             "values": {str(seed): run for seed, run in one.values.items()},
@@ -256,5 +255,5 @@ def _write_results(
         }
         for name, one in runs.items()
     }
-    summary = {**found.to_dict(), "ended": ended, "seconds": ended - created, "runs": numbers}
+    summary = {**found.to_dict(), "ended": ended, "seconds": seconds, "runs": numbers}
     write_whole(directory / SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")

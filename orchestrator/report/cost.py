@@ -46,9 +46,10 @@ def cost_facts(trials: Sequence[Trial], resources: Mapping[str, Any]) -> list[Fa
     if isinstance(gpus, int | float) and gpus > 0:
         facts.append(Fact("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
     facts.append(Fact("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
-    times = [time for trial in trials for time in (trial.created, trial.ended) if time is not None]
+    times = [time for trial in trials for time in (trial.created_after, trial.ended_after) if time is not None]
     if times:
-        facts.append(Fact("Elapsed", duration_text(max(times) - min(times)), "first trial created to last one ended"))
+        note = "first trial created to last one ended, without the time between two starts"
+        facts.append(Fact("Elapsed", duration_text(max(times) - min(times)), note))
     saved = sum(map(_saved, trials))
     if saved:
         facts.append(Fact("Early stopping saved", duration_text(saved), "epochs not trained, at the trials' own speed"))

@@ -108,7 +108,7 @@ def best_studies(studies: Sequence[Study]) -> list[Study]:
 def best_first(trials: Iterable[Trial | None]) -> list[Trial]:
     """Return the trials with a value, the highest first, of equals the earlier first."""
     valued = [trial for trial in trials if trial is not None and trial.best_value is not None]
-    return sorted(valued, key=lambda trial: (-(trial.best_value or 0.0), trial.created, trial.number))
+    return sorted(valued, key=lambda trial: (-(trial.best_value or 0.0), trial.created_after, trial.number))
 
 
 def seconds_of(trial: Trial) -> float:
@@ -116,7 +116,7 @@ def seconds_of(trial: Trial) -> float:
     epochs = [metrics["time/epoch_seconds"] for metrics in trial.reported.values() if "time/epoch_seconds" in metrics]
     if epochs:
         return float(sum(epochs))
-    return max(0.0, (trial.ended or trial.created) - trial.created)
+    return 0.0 if trial.ended_after is None else trial.ended_after - trial.created_after
 
 
 def epochs_planned(trial: Trial) -> int | None:

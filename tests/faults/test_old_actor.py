@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from orchestrator.checkpoints import FolderCheckpoints
+from orchestrator.claim import ClaimLostError
 from orchestrator.experiment import Experiment
 from orchestrator.trial_actor import TrialActor
 from tests.faults.invariants import assert_invariants
@@ -59,7 +60,10 @@ def act(checkpoints: FolderCheckpoints, ask: Connection) -> None:
     config = {"trial": "a", "config": json.dumps(trial.to_dict())}
     actor.setup(config, workload=Slow(ask), checkpoints=checkpoints)
     for _ in range(2):
-        ask.send(actor.step()["step"].refused)
+        try:
+            ask.send(actor.step()["step"].refused)
+        except ClaimLostError as error:
+            ask.send(str(error))
 
 
 @pytest.mark.parametrize("claimed", [False, True], ids=["undisturbed", "claimed by another driver"])

@@ -1,17 +1,20 @@
 """Budgets: what was spent is read from the journal, whatever was killed meanwhile, and each limit is found."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator import budget
+from orchestrator import budget, journal
 from orchestrator.budget import Meter, Spending
 from orchestrator.config_files import validate
 from orchestrator.history import History, TrialState
+from orchestrator.journal import read_journal
 from orchestrator.ledger import Ledger
+from orchestrator.report.studies import seconds_of
 from orchestrator.sections import Budget
-from tests.orchestrator.experiments import add_trial, make_experiment
+from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 
 def record(time: float, kind: str, **fields: Any) -> dict[str, Any]:
@@ -75,6 +78,29 @@ RUNS_A, RUNS_B = {"trial": "a", "gpus": 0.5}, {"trial": "b", "gpus": 2.0}
             id="waiting for a retry takes no GPU, and a killed process takes nothing after its last record",
         ),
         pytest.param([record(100, STARTED), record(40, "x"), record(50, ENDED)], 10, 0, id="a clock set back"),
+        pytest.param([record(86_500, "x"), record(86_510, ENDED)], 10, 0, id="what came before the first record"),
+        pytest.param(
+            [
+                record(100, STARTED, elapsed=1.0),
+                record(86_500, "trial_started", elapsed=3.0, **RUNS_B),
+                record(86_510, ENDED, elapsed=13.0),
+            ],
+            12,
+            10 * 2.0,
+            id="a clock set forward",
+        ),
+        pytest.param(
+            [record(100, STARTED, elapsed=1.0), record(40, "x", elapsed=3.0), record(50, ENDED, elapsed=13.0)],
+            12,
+            0,
+            id="a clock set back, with the time since the start",
+        ),
+        pytest.param(
+            [record(100, STARTED), record(110, "x"), record(20, STARTED, elapsed=9.0), record(9, ENDED, elapsed=14.0)],
+            10 + 5,
+            0,
+            id="the former start is of an older version",
+        ),
     ],
 )
 def test_what_was_spent_is_added_up(records: list[dict[str, Any]], seconds: float, gpu_seconds: float) -> None:
@@ -151,7 +177,40 @@ def test_a_plateau_closes_its_study_until_something_better_comes(ledger: Ledger)
 def test_a_fresh_process_knows_the_same(ledger: Ledger, tmp_path) -> None:
     add_trial(ledger, [30.0])
     add_trial(ledger, [20.0])
+    ledger.close()
     again = Ledger(tmp_path / "journal.jsonl")
     made = Meter(Budget(plateau=1, target=30.0), again.history, again.past)
     assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
     again.close()
+
+
+@pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["forward", "back"])
+def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jump: float
+) -> None:
+    date, since_boot = [1.7e9], [5000.0]
+    monkeypatch.setattr(journal.time, "time", lambda: date[0])
+    monkeypatch.setattr(journal.time, "monotonic", lambda: since_boot[0])
+
+    def wait(seconds: float, jumped: float = 0.0) -> None:
+        date[0] += seconds + jumped
+        since_boot[0] += seconds
+
+    for booted in (5000.0, 20.0):
+        # The second start is after a reboot, and an hour after the end of the first.
+        wait(3600.0)
+        since_boot[0] = booted
+        ledger = Ledger(tmp_path / "journal.jsonl")
+        made = meter(ledger.history, list(ledger.past), hours=60 / 3600)
+        ledger.listeners.append(made.listen)
+        start(ledger, make_experiment())
+        wait(10.0, jump)
+        trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+        assert made.limit() is None
+        wait(20.0, jump)
+        ledger.report(trial, 2, {"val/rsum": 2.0}, TrialState.FINISHED)
+        assert trial.ended_after is not None
+        assert trial.ended_after - trial.created_after == seconds_of(trial) == 20.0
+        assert made.limit() == (None if booted == 5000.0 else "hours")
+        ledger.close()
+    assert Spending.of(read_journal(tmp_path / "journal.jsonl")).seconds == 60.0

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.checkup import check_experiment
 from orchestrator.cli import main
-from orchestrator.history import TrialState
+from orchestrator.history import History, TrialState
+from orchestrator.journal import read_journal
 from orchestrator.ledger import Ledger
 from orchestrator.lock import AlreadyRunningError, hold
 from orchestrator.tracker import Tracker
@@ -126,14 +127,56 @@ def test_a_breach_is_named_and_mended(
         assert latest.name == "epoch_0002"
 
 
-def test_a_damaged_journal_is_left_alone(folder: Path) -> None:
+def damage_line(folder: Path, number: int) -> bytes:
+    """Damage a line of the journal, from 1; return the journal as it is then."""
     lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "journal.jsonl").write_bytes(b"".join([lines[0], b"x" + lines[1], *lines[2:]]))
-    before = (folder / "journal.jsonl").read_bytes()
+    lines[number - 1] = b"x" + lines[number - 1]
+    (folder / "journal.jsonl").write_bytes(b"".join(lines))
+    return b"".join(lines)
+
+
+def test_a_journal_without_its_description_is_left_alone(folder: Path) -> None:
+    before = damage_line(folder, 1)
     findings = check_experiment(folder, default_uri(folder.parent), repair=True)
     assert [(finding.check, finding.state) for finding in findings] == [("journal", "fail")]
-    assert "journal.jsonl: line 2: damaged" in findings[0].found
+    assert "journal.jsonl: line 1: damaged" in findings[0].found
     assert (folder / "journal.jsonl").read_bytes() == before
+
+
+def test_a_repair_goes_past_a_damaged_line_and_says_what_is_lost(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The second epoch of the finished trial: started, created and an epoch before it.
+    before = damage_line(folder, 5)
+    (finding,) = check_experiment(folder, default_uri(folder.parent))
+    assert finding.found.endswith(
+        f"journal.jsonl: line 5: damaged; records after that which cannot stand without: 1 of {NAME}-0000, "
+        "1 of experiment_ended"
+    )
+    copies = list(folder.glob("journal.jsonl.damaged-*"))
+    assert copies == [] and "--repair keeps the other 9 records, and the file as it is" in finding.way_out
+    findings = check_experiment(folder, default_uri(folder.parent), repair=True)
+    assert (findings[0].check, findings[0].state) == ("journal", "warn")
+    (copy,) = folder.glob("journal.jsonl.damaged-*")
+    assert copy.name in finding.way_out
+    assert copy.read_bytes() == before
+    assert any("beyond what the journal knows" in one.found for one in findings), "and still there"
+    assert (folder / "trials" / f"{NAME}-0000" / "epoch_0003").is_dir()
+    trial = History.of(read_journal(folder / "journal.jsonl")).trials[f"{NAME}-0000"]
+    assert (trial.state, sorted(trial.epochs)) == (TrialState.RUNNING, [1])
+
+
+def test_a_damaged_last_line_is_said_and_kept(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    last = len((folder / "journal.jsonl").read_bytes().splitlines())
+    before = damage_line(folder, last)
+    found = {one.check: one for one in check_experiment(folder, default_uri(folder.parent))}["journal"]
+    assert f"line {last}, the last one: damaged" in found.found
+    Ledger(folder / "journal.jsonl").close()
+    (copy,) = folder.glob("journal.jsonl.damaged-*")
+    assert copy.read_bytes() == before
+    assert copy.name in found.way_out
+    assert f"line {last}, the last one, is damaged and was cut off; what it said happens again" in caplog.text
+    assert len(read_journal(folder / "journal.jsonl")) == last - 1
 
 
 def test_a_lost_winner_is_said_and_not_mended(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Going on without the YAML file: the journal says what it was, and larger limits are larger than what was spent."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,6 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.continuation import extend_experiment, read_experiment
-from orchestrator.journal import Journal
 from orchestrator.ledger import Ledger
 from tests.orchestrator.experiments import make_experiment, start
 from trainables.errors import ConfigError, UserError
@@ -30,13 +30,14 @@ def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
 
 
 def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = begun(tmp_path / "tiny", budget={"hours": 0.5})
-    journal = Journal(folder / "journal.jsonl")
-    now = journal.records[-1]["time"]
-    monkeypatch.setattr("orchestrator.journal.time.time", lambda: now + 1800)
-    journal.append("experiment_ended", outcome="budget_spent", ended_by="hours")
-    journal.close()
-    extended = extend_experiment(folder, 3, 2.0, ["budget.plateau=7"])
+    now = [time.monotonic()]
+    monkeypatch.setattr("orchestrator.journal.time.monotonic", lambda: now[0])
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, make_experiment(budget={"hours": 0.5}))
+    now[0] += 1800
+    ledger.append("experiment_ended", outcome="budget_spent", ended_by="hours")
+    ledger.close()
+    extended = extend_experiment(tmp_path, 3, 2.0, ["budget.plateau=7"])
     assert (extended.search.trials, extended.budget.hours, extended.budget.plateau) == (7, 2.5, 7)
 
 
@@ -65,7 +66,7 @@ def test_what_is_no_extension_is_refused(
 
 
 def test_what_never_began_has_a_way_out(tmp_path: Path) -> None:
-    Journal(tmp_path / "journal.jsonl").close()
+    Ledger(tmp_path / "journal.jsonl").close()
     with pytest.raises(ConfigError, match="orchestrator search"):
         read_experiment(tmp_path)
 

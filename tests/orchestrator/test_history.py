@@ -13,7 +13,11 @@ HERE = {"host": "a", "system": "Linux", "cpus": 8}
 def started(machine: dict[str, Any], resources: dict[str, Any]) -> dict[str, Any]:
     experiment = make_experiment(resources=resources).to_dict()
     environment = {"versions": {}, "git_revision": None, "machine": machine}
-    return {"kind": "experiment_started", "experiment": experiment, "data": {}, "environment": environment}
+    return happened("experiment_started", experiment=experiment, data={}, environment=environment)
+
+
+def happened(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": kind, "time": 0.0, "elapsed": 0.0, **fields}
 
 
 @pytest.mark.parametrize(
@@ -33,9 +37,9 @@ def test_what_was_measured_holds_for_the_same_resources_on_the_same_machine(
     history = History.of(
         [
             started(HERE, {"cpus": 1}),
-            {"kind": "memory_measured", "study": "s", "peak": 5, "room": 9},
-            {"kind": "fusion_measured", "study": "s", "trials": 16},
-            {"kind": "concurrency_lowered", "trials": 2},
+            happened("memory_measured", study="s", peak=5, room=9),
+            happened("fusion_measured", study="s", trials=16),
+            happened("concurrency_lowered", trials=2),
             started(machine, resources),
         ]
     )

@@ -2,13 +2,19 @@
 
 import json
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.journal import Journal, JournalError, read_journal
+from orchestrator.checkup import check_experiment
+from orchestrator.journal import Journal, JournalError, JournalGoneError, read_journal
+from orchestrator.ledger import Ledger
+from orchestrator.lock import AlreadyRunningError
+from orchestrator.tracking import default_uri
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -101,3 +107,45 @@ def test_a_full_disk_leaves_whole_records_and_writing_goes_on_when_there_is_room
 def test_a_missing_journal_has_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="orchestrator search"):
         read_journal(tmp_path / "journal.jsonl")
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from orchestrator.journal import Journal
+journal = Journal(Path(sys.argv[1]))
+print("writes", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_without_its_lock_file_a_journal_still_has_one_writer(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    command = [sys.executable, "-c", WRITE, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writes\n"
+        with pytest.raises(AlreadyRunningError, match="another process writes it") as refusal:
+            Journal(path)
+        assert refusal.value.exit_code == 3
+        with pytest.raises(AlreadyRunningError):
+            check_experiment(tmp_path, default_uri(tmp_path), repair=True)
+        writer.kill()
+    Journal(path).close()
+
+
+@pytest.mark.parametrize("change", ["removed", "moved", "replaced"])
+def test_a_journal_that_is_no_longer_in_its_place_gets_no_record(tmp_path: Path, change: str) -> None:
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    ledger.append("limit_noted")
+    if change == "removed":
+        ledger.path.unlink()
+    else:
+        ledger.path.rename(tmp_path / "former.jsonl")
+    if change == "replaced":
+        ledger.path.write_text("")
+    for _ in range(2):
+        with pytest.raises(JournalGoneError, match=r"journal\.jsonl: was removed, moved or replaced"):
+            ledger.append("limit_noted")
+    assert not ledger.path.exists() or ledger.path.read_text() == ""
+    ledger.close()

@@ -1,5 +1,6 @@
 """The ledger: one terminal state a trial, each epoch once, and a reader knows what the writer knew."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.history import History, TrialState
 from orchestrator.journal import Record, read_journal
-from orchestrator.ledger import Ledger
+from orchestrator.ledger import Ledger, LeftBehindError
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 EVENTS = st.lists(
@@ -43,6 +44,7 @@ def test_a_second_process_knows_what_the_first_knew(tmp_path: Path, ledger: Ledg
     add_trial(ledger, [1.0, 3.0, 2.0])
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
     add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    ledger.close()
     again = Ledger(tmp_path / "journal.jsonl")
     assert again.history == ledger.history
     assert [trial.id for trial in again.history.running()] == ["pets-vsepp-nt_xent-0002"]
@@ -105,3 +107,21 @@ def test_trainings_that_differ_are_not_mistaken_for_each_other(tmp_path: Path) -
     found = [trial.config["training"]["learning_rate"] for trial in ledger.history.trials.values()]
     ledger.close()
     assert found == rates
+
+
+def test_a_thread_that_was_left_behind_writes_nothing_more(ledger: Ledger) -> None:
+    refused: list[Exception] = []
+
+    def write() -> None:
+        try:
+            ledger.append("trial_ended", trial="a")
+        except LeftBehindError as error:
+            refused.append(error)
+
+    ledger.take_over()
+    other = threading.Thread(target=write)
+    other.start()
+    other.join()
+    ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+    assert len(refused) == 1
+    assert [record["kind"] for record in read_journal(ledger.path)][1:] == ["experiment_ended"]

@@ -1,17 +1,19 @@
 """The lock: one holder, named to those who come second, and gone with its process."""
 
+import fcntl
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.lock import AlreadyRunningError, LockError, boot_id, find_holder, hold
+from orchestrator.lock import AlreadyRunningError, LockError, boot_id, find_holder, hold, is_taken, take
 from orchestrator.scratch import MARK
 
 HOLD = """
@@ -188,3 +190,44 @@ def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path
     with pytest.raises(LockError, match="lock: is a link"), hold(tmp_path):
         pass
     assert (tmp_path / "diary").read_text() == "mine"
+
+
+ASK = """
+import sys
+from pathlib import Path
+from orchestrator.lock import find_holder
+print("asks", flush=True)
+while True:
+    find_holder(Path(sys.argv[1]))
+"""
+
+
+def test_no_start_loses_to_those_who_ask(tmp_path: Path) -> None:
+    left = {"pid": 1, "host": socket.gethostname(), "boot_id": boot_id(), "started": "2026-01-01", "scratch": None}
+    (tmp_path / "lock").write_text(json.dumps(left))
+    asking = [
+        subprocess.Popen([sys.executable, "-c", ASK, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        for process in asking:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "asks\n"
+        for _ in range(200):
+            with hold(tmp_path):
+                pass
+            # A lock without its holder is not asked about.
+            (tmp_path / "lock").write_text(json.dumps(left))
+    finally:
+        for process in asking:
+            process.kill()
+            process.wait()
+
+
+def test_a_question_shares_the_lock_for_a_moment_that_a_start_waits_for(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as reader, (tmp_path / "lock").open("w") as start:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        threading.Timer(0.1, fcntl.flock, (reader, fcntl.LOCK_UN)).start()
+        assert take(start)
+        assert is_taken(reader)
+        assert not take(reader)

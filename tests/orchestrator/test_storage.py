@@ -1,6 +1,7 @@
 """Storage against a real S3 server: directories whole or not at all, and whatever is wrong is said before a trial."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints, actor_scratch
+from orchestrator.claim import NAME, Claim, ClaimLostError
+from orchestrator.failures import Cause, Failure
+from orchestrator.lock import AlreadyRunningError
 from orchestrator.storage import ObjectStore, StorageError
 from tests.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.orchestrator.fake_workload import report
@@ -133,7 +137,7 @@ def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.Monk
 def checkpoints(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) -> Checkpoints:
     """Both kinds have one contract."""
     if request.param == "bucket":
-        return StoredCheckpoints(store)
+        return StoredCheckpoints.claimed(store, tmp_path)
     (tmp_path / "trials").mkdir()
     return FolderCheckpoints.claimed(tmp_path / "trials")
 
@@ -166,6 +170,40 @@ def test_what_the_journal_lost_is_trained_again(checkpoints: Checkpoints) -> Non
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b", "lost")] == [5, 6, None]
     checkpoints.rewind({"a": 3, "b": 1})
     assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b")] == [4, None]
+
+
+def put_strays(checkpoints: Checkpoints, folder: Path) -> set[str]:
+    """Put directories that are no checkpoints, though whole, beside those of trial ``a``; return their names."""
+    names = {"epoch_0001.bak", "epoch_9", "backup", "epoch_0009-copy"}
+    for name in names:
+        if isinstance(checkpoints, StoredCheckpoints):
+            source = directory(folder / name, **{MANIFEST: "{}"})
+            checkpoints.store.put(source, f"a/{name}")
+        elif isinstance(checkpoints, FolderCheckpoints):
+            directory(checkpoints.trials / "a" / name, **{MANIFEST: "{}"})
+    return names
+
+
+def test_whatever_else_lies_there_stops_nothing_and_stays(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    names = put_strays(checkpoints, tmp_path / "strays")
+    assert checkpoints.is_empty()
+    for epoch in (1, 2, 3, 4):
+        checkpoints.save("a", report(0.1, epoch))
+    assert not checkpoints.is_empty()
+    checkpoints.rewind({"a": 2})
+    assert epoch_of(checkpoints.latest("a")) == 3
+    checkpoints.adopt("a", "a", 7)
+    checkpoints.save("a", report(0.1, 1))
+    checkpoints.prune("a")
+    checkpoints.rewind({"a": 1}, ["a"])
+    assert epoch_of(checkpoints.bring("a", tmp_path / "kept")) == 1
+    if isinstance(checkpoints, StoredCheckpoints):
+        there = {name for (name,) in checkpoints.store.names("a")}
+    else:
+        assert isinstance(checkpoints, FolderCheckpoints)
+        there = {path.name for path in (checkpoints.trials / "a").iterdir()}
+    assert names < there
+    assert len(there - names) == 1
 
 
 def tear(checkpoints: Checkpoints, trial: str, epoch: int) -> None:
@@ -231,6 +269,68 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> No
     assert [line.startswith(f"{store.address}/a/{name}/state.pt: damaged") for line in found.damage] == [True]
 
 
+def claim_of(store: ObjectStore, **changes: object) -> None:
+    """Change what the claim says of its driver."""
+    store.write(NAME, json.dumps({**json.loads(store.read(NAME)), **changes}).encode())
+
+
+def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore, tmp_path: Path) -> None:
+    first = StoredCheckpoints.claimed(store, tmp_path / "original")
+    first.save("a", report(0.1, 1))
+    with pytest.raises(AlreadyRunningError, match=f"process {os.getpid()} on .*original; if it is gone.*/.driver"):
+        StoredCheckpoints.claimed(store, tmp_path / "copy")
+    claim_of(store, host="elsewhere", boot_id="x", pid=2**22 + 1)
+    for directory in ("copy", "original"):
+        with pytest.raises(AlreadyRunningError, match="on elsewhere"):
+            StoredCheckpoints.claimed(store, tmp_path / directory)
+    first.save("a", report(0.1, 2))
+    first.close()
+    StoredCheckpoints.claimed(store, tmp_path / "copy").close()
+    assert NAME not in store.listing("")
+
+
+@pytest.mark.parametrize(
+    ("where", "changes"),
+    [
+        pytest.param("original", {}, id="the same directory, whose lock we hold"),
+        pytest.param("copy", {"pid": 2**22 + 1}, id="a process that is gone"),
+        pytest.param("copy", {"boot_id": "former", "pid": 1}, id="before the machine was started again"),
+    ],
+)
+def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
+    store: ObjectStore, tmp_path: Path, where: str, changes: dict[str, object]
+) -> None:
+    first = StoredCheckpoints.claimed(store, tmp_path / "original")
+    claim_of(store, **changes)
+    second = StoredCheckpoints.claimed(store, tmp_path / where)
+    for act in (lambda: first.save("a", report(0.1, 1)), lambda: first.adopt("a", "b", 1)):
+        with pytest.raises(ClaimLostError, match=f"claimed by another driver now: process {os.getpid()} on"):
+            act()
+    first.close()
+    second.save("a", report(0.1, 1))
+    assert Failure.of("Traceback\n  x\norchestrator.claim.ClaimLostError: s3://x: is claimed").cause is Cause.CLAIM
+
+
+def test_a_claim_that_cannot_be_read_is_nobodys(store: ObjectStore, tmp_path: Path) -> None:
+    store.write(NAME, b'{"pid": 1, "ho')
+    StoredCheckpoints.claimed(store, tmp_path).save("a", report(0.1, 1))
+
+
+def test_of_two_drivers_at_once_one_is_refused(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = ObjectStore.write
+
+    def late(self: ObjectStore, key: str, content: bytes) -> None:
+        write(self, key, content)
+        # The other one had seen no claim either.
+        write(self, key, json.dumps({**json.loads(content), "token": "other"}).encode())
+
+    monkeypatch.setattr(ObjectStore, "write", late)
+    with pytest.raises(AlreadyRunningError, match="by another driver now"):
+        Claim.make(store, tmp_path)
+
+
 def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:
     stored = StoredCheckpoints(store)
     stored.save("a", report(0.1, 1))
@@ -249,9 +349,9 @@ def test_a_folder_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
     for trials in (others, tmp_path / "none"):
         with pytest.raises(StorageError, match="is not the folder that the driver writes to; give --storage"):
             FolderCheckpoints(trials, shared.token).latest("a")
-    with pytest.raises(StorageError, match="another driver"):
+    with pytest.raises(ClaimLostError, match="another driver"):
         shared.latest("a")
-    with pytest.raises(StorageError, match="another driver"):
+    with pytest.raises(ClaimLostError, match="another driver"):
         shared.save("a", report(0.1, 1))
     assert not (mine / "a").exists()
 

@@ -45,6 +45,33 @@ def flip_a_bit(directory: Path) -> None:
     (directory / BEST).write_bytes(content)
 
 
+def forget_best(directory: Path) -> None:
+    manifest = json.loads((directory / "manifest.json").read_text())
+    del manifest[BEST]
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
+def put_a_folder(directory: Path) -> None:
+    (directory / STATE).unlink()
+    (directory / STATE).mkdir()
+
+
+STRAYS = ("epoch_0001.bak", "epoch_9", "epoch_0001 (copy)", "epoch_", "epoch_00x1", ".epoch_0002", "damaged_epoch_0003")
+
+
+def test_whatever_else_lies_beside_checkpoints_is_left_alone(tmp_path: Path) -> None:
+    for name in STRAYS:
+        (tmp_path / name).mkdir()
+    (tmp_path / "epoch_0004").write_text("a file")
+    (tmp_path / "epoch_0005").symlink_to(tmp_path / "nowhere")
+    assert list_epochs(tmp_path) == []
+    assert find_latest(tmp_path) is None
+    for epoch in (1, 2, 3, 4, 5):
+        save_epoch(tmp_path, report(epoch), keep=1)
+    assert [path.name for path in list_epochs(tmp_path)] == ["epoch_0005"]
+    assert {path.name for path in tmp_path.iterdir()} == {"epoch_0005", *STRAYS}
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
@@ -58,6 +85,9 @@ def flip_a_bit(directory: Path) -> None:
         pytest.param(
             lambda directory: (directory / "manifest.json").write_text("[1]"), "manifest.json", id="not an object"
         ),
+        pytest.param(lambda directory: (directory / "manifest.json").write_text("{}"), "does not name", id="empty"),
+        pytest.param(forget_best, "does not name best.pt", id="half a manifest"),
+        pytest.param(put_a_folder, "cannot be read: Is a directory", id="a folder"),
     ],
 )
 def test_damage_is_named_and_the_one_before_is_used(tmp_path: Path, damage, named: str) -> None:
@@ -87,7 +117,8 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
             return (Path.touch, (tmp_path / "ran",))
 
     def save(directory: Path) -> None:
-        torch.save({"format": 1, "payload": Payload()}, directory / STATE)
+        for name in (STATE, BEST):
+            torch.save({"format": 1, "payload": Payload()}, directory / name)
 
     directory = save_epoch(tmp_path / "trial", EpochReport(1, {}, True, save))
     with pytest.raises(CheckpointError, match=STATE):
@@ -97,7 +128,8 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     def save(directory: Path) -> None:
-        torch.save({"format": 99}, directory / STATE)
+        for name in (STATE, BEST):
+            torch.save({"format": 99}, directory / name)
 
     directory = save_epoch(tmp_path, EpochReport(1, {}, True, save))
     with pytest.raises(CheckpointError, match="format 99"):

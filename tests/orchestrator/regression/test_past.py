@@ -71,9 +71,11 @@ def test_clocks_of_two_machines_may_differ_a_little(tmp_path: Path) -> None:
     assert find_fresh(past.finished, 60.0, now=NOW.timestamp()) == ahead
 
 
-def test_a_folder_that_a_person_renamed_is_old(tmp_path: Path) -> None:
-    add(tmp_path, -HOURS, -HOURS).rename(tmp_path / "20990101T000000Z-kept")
-    assert [path.name for path in look(tmp_path).finished] == ["20990101T000000Z-kept"]
+@pytest.mark.parametrize("name", ["20990101T000000Z-kept", "20260102T030405Z.bak", "backup", "20260102T030406Z (copy)"])
+def test_a_copy_of_a_rerun_under_another_name_is_no_rerun(tmp_path: Path, name: str) -> None:
+    rerun = add(tmp_path, -2 * HOURS, -HOURS)
+    add(tmp_path, -HOURS, -HOURS).rename(tmp_path / name)
+    assert (look(tmp_path).finished, look(tmp_path).started) == ((rerun,), (rerun,))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ended": null}'])

@@ -1,0 +1,115 @@
+"""Work that calls Ray: it ends, fails, or is left behind when a process of Ray dies, and nothing of Ray stays then."""
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator import ray_watch
+from orchestrator.ray_watch import CORE, JoinedRay, OwnRay, RayWork
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_watch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(ray_watch, "GRACE_SECONDS", 0.05)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
+    """Processes with the names of Ray's, the raylet with a worker."""
+    shell = shutil.which("sh")
+    assert shell is not None
+    started = []
+    for name in (*CORE, "monitor"):
+        (tmp_path / name).symlink_to(shell)
+        started.append(subprocess.Popen([tmp_path / name, "-c", "sleep 60 & wait"]))
+    found = {process.args[0].name: psutil.Process(process.pid) for process in started}
+    deadline = time.monotonic() + 20
+    while any(process.name() != name or not process.children() for name, process in found.items()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    family = [one for process in found.values() for one in (process, *process.children())]
+    yield found
+    for process in family:
+        if process.is_running():
+            process.kill()
+    for process in started:
+        process.wait()
+
+
+def test_work_that_ends_is_waited_for(processes: dict[str, psutil.Process]) -> None:
+    done: list[int] = []
+    own = OwnRay(list(processes.values()))
+    assert RayWork(lambda: done.append(1)).finish(own, lambda: done.append(2)) == []
+    assert done == [1]
+    assert all(process.is_running() for process in processes.values())
+
+
+def test_what_the_work_raises_is_raised(processes: dict[str, psutil.Process]) -> None:
+    for own in (JoinedRay(), OwnRay(list(processes.values()))):
+        with pytest.raises(ZeroDivisionError):
+            RayWork(lambda: print(1 / 0)).finish(own, lambda: pytest.fail("it has ended"))
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
+    processes: dict[str, psutil.Process], name: str
+) -> None:
+    own, abandoned = OwnRay(list(processes.values())), threading.Event()
+    (worker,) = processes["raylet"].children()
+    assert own.lost() == []
+    threading.Timer(0.1, processes[name].kill).start()
+    assert RayWork(abandoned.wait).finish(own, abandoned.set) == [CORE[name]]
+    assert abandoned.is_set()
+    psutil.wait_procs([worker, *processes.values()], timeout=20)
+    assert [process for process in (worker, *processes.values()) if ray_watch._is_alive(process)] == []
+
+
+def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, psutil.Process]) -> None:
+    def work() -> None:
+        processes["gcs_server"].kill()
+        processes["gcs_server"].wait()
+        raise ConnectionError("Attempting to recover 3 lost objects")
+
+    assert RayWork(work).finish(OwnRay(list(processes.values())), lambda: None) == [CORE["gcs_server"]]
+
+
+def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, answers = [100.0], [True]
+    monkeypatch.setattr(ray_watch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ray_watch, "connection_problem", lambda host, port: None if answers[0] else "refused")
+    joined = JoinedRay("[::1]:6379")
+
+    def wait(seconds: int) -> list[str]:
+        found: list[str] = []
+        for _ in range(2 * seconds):
+            now[0] += 0.5
+            found = joined.lost()
+        return found
+
+    assert wait(100) == []
+    answers[0] = False
+    assert wait(38) == []
+    answers[0] = True
+    assert wait(10) == []
+    answers[0] = False
+    assert wait(50)[0].startswith("its head at [::1]:6379 has not answered for ")
+    joined.kill()
+
+
+def test_a_second_signal_leaves_the_work_behind() -> None:
+    abandoned = threading.Event()
+
+    class Interrupted(JoinedRay):
+        def lost(self) -> list[str]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        RayWork(abandoned.wait).finish(Interrupted(), abandoned.set)
+    assert abandoned.is_set()
