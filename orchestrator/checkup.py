@@ -23,6 +23,7 @@ from orchestrator.leftovers import find_processes
 from orchestrator.lock import find_holder, hold, read_lock
 from orchestrator.storage import is_bucket
 from orchestrator.summary import summarise
+from orchestrator.yaml_text import YamlTextError, parse_yaml
 from trainables.checkpoint import find_damage, list_epochs
 from trainables.files import write_whole
 
@@ -161,7 +162,7 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
     expected: dict[str, tuple[Any, Callable[[str], Any], str]] = {
         "experiment.yaml": (
             history.experiment,
-            yaml.safe_load,
+            lambda text: parse_yaml(text)[0],
             yaml.safe_dump(dict(history.experiment), sort_keys=False),
         )
     }
@@ -224,7 +225,7 @@ def _is_ahead(path: Path, history: History) -> bool:
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
-    with suppress(OSError, ValueError, yaml.YAMLError):
+    with suppress(OSError, ValueError, RecursionError, YamlTextError):
         return parse(path.read_text(encoding="utf-8"))
     return None
 

@@ -245,7 +245,7 @@ def check_name(name: str, known: Iterable[str], what: str) -> None:
     """
     known = list(known)
     if name not in known:
-        raise SpaceError(f"unknown name {name!r}; {suggestion(name, known, what)}")
+        raise SpaceError(f"unknown name {name[:60]!r}; {suggestion(name, known, what)}")
 
 
 def suggestion(name: str, known: Sequence[str], what: str) -> str:

@@ -44,6 +44,50 @@ CHANGEABLE = (
 """Settings of ``training`` that may be another from an epoch on; what the others describe cannot be changed midway."""
 
 
+@dataclass(frozen=True)
+class Interval:
+    """The numbers that a setting takes, all of them finite.
+
+    Attributes:
+        minimum: The smallest, or what all are above.
+        is_open: Whether the minimum itself is left out.
+        maximum: The largest.
+    """
+
+    minimum: float
+    is_open: bool = False
+    maximum: float = math.inf
+
+    def accepts(self, value: float) -> bool:
+        """Whether a number is one of them."""
+        above = self.minimum < value if self.is_open else self.minimum <= value
+        return above and value <= self.maximum and value < math.inf
+
+    def __str__(self) -> str:
+        """Say it in words, as a message does after "must be"."""
+        lowest = f"a finite number above {self.minimum:g}" if self.is_open else f"at least {self.minimum:g}"
+        return lowest if self.maximum == math.inf else f"{lowest}, at most {self.maximum:g}"
+
+
+RANGES = {
+    "epochs": Interval(1),
+    "batch_size": Interval(2),
+    "captions_per_image": Interval(1),
+    "learning_rate": Interval(0, is_open=True),
+    "learning_rate_drop_epochs": Interval(1),
+    "learning_rate_drop_factor": Interval(0, is_open=True, maximum=1),
+    "weight_decay": Interval(0),
+    "gradient_clip": Interval(0, is_open=True),
+    "embedding_size": Interval(1),
+    "word_size": Interval(1),
+    "length_buckets": Interval(1),
+    "cocos_every": Interval(0),
+    "frozen_epochs": Interval(0),
+    "finetune_learning_rate": Interval(0, is_open=True),
+}
+"""What each number of ``training`` can be; ``None`` passes where a setting takes it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """How a model is trained; the defaults are those of VSE++ [Faghri2018].
@@ -102,29 +146,14 @@ class TrainingConfig:
     finetune_learning_rate: float | None = None
 
     def __post_init__(self) -> None:
-        minima = {
-            "epochs": 1,
-            "batch_size": 2,
-            "captions_per_image": 1,
-            "length_buckets": 1,
-            "learning_rate_drop_epochs": 1,
-            "weight_decay": 0,
-            "embedding_size": 1,
-            "word_size": 1,
-            "cocos_every": 0,
-            "frozen_epochs": 0,
-        }
-        for name, minimum in minima.items():
-            if not minimum <= getattr(self, name) < math.inf:
-                raise ConfigError(f"training.{name} must be at least {minimum}, got {getattr(self, name)}")
-        for name in ("learning_rate", "learning_rate_drop_factor", "gradient_clip", "finetune_learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ConfigError(f"training.{name} must be a finite number above 0, got {value}")
-        if self.learning_rate_drop_factor > 1:
-            raise ConfigError(
-                f"training.learning_rate_drop_factor must be at most 1, got {self.learning_rate_drop_factor}"
-            )
+        values = ((name, getattr(self, name), allowed) for name, allowed in RANGES.items())
+        problems = [
+            f"training.{name} must be {allowed}, got {value}"
+            for name, value, allowed in values
+            if value is not None and not allowed.accepts(value)
+        ]
+        if problems:
+            raise ConfigError(problems)
 
     @property
     def epoch_scale(self) -> int:
