@@ -13,7 +13,6 @@ from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, find_file, load_trial_config, override, read_kind, validate
 from orchestrator.sections import (
-    METRICS,
     Budget,
     Confirm,
     LossName,
@@ -40,7 +39,7 @@ from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.seeding import derive_seed
 
-__all__ = ["METRICS", "Cell", "Experiment", "load_experiment", "load_trial_config"]
+__all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
 
 
 MOST_STUDIES = 500
@@ -87,14 +86,19 @@ class Experiment(BaseModel):
 
     Attributes:
         name: Folder of its output and name in MLflow.
-        description: For people.
+        description: What the experiment is about, for people.
         datasets: Names under the data root, or paths.
         models: Each is combined with each dataset and each loss; every combination is one study.
-        losses: Names of ``search_spaces.SPACES``.
+        losses: Names of losses; ``orchestrator list losses`` lists them.
         training: What all trials share, but for ``overrides``.
         overrides: Settings of some studies, applied in their order.
-        model_parameters: Constructor arguments of the models beyond their sizes.
-        vocabulary: See ``TrialConfig``.
+        model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
+        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        search: How the coefficients are searched.
+        scheduler: What becomes of a trial that is worse than the others of its study.
+        budget: When a search ends although trials are left.
+        resources: What one trial takes.
+        patience: When a trial is given up.
         confirm: What is trained again after the search; ``null`` is nothing, and then no winner is confirmed.
     """
 

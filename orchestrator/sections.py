@@ -8,36 +8,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 
 from orchestrator.config_files import STRICT, validate
 from orchestrator.config_problems import short
+from orchestrator.measures import COUNTS, METRICS
 from search_spaces import SPACES
 from search_spaces.space import check_name
 from trainables.config import FEATURES, ParameterValue, TrainingConfig
 from trainables.errors import ConfigError, Mistakes
-
-METRICS = (
-    "val/rsum",
-    "val/r1_r5_sum",
-    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "average_recall")),
-)
-"""What can be maximised: the metrics of which more is better."""
-
-
-COUNTS = (
-    *(
-        f"cocos/{way}_{name}"
-        for way in ("i2t", "t2i")
-        for name in (
-            "negatives_per_query",
-            "negatives_per_batch",
-            "queries_without_gradient",
-            "negative_weight",
-            "positive_weight",
-        )
-    ),
-    "cocos/gradient_negatives",
-    "cocos/gradient_positives",
-)
-"""What every loss is counted by at a trial's best epoch, and a further objective can be."""
-
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """What an experiment or a suite can be called: the name is that of a folder, and goes into the names of MLflow."""
@@ -131,18 +106,18 @@ LOWS, HIGHS = ("min", "low", "lower", "from"), ("max", "high", "upper", "to")
 Name = Annotated[str, AfterValidator(_check_name_of_folder), Field(json_schema_extra={"pattern": NAME})]
 ModelName = Annotated[str, *known(tuple(FEATURES))]
 LossName = Annotated[str, *known(tuple(SPACES))]
-Metric = Annotated[str, *known(METRICS)]
+Metric = Annotated[str, *known(tuple(METRICS))]
 Goal = Annotated[str, *known((*METRICS, *COUNTS))]
-Hours = Annotated[float, BeforeValidator(_in_unit("h"))]
+Hours = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("h"))]
 TrainingChange = Annotated[dict[str, Any], AfterValidator(check_training)]
-Minutes = Annotated[float, BeforeValidator(_in_unit("min"))]
+Minutes = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("min"))]
 
 
 class Objective(BaseModel):
     """What a search is after.
 
     Attributes:
-        metric: One of ``METRICS`` or ``COUNTS``, at the trial's best epoch.
+        metric: A metric or a COCOS count, at the trial's best epoch.
         direction: ``maximize`` or ``minimize``.
     """
 
@@ -178,11 +153,13 @@ class Search(BaseModel):
         metric: What is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
         loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
-        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where it differs from the default.
-        training: Setting of ``training`` -> the same, or ``default``; searched beside every loss.
-        model_parameters: The same for ``model_parameters``, in the models that have them.
-        fixed: Loss -> parameter -> the one value it has.
-        enqueue: Loss -> points that are tried right after the published ones.
+        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
+        training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
+            loss.
+        model_parameters: Parameter of a model -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched in the
+            models that have the parameter.
+        fixed: Loss -> parameter -> the one value that the parameter has.
+        enqueue: Loss -> points that are tried right after the published ones, each parameter -> value.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
@@ -264,9 +241,9 @@ class Resources(BaseModel):
     Attributes:
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
         gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
-            need, see ``gpu_share``, or none where there is no GPU.
-        fuse: So many trials share those CPUs and GPUs as one stacked model, >= 1, see ``trainables.fused``; ``auto`` is
-            as many as were measured to be fastest, 1 where fusing does not pay.
+            need, or none where there is no GPU.
+        fuse: So many trials share those CPUs and GPUs as one stacked model, >= 1; ``auto`` is as many as were measured
+            to be fastest, 1 where fusing does not pay.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 
@@ -281,10 +258,12 @@ class Override(BaseModel):
     """Settings of some studies that differ from those of all.
 
     Attributes:
-        datasets: Of which datasets; ``null`` is all of them. The same for ``models`` and ``losses``.
-        training: Keys of ``training`` with their values there.
-        model_parameters: The same for ``model_parameters``.
-        metric: What selects the best epoch there.
+        datasets: Of which datasets; ``null`` is all of them.
+        models: Of which models; ``null`` is all of them.
+        losses: Of which losses; ``null`` is all of them.
+        training: Keys of ``training`` with their values in these studies.
+        model_parameters: Parameters of the models with their values in these studies.
+        metric: What selects the best epoch in these studies.
     """
 
     model_config = STRICT
@@ -312,8 +291,8 @@ class Budget(BaseModel):
     """
 
     model_config = STRICT
-    hours: Annotated[Hours, Field(gt=0)] | None = None
-    gpu_hours: Annotated[Hours, Field(gt=0)] | None = None
+    hours: Hours | None = None
+    gpu_hours: Hours | None = None
     target: float | None = None
     plateau: Annotated[int, Field(ge=1)] | None = None
 
@@ -327,7 +306,7 @@ class Patience(BaseModel):
     """
 
     model_config = STRICT
-    epoch_minutes: Annotated[Minutes, Field(gt=0)] = 60
+    epoch_minutes: Minutes = 60
     memory_retries: Annotated[int, Field(ge=0)] = 2
 
 

@@ -176,8 +176,9 @@ class Change:
 
     Attributes:
         epoch: The first epoch that is trained with them, >= 2.
-        loss_parameters: Of the loss; what is left out stays as it was. The same for ``training``.
-        training: Names of ``CHANGEABLE``.
+        loss_parameters: Of the loss; parameters that are left out stay as they were.
+        training: Settings of ``training`` that can change midway, such as ``learning_rate`` or ``batch_size``; others
+            stay as they were.
     """
 
     epoch: int
@@ -198,10 +199,10 @@ class TrialConfig:
 
     Attributes:
         dataset: Name of a folder under the data root, or a path.
-        model: A name of ``FEATURES``.
-        loss: A name of ``trainables.losses.LOSSES``.
+        model: Name of a model.
+        loss: Name of a loss.
         model_parameters: Constructor arguments of the model beyond its sizes; those left out keep their defaults.
-            ``trainables.model_parameters`` lists them.
+            ``orchestrator list models`` lists them.
         loss_parameters: Hyper-parameters of the loss by their constructor names; those left out keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.

@@ -24,7 +24,11 @@ class SuiteCell(BaseModel):
 
     Attributes:
         name: In reference and reports; by default ``<dataset>-<model>-<loss>``.
+        dataset: Name of a folder under the data root, or a path.
+        model: Name of a model.
+        loss: Name of a loss.
         loss_parameters: What is left out has the loss's default.
+        model_parameters: Parameters of the model beyond its sizes.
         training: Keys that differ from the suite's ``training``.
         metric: What selects the best epoch, where it is not the suite's ``score``.
     """
@@ -50,6 +54,7 @@ class Suite(BaseModel):
 
     Attributes:
         name: Folder of its output and name in MLflow.
+        description: What the suite is about, for people.
         seeds: Each cell is trained with the seeds 1 to this, >= 2.
         max_seeds: Where that is inconclusive, with the seeds up to this; not below ``seeds``.
         score: Metric that is compared, and by default selects the best epoch.
@@ -58,7 +63,9 @@ class Suite(BaseModel):
         false_alarms: How often a suite without any change may find a regression, in (0, 0.5).
         published: Whether the test split is opened and its scores are compared with the papers' tables.
         training: What all cells share.
-        vocabulary: See ``TrialConfig``.
+        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        resources: What one training takes.
+        cells: The baselines.
     """
 
     model_config = STRICT

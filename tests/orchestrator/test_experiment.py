@@ -7,12 +7,12 @@ import pytest
 
 from orchestrator.config_files import Document, override, read_yaml
 from orchestrator.experiment import (
-    METRICS,
     changed_keys,
     load_experiment,
     load_trial_config,
     shipped_experiments,
 )
+from orchestrator.measures import METRICS
 from search_spaces import Range, Values
 from tests.orchestrator.experiments import make_experiment
 from trainables.errors import ConfigError
