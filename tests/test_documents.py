@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md"]
-FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/")
+FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/", "docs/")
 
 
 def places(text: str) -> set[str]:

@@ -13,12 +13,14 @@ from orchestrator.commands.options import Json, Output
 def summarise(
     experiments: Annotated[list[str], typer.Argument(help="Names of experiments under OUTPUT, or their folders.")],
     form: Annotated[str, typer.Option("--format", help="table, json, csv, markdown, latex or html.")] = "table",
-    with_published: Annotated[bool, typer.Option(help="Put the study's rows beside ours.")] = False,
+    with_published: Annotated[
+        bool, typer.Option(help="Put the rows of Bleeker and de Rijke (ECIR 2022) beside ours.")
+    ] = False,
     cocos: Annotated[bool, typer.Option(help="The tables of COCOS as well.")] = False,
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show what experiments came to: winners, verdicts and their statistics, in the layout of the study's tables."""
+    """Show what experiments came to: winners, verdicts and statistics, as the tables of Bleeker and de Rijke (2022)."""
     from rich.console import Console
 
     from orchestrator.journal import find_directory

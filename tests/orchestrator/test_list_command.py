@@ -57,7 +57,7 @@ def test_every_name_is_listed_with_a_line_about_it(capsys: pytest.CaptureFixture
 
 def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> None:
     loss = {one.name: one for one in LISTS["losses"]()}["nt_xent"]
-    assert loss.meaning == "NT-Xent between images and captions."
+    assert loss.meaning == "NT-Xent between images and captions, with no terms inside a modality."
     assert loss.details == {
         "parameters": "temperature: a number above 0; by default 0.1",
         "searched": "temperature: [0.005, 0.5] log",
