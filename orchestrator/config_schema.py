@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from orchestrator.config_values import ListedValues
 from orchestrator.experiment import Experiment
 from orchestrator.measures import METRICS
 from orchestrator.regression.suite import Suite, SuiteCell
 from orchestrator.sections import (
     Budget,
     Confirm,
-    ListedValues,
     Objective,
     Override,
     Patience,

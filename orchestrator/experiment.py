@@ -12,18 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, find_file, load_trial_config, override, read_kind, validate
-from orchestrator.sections import (
-    Budget,
-    Confirm,
-    LossName,
-    ModelName,
-    Name,
-    Override,
-    Patience,
-    Resources,
-    Scheduler,
-    Search,
-)
+from orchestrator.config_values import LossName, ModelName, Name
+from orchestrator.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.study_spaces import (
     check_beside,
     check_names,

@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from orchestrator.sections import ListedValues, Scheduler, Search, check_training
+from orchestrator.config_values import ListedValues, check_training
+from orchestrator.sections import Scheduler, Search
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
 from search_spaces.space import check_name
 from trainables.config import CHANGEABLE, TrainingConfig

@@ -155,7 +155,7 @@ def _read_float(loader: _Loader, node: yaml.Node) -> float:
 
 def _matching(loader: _Loader, node: yaml.Node, pattern: re.Pattern[str], what: str) -> str:
     text = str(loader.construct_scalar(node))  # type: ignore[arg-type]
-    if not pattern.match(text):
+    if not pattern.fullmatch(text):
         raise _refusal(f"{text[:60]!r} is no {what}", node)
     return text
 

@@ -10,9 +10,9 @@ References:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
@@ -63,29 +63,23 @@ class Interval:
         above = self.minimum < value if self.is_open else self.minimum <= value
         return above and value <= self.maximum and value < math.inf
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Let pydantic, where a configuration is read with it, refuse a number at its key and go on with other keys."""
+        return {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": self._checked},
+            "schema": handler(source),
+        }
+
+    def _checked(self, value: float | None) -> float | None:
+        if value is not None and not self.accepts(value):
+            raise ConfigError(f"must be {self}, got {value}")
+        return value
+
     def __str__(self) -> str:
         """Say it in words, as a message does after "must be"."""
         lowest = f"a finite number above {self.minimum:g}" if self.is_open else f"at least {self.minimum:g}"
         return lowest if self.maximum == math.inf else f"{lowest}, at most {self.maximum:g}"
-
-
-RANGES = {
-    "epochs": Interval(1),
-    "batch_size": Interval(2),
-    "captions_per_image": Interval(1),
-    "learning_rate": Interval(0, is_open=True),
-    "learning_rate_drop_epochs": Interval(1),
-    "learning_rate_drop_factor": Interval(0, is_open=True, maximum=1),
-    "weight_decay": Interval(0),
-    "gradient_clip": Interval(0, is_open=True),
-    "embedding_size": Interval(1),
-    "word_size": Interval(1),
-    "length_buckets": Interval(1),
-    "cocos_every": Interval(0),
-    "frozen_epochs": Interval(0),
-    "finetune_learning_rate": Interval(0, is_open=True),
-}
-"""What each number of ``training`` can be; ``None`` passes where a setting takes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,32 +117,32 @@ class TrainingConfig:
             2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
     """
 
-    epochs: int = 30
+    epochs: Annotated[int, Interval(1)] = 30
     batches: Literal["pairs", "images"] = "pairs"
-    batch_size: int = 128
-    captions_per_image: int = 5
+    batch_size: Annotated[int, Interval(2)] = 128
+    captions_per_image: Annotated[int, Interval(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: float = 2e-4
-    learning_rate_drop_epochs: int = 15
-    learning_rate_drop_factor: float = 0.1
-    weight_decay: float = 0.0
-    gradient_clip: float | None = 2.0
-    embedding_size: int = 1024
-    word_size: int = 300
-    length_buckets: int = 1
+    learning_rate: Annotated[float, Interval(0, is_open=True)] = 2e-4
+    learning_rate_drop_epochs: Annotated[int, Interval(1)] = 15
+    learning_rate_drop_factor: Annotated[float, Interval(0, is_open=True, maximum=1)] = 0.1
+    weight_decay: Annotated[float, Interval(0)] = 0.0
+    gradient_clip: Annotated[float | None, Interval(0, is_open=True)] = 2.0
+    embedding_size: Annotated[int, Interval(1)] = 1024
+    word_size: Annotated[int, Interval(1)] = 300
+    length_buckets: Annotated[int, Interval(1)] = 1
     duplicates: Literal["mask", "negatives"] = "mask"
-    cocos_every: int = 0
+    cocos_every: Annotated[int, Interval(0)] = 0
     augment: bool = True
     precision: Precision = "float32"
     finetune: bool = False
-    frozen_epochs: int = 0
-    finetune_learning_rate: float | None = None
+    frozen_epochs: Annotated[int, Interval(0)] = 0
+    finetune_learning_rate: Annotated[float | None, Interval(0, is_open=True)] = None
 
     def __post_init__(self) -> None:
         values = ((name, getattr(self, name), allowed) for name, allowed in RANGES.items())
         problems = [
-            f"training.{name} must be {allowed}, got {value}"
+            f"training.{name}: must be {allowed}, got {value}"
             for name, value, allowed in values
             if value is not None and not allowed.accepts(value)
         ]
@@ -168,6 +162,15 @@ class TrainingConfig:
     def trains_backbone(self, epoch: int) -> bool:
         """Whether the backbone is trained in an epoch, from 1."""
         return self.finetune and epoch > self.frozen_epochs * self.epoch_scale
+
+
+RANGES: Mapping[str, Interval] = {
+    name: part
+    for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
+    for part in get_args(hint)
+    if isinstance(part, Interval)
+}
+"""What each number of ``training`` can be; ``None`` passes where a setting takes it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT, find_file, override, read_kind, validate
+from orchestrator.config_values import LossName, Metric, ModelName, Name, TrainingChange
 from orchestrator.experiment import Experiment
-from orchestrator.sections import LossName, Metric, ModelName, Name, Resources, Scheduler, Search, TrainingChange
+from orchestrator.sections import Resources, Scheduler, Search
 from orchestrator.study_spaces import refuse_as
 from search_spaces import SPACES
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig

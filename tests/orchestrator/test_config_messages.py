@@ -57,6 +57,10 @@ EXPERIMENTS = {
         "budget: {gpu_hours: 2 days}",
         "4:10: budget.gpu_hours: must be a number of hours without a unit: for 2 days write 48",
     ),
+    "minutes in words": (
+        "budget: {hours: 90 minutes}",
+        "4:10: budget.hours: must be a number of hours without a unit: for 90 minutes write 1.5",
+    ),
     "hours": (
         "patience: {epoch_minutes: 1.5h}",
         "4:12: patience.epoch_minutes: must be a number of minutes without a unit: for 1.5h write 90",
@@ -74,7 +78,7 @@ EXPERIMENTS = {
     ),
     "override of a training": (
         "overrides:\n  - {losses: [nt_xent], training: {epochs: 0}}",
-        "5:36: overrides.0.training: epochs must be at least 1, got 0",
+        "5:36: overrides.0.training: epochs: must be at least 1, got 0",
     ),
     "override of nothing": (
         "overrides: [{losses: [triplet], metric: val/rsum}]",
@@ -104,6 +108,7 @@ def test_what_a_wrong_experiment_is_told(tmp_path: Path, text: str, message: str
         pytest.param("..", "got '..'", id="the folder above"),
         pytest.param("a" * 101, "got of 101 characters", id="long"),
         pytest.param("''", "got ''", id="empty"),
+        pytest.param('"a\\n"', r"got 'a\n', where '\n' is none of these", id="end of line"),
     ],
 )
 @pytest.mark.parametrize("load", [load_experiment, load_suite])
@@ -121,6 +126,7 @@ losses: [ntxent, triplet_sh]
 modles: [vsrn]
 training:
   epoch: 3
+  batch_size: 1
 search:
   sampler: tpf
   space:
@@ -136,19 +142,20 @@ def test_all_mistakes_of_a_file_are_told_in_the_order_of_its_lines(tmp_path: Pat
     with pytest.raises(ConfigError) as refusal:
         load_experiment(str(path), ["resources.cpus=0"])
     head, *lines = str(refusal.value).splitlines()
-    assert head == "11 mistakes:"
+    assert head == "12 mistakes:"
     keys = [(line.split(": ")[0].strip().removeprefix(f"{path}:"), line.split(": ")[1]) for line in lines]
     assert keys == [
         ("1:1", "name"),
         ("3:10", "losses.0"),
         ("4:1", "modles"),
         ("6:3", "training.epoch"),
-        ("8:3", "search.sampler"),
-        ("10:18", "search.space.triplet_sh.margin"),
-        ("11:10", "budget.hours"),
-        ("11:22", "budget.gpu_hour"),
-        ("12:25", "scheduler.grace_epochs"),
-        ("12:42", "scheduler.brackets"),
+        ("7:3", "training.batch_size"),
+        ("9:3", "search.sampler"),
+        ("11:18", "search.space.triplet_sh.margin"),
+        ("12:10", "budget.hours"),
+        ("12:22", "budget.gpu_hour"),
+        ("13:25", "scheduler.grace_epochs"),
+        ("13:42", "scheduler.brackets"),
         ("--set resources.cpus=0", "resources.cpus"),
     ]
 
@@ -200,8 +207,8 @@ TRAININGS = {
     "no data": (["loss=nt_xent"], "--set: dataset: missing; it has no default"),
     "two ranges": (
         ["dataset=x", "training.epochs=0", "training.batch_size=1"],
-        "2 mistakes:\n  --set training.epochs=0: training.epochs must be at least 1, got 0\n"
-        "  --set training.batch_size=1: training.batch_size must be at least 2, got 1",
+        "2 mistakes:\n  --set training.epochs=0: training.epochs: must be at least 1, got 0\n"
+        "  --set training.batch_size=1: training.batch_size: must be at least 2, got 1",
     ),
     "value of the loss": (
         ["dataset=x", "loss=nt_xent", "loss_parameters.temperature=0"],

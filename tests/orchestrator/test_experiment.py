@@ -24,7 +24,7 @@ REFUSED = [
     ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),
     ("training.epochs='3'", 'training.epochs: should be a valid integer, got "3"'),
     ("training.epochs=true", "training.epochs: should be a valid integer, got true"),
-    ("training.epochs=0", "training.epochs must be at least 1, got 0"),
+    ("training.epochs=0", "training.epochs: must be at least 1, got 0"),
     ("training=3", "training: should be an object, got 3"),
     (
         "training.epochs.x=1",
@@ -197,7 +197,7 @@ TRIALS = [
     (["dataset=x", "loss=ntxent"], "did you mean 'nt_xent'?"),
     (["dataset=x", "loss=nt_xent", "loss_parameters.margin=1"], "unknown name 'margin'"),
     (["dataset=x", "loss=nt_xent", "loss_parameters.temperature=0"], "temperature must be a number above 0, got 0"),
-    (["dataset=x", "training.epochs=0"], "training.epochs must be at least 1"),
+    (["dataset=x", "training.epochs=0"], "training.epochs: must be at least 1"),
     (["dataset=x", "model=q"], "model must be one of"),
     (["dataset=x", "seed=-1"], "seed must be"),
 ]

@@ -64,7 +64,7 @@ def test_later_overrides_win_over_earlier_ones() -> None:
             "[{training: {epochs: x}}]", "overrides.0.training: epochs: should be a valid integer", id="wrong type"
         ),
         pytest.param(
-            "[{training: {epochs: 0}}]", "overrides.0.training: epochs must be at least 1, got 0", id="out of range"
+            "[{training: {epochs: 0}}]", "overrides.0.training: epochs: must be at least 1, got 0", id="out of range"
         ),
         pytest.param("[{metric: val/x}]", "overrides.0.metric: unknown name", id="unknown metric"),
         pytest.param("[{model_parameters: {a: 1}}]", "vsepp has no such parameter", id="unknown model parameter"),
