@@ -34,6 +34,7 @@ from orchestrator.lock import find_holder, hold, left_scratch, read_lock
 from orchestrator.salvage import salvage
 from orchestrator.storage import is_bucket
 from orchestrator.summary import summarise
+from orchestrator.yaml_text import YamlTextError, parse_yaml
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.files import write_whole
 
@@ -182,7 +183,7 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
     expected: dict[str, tuple[Any, Callable[[str], Any], str]] = {
         "experiment.yaml": (
             history.experiment,
-            yaml.safe_load,
+            lambda text: parse_yaml(text)[0],
             yaml.safe_dump(dict(history.experiment), sort_keys=False),
         )
     }
@@ -256,7 +257,7 @@ def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
-    with suppress(OSError, ValueError, yaml.YAMLError):
+    with suppress(OSError, ValueError, RecursionError, YamlTextError):
         return parse(path.read_text(encoding="utf-8"))
     return None
 

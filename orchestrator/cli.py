@@ -7,7 +7,8 @@ inside the command that needs it, so that ``--help`` answers at once and a bad c
 import errno
 import sys
 from collections.abc import Sequence
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -21,6 +22,7 @@ from orchestrator.commands import (
     doctor,
     evaluate,
     extend,
+    list_names,
     regress,
     report,
     resume,
@@ -76,9 +78,25 @@ app.command()(sync.sync)
 app.command()(retrieve.retrieve)
 app.command()(ui.ui)
 app.command()(doctor.doctor)
+app.command("list")(list_names.list_names)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(cocos.cocos)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"icr-orchestrator {version('icr-orchestrator')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    wanted: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

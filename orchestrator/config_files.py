@@ -1,59 +1,81 @@
-"""YAML files that describe work, read safely and refused in one line: file, key, rule, value got, way out."""
+"""YAML files that describe work, read within limits and refused in words: place, key, rule, value got, way out."""
 
-import dataclasses
 import json
-import re
-import typing
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from orchestrator.config_problems import Mistake, find_mistakes, other_kind, short
+from orchestrator.yaml_text import DEEPEST, LARGEST_TEXT, KeyPath, YamlTextError, parse_yaml
 from search_spaces.space import suggestion
 from trainables.config import TrialConfig
-from trainables.errors import ConfigError
+from trainables.errors import ConfigError, Mistakes
 
 Model = TypeVar("Model", bound=BaseModel)
 
-STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
-"""Unknown keys and wrong types are refused; a whole number passes as a number, a text as neither."""
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+"""Unknown keys and wrong types are refused; a whole number passes as a number, a text or infinity as neither."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that reads 2e-4 as a number, as YAML 1.2 does, and refuses a key that is there twice."""
+@dataclass(frozen=True)
+class Document:
+    """Keys and values as they were given, and where each was.
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build a mapping after making sure that no key hides another."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is there twice", node.start_mark)
-        return super().construct_mapping(node, deep)
+    Attributes:
+        source: What they are called as a whole, usually the file.
+        values: Keys and values of plain types.
+        places: Keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
+    """
+
+    source: str
+    values: Mapping[str, Any]
+    places: Mapping[KeyPath, str] = field(default_factory=dict)
+
+    def lines(self, mistakes: Iterable[Mistake]) -> list[str]:
+        """Return mistakes with their places in front, in the order of the places."""
+        order = {path: number for number, path in enumerate(self.places)}
+        placed = [(self._path_to(mistake), mistake.text) for mistake in mistakes]
+        placed.sort(key=lambda one: order.get(one[0], -1))
+        return [f"{self.places.get(path, self.source)}: {text}" for path, text in placed]
+
+    def _path_to(self, mistake: Mistake) -> KeyPath:
+        """Return the keys to a mistake, as far as these stand anywhere.
+
+        The text of a mistake starts with its key, and may go on with a key inside: ``cells.0: training.epochs must``.
+        """
+        path = mistake.path
+        for word in mistake.text.replace(":", " ").split(maxsplit=2)[:2]:
+            keys = tuple(word.split("."))
+            if (*path, *keys) in self.places:
+                path = (*path, *keys)
+            elif keys[: len(path)] == path:
+                path = keys
+        lengths = range(len(path), 0, -1)
+        return next((path[:length] for length in lengths if path[:length] in self.places), ())
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> Document:
     """Return the mapping that a YAML file holds.
 
     Raises:
-        ConfigError: If the file is missing, is no YAML, or holds something else.
+        ConfigError: If the file is missing, is no YAML, is larger than any configuration, or holds something else.
     """
     try:
-        values = _parse(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8-sig", newline=None) as file:
+            text = file.read(LARGEST_TEXT + 1)
+        values, places = parse_yaml(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {_yaml_problem(error)}") from None
+    except YamlTextError as error:
+        place = "" if error.place is None else f":{error.place[0]}:{error.place[1]}"
+        raise ConfigError(f"{path}{place}: {error.problem}") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: must hold keys with values, got {_short(values)}")
-    return values
+        raise ConfigError(f"{path}: must hold keys with values, got {short(values)}")
+    return Document(str(path), values, {key: f"{path}:{line}:{column}" for key, (line, column) in places.items()})
 
 
 def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
@@ -76,42 +98,36 @@ def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
     return shipped[source]
 
 
-def override(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+def override(document: Document, settings: Sequence[str]) -> Document:
     """Return a copy with each ``a.b=value`` set, the value read as YAML.
 
     Raises:
-        ConfigError: If a setting has no ``=``, no value that is YAML, or goes through something that has no keys.
+        ConfigError: If settings have no ``=``, no value that is YAML, or go through something that has no keys.
     """
-    result: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    values: dict[str, Any] = json.loads(json.dumps(document.values))
+    places, mistakes = dict(document.places), Mistakes()
     for setting in settings:
-        dotted, found, text = setting.partition("=")
-        if not found or not all(dotted.split(".")):
-            raise ConfigError(f"--set {setting}: must be KEY=VALUE, e.g. --set training.epochs=4")
-        try:
-            _set(result, dotted.split("."), _parse(text))
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {setting}: {_yaml_problem(error)}") from None
-        except TypeError:
-            raise ConfigError(f"--set {setting}: goes through a key that holds a value, not keys") from None
-    return result
+        path = mistakes.of(_apply, values, setting)
+        if path is not None:
+            places = {key: place for key, place in places.items() if key[: len(path)] != path}
+            places[path] = f"--set {_shortened(setting)}"
+    mistakes.refuse()
+    return replace(document, values=values, places=places)
 
 
-def validate(model: type[Model], values: Mapping[str, Any], source: str) -> Model:
+def validate(model: type[Model], values: Mapping[str, Any] | Document, source: str = "") -> Model:
     """Build a model from plain values.
 
     Args:
         model: What to build.
-        values: Keys and values as YAML gives them.
-        source: What to call them in a message, usually the file.
+        values: Keys and values as YAML gives them, with their places where these are known.
+        source: What to call them in a message where they are no document.
 
     Raises:
-        ConfigError: With the first problem in one line.
+        ConfigError: With all mistakes, a line each.
     """
-    try:
-        # By way of JSON, whose strict reading takes a list for a tuple and still no text for a number.
-        return model.model_validate_json(json.dumps(values, default=str))
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {_problem(model, values, error)}") from None
+    document = values if isinstance(values, Document) else Document(source, values)
+    return _build(model, document.values, document)
 
 
 class _TrialFile(BaseModel):
@@ -125,92 +141,78 @@ def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfi
     Raises:
         ConfigError: If anything in it is refused.
     """
-    from search_spaces import SPACES, SpaceError
-    from search_spaces.space import check_name
+    from search_spaces import SPACES
 
-    source = "--set" if path is None else str(path)
-    values = override({} if path is None else read_yaml(path), overrides)
-    config = validate(_TrialFile, {"trial": values}, source).trial
+    document = Document("--set", {}) if path is None else read_kind(path, "the file of one training")
+    document = override(document, overrides)
+    mistakes = Mistakes()
+    mistakes.of(_check_loss, document, list(SPACES))
+    config = mistakes.of(_build, _TrialFile, {"trial": dict(document.values)}, document, inside=1)
+    mistakes.refuse()
+    assert config is not None
+    trial = config.trial
+    for epoch in (1, *(change.epoch for change in trial.schedule)):
+        mistakes.of(SPACES[trial.loss].check_parameters, trial.at(epoch).loss_parameters)
+    found = (f"loss_parameters: {problem} (loss {trial.loss})" for problem in mistakes.problems)
+    lines = document.lines(Mistake(("loss_parameters",), text) for text in found)
+    if lines:
+        raise ConfigError(lines)
+    return trial
+
+
+def _check_loss(document: Document, losses: Sequence[str]) -> None:
+    loss = document.values.get("loss")
+    if isinstance(loss, str) and loss not in losses:
+        text = f"loss: unknown name {loss[:60]!r}; {suggestion(loss, losses, 'losses')}"
+        raise ConfigError(document.lines([Mistake(("loss",), text)]))
+
+
+def read_kind(path: Path, kind: str) -> Document:
+    """Return the mapping of a file that should be of a kind.
+
+    Args:
+        path: Of the file.
+        kind: A name of ``config_problems.KINDS``.
+
+    Raises:
+        ConfigError: If it cannot be read, or is of another kind.
+    """
+    document = read_yaml(path)
+    other = other_kind(document.values, kind)
+    if other is not None:
+        raise ConfigError(f"{path}: {other}")
+    return document
+
+
+def _build(model: type[Model], values: Mapping[str, Any], document: Document, inside: int = 0) -> Model:
+    """Build a model from values whose keys are ``inside`` so many levels of keys that the document does not have."""
     try:
-        check_name(config.loss, SPACES, "losses")
-        for epoch in (1, *(change.epoch for change in config.schedule)):
-            SPACES[config.loss].check_parameters(config.at(epoch).loss_parameters)
-    except SpaceError as error:
-        raise ConfigError(f"{source}: loss {config.loss}: {error}") from None
-    return config
+        # By way of JSON, whose strict reading takes a list for a tuple and still no text for a number.
+        return model.model_validate_json(json.dumps(values))
+    except ValidationError as error:
+        raise ConfigError(document.lines(find_mistakes(model, values, error, inside))) from None
 
 
-def _parse(text: str) -> Any:
-    loader = _Loader(text)
+def _apply(values: dict[str, Any], setting: str) -> KeyPath:
+    """Set a value in place, and return the keys that lead to it."""
+    dotted, found, text = setting.partition("=")
+    keys, shown = dotted.split("."), _shortened(setting)
+    if not found or not all(keys):
+        raise ConfigError(f"--set {shown}: must be KEY=VALUE, e.g. --set training.epochs=4")
+    if len(keys) > DEEPEST or not dotted.isprintable():
+        raise ConfigError(f"--set {shown}: a key has at most {DEEPEST} parts, all of them printable")
     try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
-
-
-def _set(values: dict[str, Any], keys: list[str], value: Any) -> None:
-    for key in keys[:-1]:
+        value, _ = parse_yaml(text)
+    except YamlTextError as error:
+        raise ConfigError(f"--set {shown}: {error.problem}") from None
+    for depth, key in enumerate(keys[:-1], start=1):
         values = values.setdefault(key, {})
         if not isinstance(values, dict):
-            raise TypeError(key)
+            where = ".".join(keys[:depth])
+            raise ConfigError(f"--set {shown}: {where} holds {short(values)}, which has no keys; set {where} whole")
     values[keys[-1]] = value
+    return tuple(keys)
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    place = "" if mark is None else f"line {mark.line + 1}: "
-    return f"{place}{getattr(error, 'problem', None) or 'is no YAML'}"
-
-
-def _problem(model: type[BaseModel], values: Any, error: ValidationError) -> str:
-    """Return the first problem; where every branch of a union refuses, that of the branch that came furthest."""
-    problems = error.errors(include_url=False)
-    placed = [(_place(values, problem), problem) for problem in problems]
-    place, first = max(placed, key=lambda pair: len(pair[0]))
-    shown = ".".join(place[1:] if model is _TrialFile else place)
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = sorted(_fields(model, place[:-1]))
-        return f"{shown}: unknown key; {suggestion(place[-1], known, 'keys here')}"
-    if first["type"] == "missing":
-        return f"{shown}: missing; it has no default"
-    message = re.sub(r"^\w+ should", "should", first["msg"].removeprefix("Value error, "))
-    if first["type"] == "value_error":
-        return message if not shown or message.startswith(shown) else f"{shown}: {message}"
-    # Beside a number or the like, a word may be allowed.
-    words = [each["ctx"]["expected"] for other, each in placed if other == place and each["type"] == "literal_error"]
-    allowed = " or ".join([message, *words]) if first["type"] != "literal_error" else message
-    return f"{shown}: {allowed}, got {_short(first['input'])}"
-
-
-def _place(values: Any, problem: Any) -> list[str]:
-    """Return the keys that lead to a problem, without the names of union branches that stand between them."""
-    place: list[str] = []
-    for part in problem["loc"]:
-        if _holds(values, part):
-            values = values[part]
-        elif problem["type"] != "missing" or part != problem["loc"][-1]:
-            continue
-        place.append(str(part))
-    return place
-
-
-def _holds(values: Any, key: str | int) -> bool:
-    if isinstance(values, dict):
-        return key in values
-    return isinstance(values, list) and isinstance(key, int) and key < len(values)
-
-
-def _fields(kind: Any, place: Sequence[str]) -> list[str]:
-    """Return the keys that a model or dataclass knows at a place inside it."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        hints: dict[str, Any] = {name: field.annotation for name, field in kind.model_fields.items()}
-    elif dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-    else:
-        return []
-    return _fields(hints.get(place[0]), place[1:]) if place else list(hints)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _shortened(setting: str) -> str:
+    return setting if len(setting) <= 80 else f"{setting[:77]}..."

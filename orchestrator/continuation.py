@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.budget import Spending
-from orchestrator.config_files import override, validate
+from orchestrator.config_files import Document, override, validate
 from orchestrator.confirmation import choose_candidates
 from orchestrator.experiment import Experiment
 from orchestrator.history import History
@@ -25,7 +25,7 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     history = History.of(read_journal(directory / NAME))
     if not history.experiment:
         raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
-    return validate(Experiment, override(dict(history.experiment), overrides), str(directory / NAME))
+    return validate(Experiment, override(Document(str(directory / NAME), history.experiment), overrides))
 
 
 def read_storage(directory: Path) -> str | None:

@@ -1,31 +1,39 @@
 """One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from orchestrator.config_files import STRICT, find_file, load_trial_config, override, read_yaml, validate
-from orchestrator.sections import COUNTS, METRICS, Budget, Confirm, Override, Patience, Resources, Scheduler, Search
+from orchestrator.config_files import STRICT, find_file, load_trial_config, override, read_kind, validate
+from orchestrator.config_values import LossName, ModelName, Name
+from orchestrator.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.study_spaces import (
     check_beside,
     check_names,
     check_population,
     check_sampler,
-    check_training,
     enqueued_points,
     make_space,
+    refuse_as,
 )
-from search_spaces import SPACES, StudySpace, Suggestion
-from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
-from trainables.errors import ConfigError
-from trainables.model_parameters import MODEL_PARAMETERS
+from search_spaces import StudySpace, Suggestion
+from trainables.config import ParameterValue, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError, Mistakes
+from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.seeding import derive_seed
 
 __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
+
+
+MOST_STUDIES = 500
+"""Studies of an experiment; each is checked whole before anything starts."""
 
 
 FREE = ("description", "budget", "resources", "patience", "confirm")
@@ -68,25 +76,30 @@ class Experiment(BaseModel):
 
     Attributes:
         name: Folder of its output and name in MLflow.
-        description: For people.
+        description: What the experiment is about, for people.
         datasets: Names under the data root, or paths.
         models: Each is combined with each dataset and each loss; every combination is one study.
-        losses: Names of ``search_spaces.SPACES``.
+        losses: Names of losses; ``orchestrator list losses`` lists them.
         training: What all trials share, but for ``overrides``.
         overrides: Settings of some studies, applied in their order.
-        model_parameters: Constructor arguments of the models beyond their sizes.
-        vocabulary: See ``TrialConfig``.
+        model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
+        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
             does with 1,000; ``null`` is all of them.
+        search: How the coefficients are searched.
+        scheduler: What becomes of a trial that is worse than the others of its study.
+        budget: When a search ends although trials are left.
+        resources: What one trial takes.
+        patience: When a trial is given up.
         confirm: What is trained again after the search; ``null`` is nothing, and then no winner is confirmed.
     """
 
     model_config = STRICT
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    name: Name
     description: str = ""
     datasets: Annotated[tuple[str, ...], Field(min_length=1)]
-    models: Annotated[tuple[str, ...], Field(min_length=1)] = ("vsepp",)
-    losses: Annotated[tuple[str, ...], Field(min_length=1)]
+    models: Annotated[tuple[ModelName, ...], Field(min_length=1)] = ("vsepp",)
+    losses: Annotated[tuple[LossName, ...], Field(min_length=1)]
     training: TrainingConfig = TrainingConfig()
     overrides: tuple[Override, ...] = ()
     model_parameters: dict[str, ParameterValue] = {}
@@ -101,30 +114,35 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
-        check_names("models", self.models, FEATURES)
-        check_names("losses", self.losses, SPACES)
-        check_names("search.metric", [self.search.metric], METRICS)
+        mistakes = Mistakes()
+        mistakes.of(_check_studies, self)
         if self.confirm is not None and self.confirm.baseline is not None:
-            check_names("confirm.baseline", [self.confirm.baseline], self.losses)
+            mistakes.of(check_names, "confirm.baseline", [self.confirm.baseline], self.losses)
         for number, change in enumerate(self.overrides):
-            _check_override(f"overrides.{number}", change, self)
-        check_names("search.objectives", [goal.metric for goal in self.search.goals], (*METRICS, *COUNTS))
+            mistakes.of(_check_override, f"overrides.{number}", change, self)
         for key in ("space", "fixed", "enqueue"):
-            check_names(f"search.{key}", getattr(self.search, key), self.losses)
-        known = {name for model in self.models for name in MODEL_PARAMETERS[model]}
-        check_names("search.model_parameters", self.search.model_parameters, sorted(known))
-        cells = self.cells()
-        for cell in cells:
-            # Refuses now what would otherwise end each trial of the study.
-            self.trial_config(cell, {})
-            check_beside(cell.space, cell.model, cell.training)
-            check_sampler(self.search, cell.space)
-            check_population(self.search, self.scheduler, cell.space, cell.training.total_epochs)
-        names = [cell.name for cell in cells]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
+            mistakes.of(check_names, f"search.{key}", getattr(self.search, key), self.losses)
+        parameters = {name for model in self.models for name in MODEL_PARAMETERS[model]}
+        mistakes.of(check_names, "search.model_parameters", self.search.model_parameters, sorted(parameters))
+        # What is wrong above would be told again, less clearly, by every study.
+        mistakes.refuse()
+        for names in self._combinations():
+            mistakes.of(self._check_cell, *names)
+        mistakes.refuse()
         return self
+
+    def _check_cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> None:
+        """Refuse now what would otherwise end each trial of a study."""
+        cell, mistakes = self._cell(dataset, model, losses), Mistakes()
+        mistakes.of(self.trial_config, cell, {})
+        mistakes.of(check_beside, cell.space, cell.model)
+        mistakes.of(check_sampler, self.search, cell.space)
+        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training.total_epochs)
+        mistakes.refuse()
+
+    def _combinations(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        groups = [tuple(self.losses)] if self.search.loss == "choose" else [(loss,) for loss in self.losses]
+        return list(itertools.product(self.datasets, self.models, groups))
 
     def cells(self) -> list[Cell]:
         """Return the studies, in the order of datasets, models and losses.
@@ -132,23 +150,16 @@ class Experiment(BaseModel):
         Raises:
             ValueError: If bounds or fixed parameters are refused.
         """
-        groups = [tuple(self.losses)] if self.search.loss == "choose" else [(loss,) for loss in self.losses]
-        return [
-            self._cell(dataset, model, losses)
-            for dataset in self.datasets
-            for model in self.models
-            for losses in groups
-        ]
+        return [self._cell(*names) for names in self._combinations()]
 
     def trials_in(self, cell: Cell) -> int:
         """Return how many trials a study has in the end."""
         if self.search.sampler != "grid":
             return self.search.trials
-        return min(self.search.trials, len(cell.space.grid()))
+        return min(self.search.trials, cell.space.grid_size)
 
     def _cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> Cell:
-        loss = losses[0] if len(losses) == 1 else ANY
-        name = f"{Path(dataset).name}-{model}-{loss}"
+        loss, name = losses[0] if len(losses) == 1 else ANY, _study_name(dataset, model, losses)
         changes = [change for change in self.overrides if change.concerns(dataset, model, losses[0])]
         if len(losses) > 1 and any(change.losses is not None for change in changes):
             raise ValueError("overrides: those of some losses do not go with search.loss: choose; use each")
@@ -202,7 +213,7 @@ def load_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
         ConfigError: If anything in it is refused.
     """
     path = find_file(source, shipped_experiments(), "experiment")
-    return validate(Experiment, override(read_yaml(path), overrides), str(path))
+    return validate(Experiment, override(read_kind(path, "an experiment"), overrides))
 
 
 def shipped_experiments() -> dict[str, Path]:
@@ -211,17 +222,18 @@ def shipped_experiments() -> dict[str, Path]:
     return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
-def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return the keys whose change would make trials of two starts of one experiment incomparable.
+def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
 
-    More trials than before are no such change, unless they are a population, nor are those of ``FREE``.
+    More trials than before are no such change, unless they are a population, nor are those of ``FREE``. A key that one
+    of the two does not have is ``None`` there.
     """
     before, after = dict(_flat(_whole(old))), dict(_flat(new))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     grows = before.get("search.trials", 0) <= after.get("search.trials", 0)
     if grows and before.get("scheduler.name") != "pbt":
         changed = [key for key in changed if key != "search.trials"]
-    return [key for key in changed if key.partition(".")[0] not in FREE]
+    return {key: (before.get(key), after.get(key)) for key in changed if key.partition(".")[0] not in FREE}
 
 
 def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -240,9 +252,27 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return rows
 
 
+def _study_name(dataset: str, model: str, losses: Sequence[str]) -> str:
+    return f"{Path(dataset).name}-{model}-{losses[0] if len(losses) == 1 else ANY}"
+
+
+def _check_studies(experiment: Experiment) -> None:
+    """Refuse studies that would be called alike, and more than are checked in a moment."""
+    count = len(experiment.datasets) * len(experiment.models) * len(experiment.losses)
+    if count > MOST_STUDIES:
+        raise ValueError(
+            f"datasets: {count} studies with all models and losses; an experiment has at most {MOST_STUDIES}"
+        )
+    names = Counter(_study_name(*names) for names in experiment._combinations())
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
+
+
 def _check_override(key: str, change: Override, experiment: Experiment) -> None:
+    mistakes = Mistakes()
     for part in ("datasets", "models", "losses"):
-        check_names(f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
-    check_names(f"{key}.metric", [change.metric] if change.metric else (), METRICS)
-    # Types and ranges are those of ``training``, whose other values go along.
-    check_training(experiment.training, change.training, key)
+        mistakes.of(check_names, f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
+    for model in change.models or experiment.models:
+        mistakes.of(refuse_as, key, partial(check_model_parameters, model, change.model_parameters))
+    mistakes.refuse()

@@ -1,4 +1,6 @@
-"""What experiments came to, as rows of the study's tables: confirmed candidates, or else the best trials.
+"""What experiments came to, as rows of tables like those of Bleeker and de Rijke (2022).
+
+The rows are confirmed candidates, or else the best trials.
 
 A dataset that was confirmed shows the metrics of its test split, over the seeds; one that was not shows those of
 val, of one training each, and says so.
@@ -59,7 +61,7 @@ def tables_of(
 
     Args:
         results: In the order of their rows.
-        with_published: Put the study's rows beside ours.
+        with_published: Put the rows of Bleeker and de Rijke (2022) beside ours.
         cocos: Add the tables of COCOS.
         brief: Say the verdict on each dataset under the table, and nothing more.
     """

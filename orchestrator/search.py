@@ -14,6 +14,7 @@ from orchestrator.budget import SPENT, Meter
 from orchestrator.champions import pack_champions
 from orchestrator.checkpoints import Checkpoints
 from orchestrator.cluster import Cluster, prepare_joining
+from orchestrator.config_problems import short
 from orchestrator.confirmation import plan_confirmation
 from orchestrator.display import Progress, make_display
 from orchestrator.environment import describe_environment
@@ -315,7 +316,8 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     way_out = f"give the experiment another name (--set name=...) or remove {directory}"
     changed = changed_keys(history.experiment, experiment.to_dict())
     if changed:
-        raise ConfigError(f"{directory}: was started with another {', '.join(changed)}; {way_out}")
+        told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
+        raise ConfigError(f"{directory}: was started with other settings than now: {told}; {way_out}")
     for key, digest in history.data.items():
         if digests.get(key) != digest:
             raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")

@@ -1,56 +1,36 @@
 """The sections of an experiment's YAML file, each with its ranges; unknown keys are refused."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from orchestrator.config_files import STRICT
+from orchestrator.config_values import (
+    Bound,
+    BoundOrDefault,
+    Goal,
+    Hours,
+    LossName,
+    Metric,
+    Minutes,
+    ModelName,
+    TrainingChange,
+)
 from trainables.config import ParameterValue
-
-METRICS = (
-    "val/rsum",
-    "val/r1_r5_sum",
-    *(f"val/{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "map5", "average_recall")),
-)
-"""What can be maximised: the metrics of which more is better."""
-
-
-COUNTS = (
-    *(
-        f"cocos/{way}_{name}"
-        for way in ("i2t", "t2i")
-        for name in (
-            "negatives_per_query",
-            "negatives_per_batch",
-            "queries_without_gradient",
-            "negative_weight",
-            "positive_weight",
-        )
-    ),
-    "cocos/gradient_negatives",
-    "cocos/gradient_positives",
-)
-"""What every loss is counted by at a trial's best epoch, and a further objective can be."""
+from trainables.errors import Mistakes
 
 
 class Objective(BaseModel):
     """What a search is after.
 
     Attributes:
-        metric: One of ``METRICS`` or ``COUNTS``, at the trial's best epoch.
+        metric: A metric or a COCOS count, at the trial's best epoch.
         direction: ``maximize`` or ``minimize``.
     """
 
     model_config = STRICT
-    metric: str
+    metric: Goal
     direction: Literal["maximize", "minimize"] = "maximize"
-
-
-class ListedValues(BaseModel):
-    """Values of a parameter, one by one."""
-
-    model_config = STRICT
-    values: Annotated[tuple[ParameterValue, ...], Field(min_length=1)]
 
 
 class Search(BaseModel):
@@ -65,11 +45,13 @@ class Search(BaseModel):
         metric: What is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
         loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
-        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where it differs from the default.
-        training: Setting of ``training`` -> the same, or ``default``; searched beside every loss.
-        model_parameters: The same for ``model_parameters``, in the models that have them.
-        fixed: Loss -> parameter -> the one value it has.
-        enqueue: Loss -> points that are tried right after the published ones.
+        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
+        training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
+            loss.
+        model_parameters: Parameter of a model -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched in the
+            models that have the parameter.
+        fixed: Loss -> parameter -> the one value that the parameter has.
+        enqueue: Loss -> points that are tried right after the published ones, each parameter -> value.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
@@ -77,14 +59,14 @@ class Search(BaseModel):
     sampler: Literal["tpe", "cmaes", "gp", "random", "qmc", "grid"] = "tpe"
     trials: Annotated[int, Field(ge=1)] = 16
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    metric: str = "val/rsum"
-    objectives: tuple[str | Objective, ...] = ()
+    metric: Metric = "val/rsum"
+    objectives: tuple[Goal | Objective, ...] = ()
     loss: Literal["each", "choose"] = "each"
-    space: dict[str, dict[str, tuple[float, float] | ListedValues]] = {}
-    training: dict[str, tuple[float, float] | ListedValues | Literal["default"]] = {}
-    model_parameters: dict[str, tuple[float, float] | ListedValues | Literal["default"]] = {}
-    fixed: dict[str, dict[str, ParameterValue]] = {}
-    enqueue: dict[str, tuple[dict[str, ParameterValue], ...]] = {}
+    space: dict[LossName, dict[str, Bound]] = {}
+    training: dict[str, BoundOrDefault] = {}
+    model_parameters: dict[str, BoundOrDefault] = {}
+    fixed: dict[LossName, dict[str, ParameterValue]] = {}
+    enqueue: dict[LossName, tuple[dict[str, ParameterValue], ...]] = {}
     warm_start_from: tuple[str, ...] = ()
 
     @property
@@ -133,11 +115,15 @@ class Scheduler(BaseModel):
             "median": ("grace_epochs", "min_trials"),
             "pbt": ("perturbation_epochs", "quantile"),
         }
+        mistakes = Mistakes()
         for name in dict.fromkeys(name for names in used.values() for name in names):
             if getattr(self, name) != type(self).model_fields[name].default and name not in used[self.name]:
-                raise ValueError(
-                    f"{name}: {self.name} has no such setting; it has {', '.join(used[self.name]) or 'none'}"
+                owners = ", ".join(owner for owner, names in used.items() if name in names)
+                mistakes.problems.append(
+                    f"scheduler.{name}: a setting of {owners}, but scheduler.name is {self.name}; remove it, or "
+                    f"replace the whole section: --set 'scheduler={{name: {self.name}}}'"
                 )
+        mistakes.refuse()
         return self
 
 
@@ -147,9 +133,9 @@ class Resources(BaseModel):
     Attributes:
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
         gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
-            need, see ``gpu_share``, or none where there is no GPU.
-        fuse: So many trials share those CPUs and GPUs as one stacked model, >= 1, see ``trainables.fused``; ``auto`` is
-            as many as were measured to be fastest, 1 where fusing does not pay.
+            need, or none where there is no GPU.
+        fuse: So many trials share those CPUs and GPUs as one stacked model, >= 1; ``auto`` is as many as were measured
+            to be fastest, 1 where fusing does not pay.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 
@@ -164,19 +150,21 @@ class Override(BaseModel):
     """Settings of some studies that differ from those of all.
 
     Attributes:
-        datasets: Of which datasets; ``null`` is all of them. The same for ``models`` and ``losses``.
-        training: Keys of ``training`` with their values there.
-        model_parameters: The same for ``model_parameters``.
-        metric: What selects the best epoch there.
+        datasets: Of which datasets; ``null`` is all of them.
+        models: Of which models; ``null`` is all of them.
+        losses: Of which losses; ``null`` is all of them.
+        training: Keys of ``training`` with their values in these studies.
+        model_parameters: Parameters of the models with their values in these studies.
+        metric: What selects the best epoch in these studies.
     """
 
     model_config = STRICT
     datasets: tuple[str, ...] | None = None
-    models: tuple[str, ...] | None = None
-    losses: tuple[str, ...] | None = None
-    training: dict[str, Any] = {}
+    models: tuple[ModelName, ...] | None = None
+    losses: tuple[LossName, ...] | None = None
+    training: TrainingChange = {}
     model_parameters: dict[str, ParameterValue] = {}
-    metric: str | None = None
+    metric: Metric | None = None
 
     def concerns(self, dataset: str, model: str, loss: str) -> bool:
         """Say whether a study is one of those meant."""
@@ -195,9 +183,9 @@ class Budget(BaseModel):
     """
 
     model_config = STRICT
-    hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    gpu_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    target: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    hours: Hours | None = None
+    gpu_hours: Hours | None = None
+    target: float | None = None
     plateau: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -210,7 +198,7 @@ class Patience(BaseModel):
     """
 
     model_config = STRICT
-    epoch_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
+    epoch_minutes: Minutes = 60
     memory_retries: Annotated[int, Field(ge=0)] = 2
 
 
@@ -227,4 +215,4 @@ class Confirm(BaseModel):
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
     seeds: Annotated[int, Field(ge=2)] = 5
-    baseline: str | None = None
+    baseline: LossName | None = None

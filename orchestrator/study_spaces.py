@@ -5,14 +5,12 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from pydantic import BaseModel
-
-from orchestrator.config_files import STRICT, validate
-from orchestrator.sections import ListedValues, Scheduler, Search
+from orchestrator.config_values import ListedValues, check_training
+from orchestrator.sections import Scheduler, Search
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
 from search_spaces.space import check_name
 from trainables.config import CHANGEABLE, TrainingConfig
-from trainables.errors import ConfigError
+from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 
 Bound = tuple[float, float] | ListedValues | str
@@ -21,13 +19,11 @@ Bound = tuple[float, float] | ListedValues | str
 NOT_SEARCHED = ("backbone", "weights")
 """Parameters of models that are the same in all trials of a study: the data and their digests depend on them."""
 
+LARGEST_GRID = 100_000
+"""Points of a grid; every point is held in memory."""
+
 SMALLEST_POPULATION = 4
 """Trials of a study of population-based training; with fewer, a quarter is nobody."""
-
-
-class _TrainingSection(BaseModel):
-    model_config = STRICT
-    training: TrainingConfig
 
 
 def make_space(
@@ -90,6 +86,10 @@ def check_sampler(search: Search, space: StudySpace) -> None:
     if name == "grid" and (search.enqueue or search.warm_start_from):
         key = "enqueue" if search.enqueue else "warm_start_from"
         raise ValueError(f"search.{key}: a grid tries its own values alone; list them there, or take another sampler")
+    if name == "grid" and space.grid_size > LARGEST_GRID:
+        raise ValueError(
+            f"search.space: a grid of {space.grid_size} points; at most {LARGEST_GRID} are taken, list fewer"
+        )
     if name in ("cmaes", "gp", "qmc") and space.is_conditional:
         raise ValueError(f"search.sampler: {name} needs a space without conditions; take tpe, or one loss and degree")
     if name == "cmaes" and not ranges:
@@ -136,27 +136,21 @@ def check_population(search: Search, scheduler: Scheduler, space: StudySpace, ep
         raise ValueError(f"scheduler.name: pbt has nothing to move in {list(space.bounds()) or 'an empty space'}")
 
 
-def check_beside(space: StudySpace, model: str, training: TrainingConfig) -> None:
+def check_beside(space: StudySpace, model: str) -> None:
     """Refuse bounds that a training, or a model, would refuse when they are suggested.
 
     Raises:
-        ValueError: If there are such; the message names the key.
+        ConfigError: If there are such; the message names the key.
     """
+    mistakes = Mistakes()
     for name, bound in space.training.items():
         for end in bound.ends():
-            _refuse_as(f"search.training.{name}", partial(check_training, training, {name: end}, "training"))
+            mistakes.of(refuse_as, f"search.training.{name}", partial(check_training, {name: end}))
     for name, bound in space.model_parameters.items():
         for end in bound.ends():
-            _refuse_as(f"search.model_parameters.{name}", partial(check_model_parameters, model, {name: end}))
-
-
-def check_training(training: TrainingConfig, changes: Mapping[str, Any], source: str) -> None:
-    """Refuse settings whose types or ranges are not those of ``training``, whose other values go along.
-
-    Raises:
-        ConfigError: Naming the source and the setting.
-    """
-    validate(_TrainingSection, {"training": {**asdict(training), **changes}}, source)
+            check = partial(check_model_parameters, model, {name: end})
+            mistakes.of(refuse_as, f"search.model_parameters.{name}", check)
+    mistakes.refuse()
 
 
 def _part(search: Search, loss: str) -> LossPart:
@@ -211,11 +205,12 @@ def _bounds_beside(section: str, given: Mapping[str, Bound], defaults: Mapping[s
     return found
 
 
-def _refuse_as(key: str, check: Callable[[], None]) -> None:
+def refuse_as(key: str, check: Callable[[], object]) -> None:
+    """Let a check refuse with the key in front of each of its mistakes."""
     try:
         check()
     except ConfigError as error:
-        raise ValueError(f"{key}: {error}") from None
+        raise ConfigError([f"{key}: {problem}" for problem in error.problems]) from None
 
 
 def _check_grid(key: str, bounds: Bounds) -> None:
@@ -226,8 +221,8 @@ def _check_grid(key: str, bounds: Bounds) -> None:
 
 def check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
     """Refuse names that are not known, with the key where they stand."""
+    mistakes = Mistakes()
     for name in names:
-        try:
-            check_name(name, known, "known")
-        except SpaceError as error:
-            raise ValueError(f"{key}: {error}") from None
+        mistakes.of(check_name, name, known, "known")
+    if mistakes.problems:
+        raise ConfigError([f"{key}: {problem}" for problem in mistakes.problems])

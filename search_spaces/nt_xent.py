@@ -1,6 +1,8 @@
 """The temperature of NT-Xent.
 
 References:
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
+        section 3. arXiv:2202.07474
     [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding. arXiv:1807.03748
 """
 
@@ -14,7 +16,7 @@ def nt_xent(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {"temperature": bounds["temperature"].suggest(trial, "temperature")}
 
 
-# A temperature acts by its ratio to another, hence the logarithm. 0.1 is the study's value.
+# A temperature acts by its ratio to another, hence the logarithm. 0.1 is the value of [Bleeker2022].
 NT_XENT = LossSpace(
     suggest=nt_xent,
     bounds={"temperature": Range(0.005, 0.5, log=True)},

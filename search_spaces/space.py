@@ -51,6 +51,10 @@ class Range:
         if self.whole and not (float(self.low).is_integer() and float(self.high).is_integer()):
             raise SpaceError(f"a range of whole numbers needs whole ends, got [{self.low}, {self.high}]")
 
+    def __str__(self) -> str:
+        """Show it as an experiment's YAML file has it, with its scale."""
+        return f"[{self.low:g}, {self.high:g}]{' whole' if self.whole else ''}{' log' if self.log else ''}"
+
     def suggest(self, trial: Trial, name: str) -> float:
         """Let the trial choose a number of the range."""
         if self.whole:
@@ -84,6 +88,10 @@ class Values:
     def __post_init__(self) -> None:
         if not self.values or len(set(self.values)) != len(self.values):
             raise SpaceError(f"values must be listed, each once, got {list(self.values)}")
+
+    def __str__(self) -> str:
+        """Show them in braces."""
+        return f"{{{', '.join(map(str, self.values))}}}"
 
     def suggest(self, trial: Trial, name: str) -> Any:
         """Let the trial choose one of the values."""
@@ -245,7 +253,7 @@ def check_name(name: str, known: Iterable[str], what: str) -> None:
     """
     known = list(known)
     if name not in known:
-        raise SpaceError(f"unknown name {name!r}; {suggestion(name, known, what)}")
+        raise SpaceError(f"unknown name {name[:60]!r}; {suggestion(name, known, what)}")
 
 
 def suggestion(name: str, known: Sequence[str], what: str) -> str:

@@ -1,12 +1,12 @@
 """All that one study searches: the parameters of a loss, or the choice of one, and what may come beside it."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from search_spaces.optimizer import optimizer
-from search_spaces.space import Bounds, FixedPoint, LossSpace, Trial, Values
+from search_spaces.space import Bounds, FixedPoint, LossSpace, Range, Trial, Values
 from search_spaces.wsabie import model_parameters
 
 
@@ -139,6 +139,12 @@ class StudySpace:
                 points.append({**self.point(loss, own), **{name: point[name] for name in beside}})
         return points
 
+    @property
+    def grid_size(self) -> int:
+        """How many points ``grid`` returns, counted without making them."""
+        beside = self._beside().values()
+        return sum(_count([*part.bounds.values(), *beside]) for part in self.losses.values())
+
     def _of(self, loss: str, trial: Trial) -> Trial:
         return Prefixed(trial, f"{loss}.") if self.chooses else trial
 
@@ -153,6 +159,14 @@ class StudySpace:
     def _beside(self) -> dict[str, Any]:
         training = {f"training.{name}": bound for name, bound in self.training.items()}
         return training | {f"model.{name}": bound for name, bound in self.model_parameters.items()}
+
+
+def _count(bounds: Iterable[Range | Values]) -> int:
+    """Return how many combinations listed values have."""
+    count = 1
+    for bound in bounds:
+        count *= len(bound.values) if isinstance(bound, Values) else 1
+    return count
 
 
 def _degrees(bounds: Bounds) -> Sequence[Any]:

@@ -10,9 +10,9 @@ References:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
@@ -42,6 +42,44 @@ CHANGEABLE = (
     "batch_size",
 )
 """Settings of ``training`` that may be another from an epoch on; what the others describe cannot be changed midway."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The numbers that a setting takes, all of them finite.
+
+    Attributes:
+        minimum: The smallest, or what all are above.
+        is_open: Whether the minimum itself is left out.
+        maximum: The largest.
+    """
+
+    minimum: float
+    is_open: bool = False
+    maximum: float = math.inf
+
+    def accepts(self, value: float) -> bool:
+        """Whether a number is one of them."""
+        above = self.minimum < value if self.is_open else self.minimum <= value
+        return above and value <= self.maximum and value < math.inf
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Let pydantic, where a configuration is read with it, refuse a number at its key and go on with other keys."""
+        return {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": self._checked},
+            "schema": handler(source),
+        }
+
+    def _checked(self, value: float | None) -> float | None:
+        if value is not None and not self.accepts(value):
+            raise ConfigError(f"must be {self}, got {value}")
+        return value
+
+    def __str__(self) -> str:
+        """Say it in words, as a message does after "must be"."""
+        lowest = f"a finite number above {self.minimum:g}" if self.is_open else f"at least {self.minimum:g}"
+        return lowest if self.maximum == math.inf else f"{lowest}, at most {self.maximum:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,52 +117,37 @@ class TrainingConfig:
             2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
     """
 
-    epochs: int = 30
+    epochs: Annotated[int, Interval(1)] = 30
     batches: Literal["pairs", "images"] = "pairs"
-    batch_size: int = 128
-    captions_per_image: int = 5
+    batch_size: Annotated[int, Interval(2)] = 128
+    captions_per_image: Annotated[int, Interval(1)] = 5
     scale_epochs: bool = False
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: float = 2e-4
-    learning_rate_drop_epochs: int = 15
-    learning_rate_drop_factor: float = 0.1
-    weight_decay: float = 0.0
-    gradient_clip: float | None = 2.0
-    embedding_size: int = 1024
-    word_size: int = 300
-    length_buckets: int = 1
+    learning_rate: Annotated[float, Interval(0, is_open=True)] = 2e-4
+    learning_rate_drop_epochs: Annotated[int, Interval(1)] = 15
+    learning_rate_drop_factor: Annotated[float, Interval(0, is_open=True, maximum=1)] = 0.1
+    weight_decay: Annotated[float, Interval(0)] = 0.0
+    gradient_clip: Annotated[float | None, Interval(0, is_open=True)] = 2.0
+    embedding_size: Annotated[int, Interval(1)] = 1024
+    word_size: Annotated[int, Interval(1)] = 300
+    length_buckets: Annotated[int, Interval(1)] = 1
     duplicates: Literal["mask", "negatives"] = "mask"
-    cocos_every: int = 0
+    cocos_every: Annotated[int, Interval(0)] = 0
     augment: bool = True
     precision: Precision = "float32"
     finetune: bool = False
-    frozen_epochs: int = 0
-    finetune_learning_rate: float | None = None
+    frozen_epochs: Annotated[int, Interval(0)] = 0
+    finetune_learning_rate: Annotated[float | None, Interval(0, is_open=True)] = None
 
     def __post_init__(self) -> None:
-        minima = {
-            "epochs": 1,
-            "batch_size": 2,
-            "captions_per_image": 1,
-            "length_buckets": 1,
-            "learning_rate_drop_epochs": 1,
-            "weight_decay": 0,
-            "embedding_size": 1,
-            "word_size": 1,
-            "cocos_every": 0,
-            "frozen_epochs": 0,
-        }
-        for name, minimum in minima.items():
-            if not minimum <= getattr(self, name) < math.inf:
-                raise ConfigError(f"training.{name} must be at least {minimum}, got {getattr(self, name)}")
-        for name in ("learning_rate", "learning_rate_drop_factor", "gradient_clip", "finetune_learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ConfigError(f"training.{name} must be a finite number above 0, got {value}")
-        if self.learning_rate_drop_factor > 1:
-            raise ConfigError(
-                f"training.learning_rate_drop_factor must be at most 1, got {self.learning_rate_drop_factor}"
-            )
+        values = ((name, getattr(self, name), allowed) for name, allowed in RANGES.items())
+        problems = [
+            f"training.{name}: must be {allowed}, got {value}"
+            for name, value, allowed in values
+            if value is not None and not allowed.accepts(value)
+        ]
+        if problems:
+            raise ConfigError(problems)
 
     @property
     def epoch_scale(self) -> int:
@@ -143,6 +166,13 @@ class TrainingConfig:
 
 LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None}
 """Keys of a training that stand nowhere where they have these values: older versions did not know them."""
+RANGES: Mapping[str, Interval] = {
+    name: part
+    for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
+    for part in get_args(hint)
+    if isinstance(part, Interval)
+}
+"""What each number of ``training`` can be; ``None`` passes where a setting takes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +181,9 @@ class Change:
 
     Attributes:
         epoch: The first epoch that is trained with them, >= 2.
-        loss_parameters: Of the loss; what is left out stays as it was. The same for ``training``.
-        training: Names of ``CHANGEABLE``.
+        loss_parameters: Of the loss; parameters that are left out stay as they were.
+        training: Settings of ``training`` that can change midway, such as ``learning_rate`` or ``batch_size``; others
+            stay as they were.
     """
 
     epoch: int
@@ -173,10 +204,10 @@ class TrialConfig:
 
     Attributes:
         dataset: Name of a folder under the data root, or a path.
-        model: A name of ``FEATURES``.
-        loss: A name of ``trainables.losses.LOSSES``.
+        model: Name of a model.
+        loss: Name of a loss.
         model_parameters: Constructor arguments of the model beyond its sizes; those left out keep their defaults.
-            ``trainables.model_parameters`` lists them.
+            ``orchestrator list models`` lists them.
         loss_parameters: Hyper-parameters of the loss by their constructor names; those left out keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.

@@ -1,13 +1,17 @@
 """The errors that reach a person: each message names the place, the rule and the way out."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import ParamSpec, TypeVar
 
 FEW = 3
 """So many problems of one kind are shown one by one."""
 
 # What a record is called and holds, file paths and numbers; what follows "got" is a record's content, cut anywhere.
 _NAMES_AND_NUMBERS = re.compile(r", got .*|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*/\S*|\([^()]*\.\w+\)|\d[\d,.]*")
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 
 class UserError(Exception):
@@ -21,7 +25,56 @@ class UserError(Exception):
 
 
 class ConfigError(UserError, ValueError):
-    """A configuration that is refused: unknown key, wrong type, or a value out of its range."""
+    """A configuration that is refused: unknown key, wrong type, or a value out of its range.
+
+    Attributes:
+        problems: One line a mistake, each naming the key; all mistakes that were found, of which the text shows twenty.
+    """
+
+    shown = 20
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(dict.fromkeys(problems))
+        text = self.problems[0] if len(self.problems) == 1 else f"{len(self.problems)} mistakes:"
+        for problem in self.problems[: self.shown] if len(self.problems) > 1 else ():
+            text += f"\n  {problem}"
+        if len(self.problems) > self.shown:
+            text += f"\n  ... and {len(self.problems) - self.shown} more"
+        super().__init__(text)
+
+
+class Mistakes:
+    """Gathers what several checks refuse, so that a person sees all mistakes at once and not one a try.
+
+    Example:
+        >>> mistakes = Mistakes()
+        >>> mistakes.of(int, "x"), mistakes.of(int, "3")
+        (None, 3)
+        >>> len(mistakes.problems)
+        1
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def of(self, check: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result | None:
+        """Return what a check returns, or ``None`` after noting why the check refused."""
+        try:
+            return check(*args, **kwargs)
+        except ConfigError as error:
+            self.problems += error.problems
+        except ValueError as error:
+            self.problems.append(str(error))
+        return None
+
+    def refuse(self) -> None:
+        """Refuse a configuration in which there were mistakes.
+
+        Raises:
+            ConfigError: With all of them, each once.
+        """
+        if self.problems:
+            raise ConfigError(self.problems)
 
 
 class DataError(UserError):

@@ -14,12 +14,14 @@ from orchestrator.terminal import make_console, say
 def summarise(
     experiments: Annotated[list[str], typer.Argument(help="Names of experiments under OUTPUT, or their folders.")],
     form: Annotated[str, typer.Option("--format", help="table, json, csv, markdown, latex or html.")] = "table",
-    with_published: Annotated[bool, typer.Option(help="Put the study's rows beside ours.")] = False,
+    with_published: Annotated[
+        bool, typer.Option(help="Put the rows of Bleeker and de Rijke (ECIR 2022) beside ours.")
+    ] = False,
     cocos: Annotated[bool, typer.Option(help="The tables of COCOS as well.")] = False,
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show what experiments came to: winners, verdicts and their statistics, in the layout of the study's tables."""
+    """Show what experiments came to: winners, verdicts and statistics, as the tables of Bleeker and de Rijke (2022)."""
     from orchestrator.journal import find_directory
     from orchestrator.results import read_result, tables_of, to_dict
     from orchestrator.tables import render

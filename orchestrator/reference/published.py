@@ -9,7 +9,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
-"""What each of the study's tables holds."""
+"""What each table of Bleeker and de Rijke (2022) holds."""
 
 DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
 SYNONYMS = {"mscoco": "coco", "coco2014": "coco", "f30k": "flickr30k", "f8k": "flickr8k"}
@@ -35,7 +35,7 @@ class PublishedRow:
     """A row of a published table.
 
     Attributes:
-        number: The study's number of the experiment, e.g. ``1.1``.
+        number: Number of the experiment in Bleeker and de Rijke (2022), e.g. ``1.1``.
         dataset: ``flickr30k`` or ``coco``.
         model: As in ``TrialConfig``, and so ``loss``.
         parameters: The loss's hyper-parameter.

@@ -15,6 +15,9 @@ from trainables.files import write_whole
 
 FORMAT = 1
 
+LARGEST = 16 * 2**20
+"""Characters of a reference: a cell with five seeds has some ten thousand."""
+
 
 class AcceptedError(UserError):
     """A reference that is missing, damaged, or of another suite."""
@@ -121,9 +124,12 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        found = _accepted(content)
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise ValueError(f"more than {LARGEST} characters")
+        found = _accepted(json.loads(text))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise AcceptedError(
             f"{path}: damaged ({type(error).__name__}: {error}); restore it, or remove it and accept a new run"
         ) from None

@@ -1,21 +1,23 @@
 """A suite: the cells that are rerun, how often, and what difference matters; read from YAML and checked whole."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from orchestrator.config_files import STRICT, find_file, override, read_yaml, validate
+from orchestrator.config_files import STRICT, find_file, override, read_kind, validate
+from orchestrator.config_values import LossName, Metric, ModelName, Name, TrainingChange
 from orchestrator.experiment import Experiment
 from orchestrator.regression.shipped import shipped_suites
-from orchestrator.sections import METRICS, Resources, Scheduler, Search
-from orchestrator.study_spaces import check_names, check_training
-from search_spaces import SPACES, SpaceError
-from trainables.config import FEATURES, ParameterValue, TrainingConfig, TrialConfig
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+from orchestrator.sections import Resources, Scheduler, Search
+from orchestrator.study_spaces import refuse_as
+from search_spaces import SPACES
+from trainables.config import ParameterValue, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError, Mistakes
 
 
 class SuiteCell(BaseModel):
@@ -23,7 +25,11 @@ class SuiteCell(BaseModel):
 
     Attributes:
         name: In reference and reports; by default ``<dataset>-<model>-<loss>``.
+        dataset: Name of a folder under the data root, or a path.
+        model: Name of a model.
+        loss: Name of a loss.
         loss_parameters: What is left out has the loss's default.
+        model_parameters: Parameters of the model beyond its sizes.
         training: Keys that differ from the suite's ``training``.
         metric: What selects the best epoch, where it is not the suite's ``score``.
     """
@@ -31,12 +37,12 @@ class SuiteCell(BaseModel):
     model_config = STRICT
     name: Name | None = None
     dataset: str
-    model: str = "vsepp"
-    loss: str
+    model: ModelName = "vsepp"
+    loss: LossName
     loss_parameters: dict[str, ParameterValue] = {}
     model_parameters: dict[str, ParameterValue] = {}
-    training: dict[str, Any] = {}
-    metric: str | None = None
+    training: TrainingChange = {}
+    metric: Metric | None = None
 
     @property
     def title(self) -> str:
@@ -49,6 +55,7 @@ class Suite(BaseModel):
 
     Attributes:
         name: Folder of its output and name in MLflow.
+        description: What the suite is about, for people.
         seeds: Each cell is trained with the seeds 1 to this, >= 2.
         max_seeds: Where that is inconclusive, with the seeds up to this; not below ``seeds``.
         score: Metric that is compared, and by default selects the best epoch.
@@ -57,8 +64,10 @@ class Suite(BaseModel):
         false_alarms: How often a suite without any change may find a regression, in (0, 0.5).
         published: Whether the test split is opened and its scores are compared with the papers' tables.
         training: What all cells share.
-        vocabulary: See ``TrialConfig``.
+        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         val_images: Evaluate on the first so many images of the val split, >= 1; ``null`` is all of them.
+        resources: What one training takes.
+        cells: The baselines.
     """
 
     model_config = STRICT
@@ -66,7 +75,7 @@ class Suite(BaseModel):
     description: str = ""
     seeds: Annotated[int, Field(ge=2)] = 3
     max_seeds: Annotated[int, Field(ge=2)] = 3
-    score: str = "val/rsum"
+    score: Metric = "val/rsum"
     matters: Annotated[float, Field(gt=0)]
     gradients_matter: Annotated[float, Field(gt=0)] = 0.1
     false_alarms: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
@@ -79,14 +88,17 @@ class Suite(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Suite":
+        mistakes = Mistakes()
         if self.max_seeds < self.seeds:
-            raise ValueError(f"max_seeds must be at least seeds ({self.seeds}), got {self.max_seeds}")
-        check_names("score", [self.score], METRICS)
-        titles = [cell.title for cell in self.cells]
+            mistakes.problems.append(f"max_seeds: must be at least seeds ({self.seeds}), got {self.max_seeds}")
+        titles = Counter(cell.title for cell in self.cells)
         for number, cell in enumerate(self.cells):
-            _check_cell(f"cells.{number}", cell, self)
-            if titles.count(cell.title) > 1:
-                raise ValueError(f"cells.{number}: two cells are called {cell.title!r}; give one another `name`")
+            if titles[cell.title] > 1:
+                mistakes.problems.append(
+                    f"cells.{number}: {titles[cell.title]} cells are called {cell.title!r}; give each a `name`"
+                )
+            mistakes.of(_check_cell, f"cells.{number}", cell, self)
+        mistakes.refuse()
         return self
 
     def experiment(self) -> Experiment:
@@ -134,17 +146,12 @@ def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
         ConfigError: If anything in it is refused.
     """
     path = find_file(source, shipped_suites(), "suite")
-    return validate(Suite, override(read_yaml(path), settings), str(path)), path
+    return validate(Suite, override(read_kind(path, "a suite"), settings)), path
 
 
 def _check_cell(place: str, cell: SuiteCell, suite: Suite) -> None:
-    check_names(f"{place}.model", [cell.model], FEATURES)
-    check_names(f"{place}.loss", [cell.loss], SPACES)
-    if cell.metric is not None:
-        check_names(f"{place}.metric", [cell.metric], METRICS)
-    try:
-        SPACES[cell.loss].check_parameters(cell.loss_parameters)
-    except SpaceError as error:
-        raise ValueError(f"{place}.loss_parameters: {error}") from None
-    check_training(suite.training, cell.training, place)
-    suite.config(cell, 1)
+    mistakes = Mistakes()
+    mistakes.of(SPACES[cell.loss].check_parameters, cell.loss_parameters)
+    if mistakes.problems:
+        raise ConfigError([f"{place}.loss_parameters: {problem}" for problem in mistakes.problems])
+    refuse_as(place, partial(suite.config, cell, 1))

@@ -1,4 +1,9 @@
-"""Tables in LaTeX, laid out as the study's: a line a loss, in blocks of a dataset and a model; needs ``booktabs``."""
+"""Tables in LaTeX: a line a loss, in blocks of a dataset and a model, as [Bleeker2022]; needs ``booktabs``.
+
+References:
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
+        arXiv:2202.07474
+"""
 
 from collections.abc import Sequence
 from itertools import groupby

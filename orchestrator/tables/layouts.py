@@ -1,4 +1,9 @@
-"""Which columns the study's tables have, and what they are called there."""
+"""Which columns the tables of [Bleeker2022] have, and what the columns are called there.
+
+References:
+    [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
+        ECIR 2022. arXiv:2202.07474
+"""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +18,7 @@ class Column:
         metric: Without prefix, e.g. ``i2t_r1``.
         heading: As plain text.
         latex: The same for LaTeX.
-        decimals: Digits after the point that the study prints.
+        decimals: Digits after the point that [Bleeker2022] prints.
     """
 
     metric: str
@@ -30,11 +35,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of one of the study's tables.
+    """The columns of one of the tables of [Bleeker2022].
 
     Attributes:
         name: Tells it from the others.
-        published: Number of the study's table; ``None`` where the study has none like it.
+        published: Number of the table in [Bleeker2022]; ``None`` where the paper has none like it.
         title: What it shows.
         spread: What the standard deviations are over, where that is not the runs that the means are over.
         caveat: What to know before comparing with the published rows; empty where there is nothing.

@@ -25,7 +25,7 @@ class Table:
 
 
 def retrieval_table(rows: Iterable[Row], *, with_published: bool = False) -> Table:
-    """Return the table of retrieval metrics, in the layout of the study's table 1.
+    """Return the table of retrieval metrics, in the layout of table 1 of Bleeker and de Rijke (2022).
 
     Args:
         rows: Of any datasets and models, best first.
@@ -35,7 +35,7 @@ def retrieval_table(rows: Iterable[Row], *, with_published: bool = False) -> Tab
 
 
 def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[Table, ...]:
-    """Return the tables of COCOS, in the layouts of the study's tables 2 to 4, without those that have no row."""
+    """Return the tables of COCOS, in the layouts of tables 2 to 4 of Bleeker and de Rijke, without empty tables."""
     counted = [row for row in rows if any(column.metric in row.measures for column in cocos_layout(row.loss).columns)]
     groups = {layout.name: [row for row in counted if cocos_layout(row.loss) is layout] for layout in COCOS_LAYOUTS}
     return tuple(_table(layout, groups[layout.name], with_published) for layout in COCOS_LAYOUTS if groups[layout.name])
@@ -84,6 +84,7 @@ def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
     """Say where the published rows are from, or that there is none to put beside ours."""
     if not any(row.published for row in rows):
         ours = ", ".join(dict.fromkeys(f"{PurePath(row.dataset).name} with {row.model}" for row in rows))
-        return [f"The study has no row for {ours}; it has flickr30k and coco with vsepp and vsrn."] if ours else []
-    notes = [f"Published: Bleeker and de Rijke (2022), table {layout.published}."]
+        found = f"Bleeker and de Rijke (ECIR 2022) have no row for {ours}, only flickr30k and coco with vsepp or vsrn."
+        return [found] if ours else []
+    notes = [f"Published: Bleeker and de Rijke (ECIR 2022), table {layout.published}."]
     return [*notes, layout.caveat] if layout.caveat else notes

@@ -106,7 +106,7 @@ def test_trials_that_go_wrong_never_win(ray_session: None, output: Path) -> None
     after = (output / "tiny" / "journal.jsonl").read_text().splitlines()
     assert again.summary == result.summary
     assert [json.loads(line)["kind"] for line in after[len(before) :]] == ["experiment_started", "experiment_ended"]
-    with pytest.raises(ConfigError, match=r"started with another training\.epochs; give the experiment another name"):
+    with pytest.raises(ConfigError, match=r"training\.epochs \(\d+ -> 7\); give the experiment another name"):
         search(grid(TEMPERATURES, scheduler={"name": "none"}, training={"epochs": 7}), output, workload)
     with pytest.raises(ConfigError, match="the data of pets:global have changed"):
         search(experiment, output, FakeWorkload(digest="d2"))

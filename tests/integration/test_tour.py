@@ -1,5 +1,6 @@
 """The tour of the README, command by command, on a dataset of a few dozen images."""
 
+import json
 import os
 import re
 import signal
@@ -29,6 +30,9 @@ SHOWN = {
 }
 """A word of what each command prints."""
 
+INCONCLUSIVE = ("untested", "unconfirmed", "nobody to compare with", "no row")
+"""What no command of the tour prints: it ends in a verdict, with its tests."""
+
 
 def tour() -> list[str]:
     """Return the commands, those over several lines as one."""
@@ -56,9 +60,17 @@ def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         name = command.split()[1]
         assert SHOWN[name] in done.stdout, f"{command}\n{done.stdout}"
+        assert not [words for words in INCONCLUSIVE if words in done.stdout], f"{command}\n{done.stdout}"
         ran.add(name)
     assert ran == SHOWN.keys()
+    check_verdict(tmp_path / "runs" / "flickr8k-quick" / "summary.json")
     open_pages(last, tmp_path, environment)
+
+
+def check_verdict(summary: Path) -> None:
+    """The two best of both losses were trained again with three seeds, and compared on the test split."""
+    (verdict,) = json.loads(summary.read_text())["verdicts"]
+    assert verdict["verdict"] in ("better", "tie", "worse")
 
 
 def open_pages(command: str, folder: Path, environment: dict[str, str]) -> None:

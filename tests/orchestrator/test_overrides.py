@@ -54,12 +54,18 @@ def test_later_overrides_win_over_earlier_ones() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        pytest.param("[{losses: [nope]}]", "overrides.0.losses: unknown name 'nope'", id="loss of no study"),
+        pytest.param("[{losses: [nope]}]", "overrides.0.losses.0: unknown name 'nope'", id="loss of no study"),
         pytest.param(
-            "[{training: {epoch: 3}}]", "training.epoch: unknown key; did you mean 'epochs'", id="unknown key"
+            "[{training: {epoch: 3}}]",
+            "overrides.0.training: epoch: unknown key; did you mean 'epochs'",
+            id="unknown key",
         ),
-        pytest.param("[{training: {epochs: x}}]", "training.epochs: should be a valid integer", id="wrong type"),
-        pytest.param("[{training: {epochs: 0}}]", "training.epochs must be at least 1, got 0", id="out of range"),
+        pytest.param(
+            "[{training: {epochs: x}}]", "overrides.0.training: epochs: should be a valid integer", id="wrong type"
+        ),
+        pytest.param(
+            "[{training: {epochs: 0}}]", "overrides.0.training: epochs: must be at least 1, got 0", id="out of range"
+        ),
         pytest.param("[{metric: val/x}]", "overrides.0.metric: unknown name", id="unknown metric"),
         pytest.param("[{model_parameters: {a: 1}}]", "vsepp has no such parameter", id="unknown model parameter"),
     ],
@@ -68,4 +74,4 @@ def test_a_wrong_override_is_refused_with_its_place(change: str, message: str) -
     with pytest.raises(ConfigError) as refused:
         load_experiment("scenes-smoke", [f"overrides={change}"])
     assert message in str(refused.value)
-    assert "scenes-smoke.yaml" in str(refused.value)
+    assert str(refused.value).startswith(f"--set overrides={change}: overrides.0")

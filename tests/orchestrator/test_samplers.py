@@ -136,7 +136,7 @@ def test_a_sobol_sequence_fills_the_box(tmp_path: Path) -> None:
             "a range",
         ),
         ({"sampler": "cmaes", "objectives": [COUNT]}, "one objective"),
-        ({"objectives": ["val/medr"]}, "search.objectives: unknown name"),
+        ({"objectives": ["val/medr"]}, "search.objectives.0: unknown name"),
         ({"objectives": ["cocos/i2t_negative"]}, "did you mean"),
         ({"enqueue": {"nt_xent": [{"temperatur": 0.1}]}}, "search.enqueue.nt_xent.0: unknown name"),
         ({"enqueue": {"nt_xent": [{"temperature": 3.0}]}}, "search.enqueue.nt_xent.0.temperature: 3.0 lies outside"),

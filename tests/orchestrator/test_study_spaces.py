@@ -121,7 +121,7 @@ def test_a_grid_of_several_losses_and_settings() -> None:
         ({"training": {"learning_rat": [1, 2]}}, "search.training.learning_rat: unknown name.*did you mean"),
         ({"training": {"learning_rate": [-1.0, 0.1]}}, "log-uniform range must start above 0"),
         ({"training": {"learning_rate": [0.1, 0.01]}}, "finite low < high"),
-        ({"training": {"batch_size": {"values": [1]}}}, "batch_size must be at least 2"),
+        ({"training": {"batch_size": {"values": [1]}}}, "batch_size: must be at least 2"),
         ({"training": {"batch_size": {"values": [32.5]}}}, "search.training.batch_size"),
         ({"training": {"learning_rate_drop_epochs": [1.5, 3]}}, "whole ends"),
         ({"training": {"epochs": [1, 3]}}, "unknown name 'epochs'"),

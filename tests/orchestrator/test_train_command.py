@@ -189,7 +189,7 @@ def test_a_second_training_in_one_place_is_refused(root: Path, capsys: pytest.Ca
     [
         pytest.param(("--set", "training.epoch=4"), "training.epoch", id="unknown key"),
         pytest.param(("--set", "training.epochs=many"), "training.epochs", id="wrong type"),
-        pytest.param(("--set", "training.epochs=0"), "training.epochs must be at least 1, got 0", id="out of range"),
+        pytest.param(("--set", "training.epochs=0"), "training.epochs: must be at least 1, got 0", id="out of range"),
         pytest.param(("--set", "loss=tripelt"), "triplet", id="unknown loss"),
         pytest.param(("--set", "model=vse"), "vsepp", id="unknown model"),
         pytest.param(("--set", "dataset=pest"), "pets", id="unknown dataset"),

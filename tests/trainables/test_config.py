@@ -43,7 +43,7 @@ def test_a_config_comes_back_from_json_and_mentions_nothing_that_it_has_not() ->
         ([{"epoch": 1}], "epoch 2 at the earliest, got 1"),
         ([{"epoch": 3, "training": {"embedding_size": 8}}], "training.embedding_size cannot change"),
         ([{"epoch": 4}, {"epoch": 3}], "they ascend, got"),
-        ([{"epoch": 4, "training": {"learning_rate": 0}}], "learning_rate must be"),
+        ([{"epoch": 4, "training": {"learning_rate": 0}}], "learning_rate: must be"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(schedule: list[dict], message: str) -> None:

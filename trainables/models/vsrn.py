@@ -1,6 +1,6 @@
 """VSRN: regions that reason about each other for images, a GRU for captions, cosine between them.
 
-The caption decoder of the original, a second loss on the same image vector, is left out as in the study of the losses.
+The caption decoder of the original, a second loss on the same image vector, is left out as in [Bleeker2022].
 
 References:
     [Li2019] Li et al., Visual Semantic Reasoning for Image-Text Matching. arXiv:1909.02701

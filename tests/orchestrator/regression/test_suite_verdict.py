@@ -10,7 +10,7 @@ import pytest
 from orchestrator.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
 from orchestrator.regression.accept import first_references
-from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
+from orchestrator.regression.accepted import LARGEST, AcceptedError, CellRuns, read_accepted, write_accepted
 from orchestrator.regression.causes import what_changed
 from orchestrator.regression.comparison import Finding
 from orchestrator.regression.junit import to_junit
@@ -166,6 +166,10 @@ def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
         pytest.param(lambda text: text.replace('"format": 1', '"format": 2'), "format 2", id="another format"),
         pytest.param(lambda text: text.replace('"quick"', '"slow"'), "accepted for suite 'slow'", id="another suite"),
         pytest.param(lambda text: "[]", "damaged", id="no object"),
+        pytest.param(lambda text: "[" * 200_000, "damaged .RecursionError", id="deep"),
+        pytest.param(lambda text: text + " " * LARGEST, f"more than {LARGEST} characters", id="large"),
+        pytest.param(lambda text: text.replace("300.0", "9" * 400), "damaged .OverflowError", id="400 digits"),
+        pytest.param(lambda text: text.replace("300.0", "9" * 5000), "damaged .ValueError", id="5,000 digits"),
     ],
 )
 def test_a_reference_that_is_wrong_is_named(tmp_path: Path, change, message: str) -> None:
@@ -227,7 +231,7 @@ def test_every_cell_of_the_published_suites_has_its_row_and_settings(name: str, 
     [
         pytest.param(["cells=[]"], "cells", id="no cells"),
         pytest.param(["seeds=1"], "seeds", id="one seed"),
-        pytest.param(["max_seeds=2"], "max_seeds must be at least seeds", id="fewer at most than at first"),
+        pytest.param(["max_seeds=2"], "max_seeds: must be at least seeds", id="fewer at most than at first"),
         pytest.param(["matters=0"], "matters", id="nothing matters"),
         pytest.param(["score=val/medr"], "score", id="less is better"),
         pytest.param(["cells=[{dataset: scenes, loss: nt_xnet}]"], "did you mean 'nt_xent'", id="unknown loss"),
@@ -236,7 +240,9 @@ def test_every_cell_of_the_published_suites_has_its_row_and_settings(name: str, 
         ),
         pytest.param(["cells=[{dataset: scenes, loss: nt_xent, training: {epoch: 3}}]"], "epoch", id="unknown key"),
         pytest.param(
-            ["cells=[{dataset: a, loss: nt_xent}, {dataset: b/a, loss: nt_xent}]"], "two cells", id="same name"
+            ["cells=[{dataset: a, loss: nt_xent}, {dataset: b/a, loss: nt_xent}]"],
+            "cells.0: 2 cells are called",
+            id="same name",
         ),
     ],
 )

@@ -1,0 +1,68 @@
+"""``orchestrator list``: the names and keys that there are."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from orchestrator.commands.options import Json
+from trainables.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+What = Literal["experiments", "suites", "losses", "models", "metrics", "keys"]
+Kind = Literal["experiment", "suite", "training"]
+
+
+def list_names(
+    what: Annotated[What, typer.Argument(help="What to list.")],
+    of: Annotated[Kind, typer.Option(help="keys: of which kind of file.")] = "experiment",
+    schema: Annotated[bool, typer.Option("--schema", help="keys: print the JSON schema that editors read.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="keys: print the reference of all kinds.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List experiments and suites that ship, losses, models, metrics, and all keys of YAML files."""
+    if what != "keys" and (schema or markdown):
+        raise UserError(f"--schema and --markdown go with `orchestrator list keys`, not with {what}")
+    if what == "keys":
+        _list_keys(of, schema, markdown, as_json)
+        return
+    from orchestrator.catalogue import LISTS
+
+    entries = LISTS[what]()
+    if as_json:
+        print(json.dumps([{"name": one.name, "meaning": one.meaning, **one.details} for one in entries], indent=2))
+        return
+    shown = [key for key in entries[0].details if key != "file"]
+    _print(
+        ["name", "meaning", *shown], [[one.name, one.meaning, *map(one.details.__getitem__, shown)] for one in entries]
+    )
+
+
+def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
+    from orchestrator.config_schema import list_keys, make_schema, write_reference
+
+    if schema:
+        print(json.dumps(make_schema(of), indent=2))
+    elif markdown:
+        print(write_reference(), end="")
+    elif as_json:
+        print(json.dumps([asdict(key) for key in list_keys(of)], indent=2))
+    else:
+        _print(["key", "type", "default", "meaning"], [list(asdict(key).values()) for key in list_keys(of)])
+
+
+def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_lines=any("\n" in cell for row in rows for cell in row))
+    for number, heading in enumerate(headings):
+        table.add_column(heading, overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)

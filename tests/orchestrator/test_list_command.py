@@ -1,0 +1,159 @@
+"""What the product says of itself: its version, the names that there are, and every key with its meaning."""
+
+import json
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from orchestrator.catalogue import LISTS
+from orchestrator.cli import main
+from orchestrator.config_schema import KINDS, PARTS, describe_fields, list_keys, make_schema, write_reference
+from orchestrator.experiment import load_experiment, shipped_experiments
+from orchestrator.measures import COUNTS, METRICS
+from orchestrator.regression.suite import shipped_suites
+from orchestrator.yaml_text import parse_yaml
+from search_spaces import SPACES
+from trainables.config import FEATURES, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert not end.value.code
+    return capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert run(capsys, "--version") == f"icr-orchestrator {version}\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("experiments", shipped_experiments()),
+        ("suites", shipped_suites()),
+        ("losses", SPACES),
+        ("models", FEATURES),
+        ("metrics", [*METRICS, *COUNTS]),
+    ],
+)
+def test_every_name_is_listed_with_a_line_about_it(capsys: pytest.CaptureFixture[str], what: str, names: Any) -> None:
+    listed = json.loads(run(capsys, "list", what, "--json"))
+    assert [one["name"] for one in listed] == list(names)
+    assert all(10 < len(one["meaning"]) < 130 and "\n" not in one["meaning"] for one in listed)
+    assert len({one["meaning"] for one in listed}) == len(listed)
+    table = run(capsys, "list", what)
+    assert all(name in table for name in names)
+
+
+def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> None:
+    loss = {one.name: one for one in LISTS["losses"]()}["nt_xent"]
+    assert loss.meaning == "NT-Xent between images and captions, with no terms inside a modality."
+    assert loss.details == {
+        "parameters": "temperature: a number above 0; by default 0.1",
+        "searched": "temperature: [0.005, 0.5] log",
+    }
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_key_has_a_meaning_and_no_meaning_lacks_its_key(part: type) -> None:
+    names = getattr(part, "model_fields", None) or {one.name for one in fields(part)}
+    assert describe_fields(part).keys() == set(names)
+
+
+def test_every_class_of_a_schema_is_described() -> None:
+    described = {part.__name__ for part in PARTS}
+    for kind in KINDS:
+        assert set(make_schema(kind).get("$defs", {})) <= described
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "row"),
+    [
+        ("experiment", "training.batch_size", ("whole number at least 2", "128")),
+        ("experiment", "training.learning_rate_drop_factor", ("number above 0, at most 1", "0.1")),
+        ("experiment", "budget.hours", ("number above 0 or null", "null")),
+        ("experiment", "resources.gpus", ("number at least 0 or `auto`", '"auto"')),
+        ("experiment", "search.space", ("by name: by name: `[low, high]` or `{values: [...]}`", "{}")),
+        ("experiment", "overrides[].losses", ("list of `triplet`, ", "null")),
+        ("experiment", "confirm.seeds", ("whole number at least 2", "5")),
+        ("suite", "matters", ("number above 0", "required")),
+        ("suite", "cells[].loss", ("`triplet`, `triplet_sh`", "required")),
+        ("training", "dataset", ("text", "required")),
+        ("training", "loss", ("`triplet`, `triplet_sh`", '"triplet_sh"')),
+        ("training", "loss_parameters", ("by name: any value", "{}")),
+        ("training", "schedule[].epoch", ("whole number", "required")),
+    ],
+)
+def test_a_key_has_type_range_and_default(kind: str, name: str, row: tuple[str, str]) -> None:
+    key = {key.name: key for key in list_keys(kind)}[name]
+    assert key.type.startswith(row[0])
+    assert key.default == row[1]
+
+
+def test_every_setting_of_a_training_is_a_key() -> None:
+    names = {key.name for key in list_keys("training")}
+    assert {f"training.{one.name}" for one in fields(TrainingConfig)} <= names
+    assert {one.name for one in fields(TrialConfig)} <= names
+
+
+def test_the_reference_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = (ROOT / "docs" / "experiment-keys.md").read_text()
+    assert run(capsys, "list", "keys", "--markdown") == kept == write_reference()
+    assert "`orchestrator list keys --markdown > docs/experiment-keys.md`" in kept
+
+
+@pytest.mark.parametrize(
+    "path", [*shipped_experiments().values(), *shipped_suites().values()], ids=lambda path: path.stem
+)
+def test_the_schema_takes_what_ships(path: Path) -> None:
+    kind = "suite" if path.parent.name == "suites" else "experiment"
+    jsonschema.validate(parse_yaml(path.read_text())[0], make_schema(kind))
+
+
+def test_the_schema_takes_resolved_configurations() -> None:
+    experiment = load_experiment("flickr8k-losses")
+    jsonschema.validate(json.loads(json.dumps(experiment.to_dict())), make_schema("experiment"))
+    trial = experiment.trial_config(experiment.cells()[0], {"margin": 0.2})
+    jsonschema.validate(json.loads(json.dumps(trial.to_dict())), make_schema("training"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "training: {epoch: 3}",
+        "training: {epochs: 0}",
+        "training: {learning_rate: 0}",
+        "training: {learning_rate_drop_factor: 1.5}",
+        "training: {gradient_clip: -1}",
+        "losses: [ntxent]",
+        "name: a/b",
+        "budget: {hours: 0}",
+        "search: {metric: val/medr}",
+        "search: {space: {ntxent: {temperature: [0.1, 0.2]}}}",
+        "confirm: {seeds: 1}",
+        "serach: {}",
+    ],
+)
+def test_the_schema_refuses_what_a_search_refuses(change: str) -> None:
+    values = {"name": "a", "datasets": ["flickr8k"], "losses": ["nt_xent"], **yaml.safe_load(change)}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values, make_schema("experiment"))
+    with pytest.raises(ConfigError):
+        load_experiment("scenes-smoke", [f"{key}={json.dumps(value)}" for key, value in values.items()])
+
+
+def test_what_only_keys_have_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["list", "losses", "--schema"])
+    assert end.value.code == 2
+    assert "go with `orchestrator list keys`, not with losses" in capsys.readouterr().err
