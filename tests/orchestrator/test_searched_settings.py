@@ -1,13 +1,17 @@
 """Whatever a search varied, and each of its objectives, stands in each place where somebody reads results."""
 
+import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from orchestrator.history import TrialState
-from orchestrator.journal import NAME
+from orchestrator.champions import CARD, describe_champion, read_champion
+from orchestrator.history import History, TrialState
+from orchestrator.journal import NAME, read_journal
 from orchestrator.ledger import Ledger
+from orchestrator.summary import find_champions
 from search_spaces.space import FixedPoint
 from tests.orchestrator.experiments import add_repeat, make_experiment, open_test, start
 from tests.orchestrator.outputs import OUTPUTS, read_output
@@ -114,3 +118,15 @@ def test_without_further_objectives_there_is_no_front(
     folder = write(tmp_path, "one", confirmed=False)
     assert "Pareto" not in read_output("status", folder, monkeypatch, capsys)
     assert read_output("Pareto front of the report", folder, monkeypatch, capsys) == "[]"
+
+
+def test_what_an_older_version_packed_is_the_same_champion(tmp_path: Path) -> None:
+    folder = write(tmp_path, "one", confirmed=False)
+    history = History.of(read_journal(folder / NAME))
+    ((dataset, trial),) = find_champions(history).items()
+    champion = describe_champion(history, dataset, trial)
+    assert champion.parameters
+    card = {name: value for name, value in asdict(champion).items() if name != "parameters"}
+    (tmp_path / CARD).write_text(json.dumps(card))
+    # Equal, so that it is neither packed again nor registered as another version.
+    assert read_champion(tmp_path) == champion
