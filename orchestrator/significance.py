@@ -111,8 +111,8 @@ def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> I
     Resampling n values can't leave their range, which holds the true mean in 1 - 2^(1-n) of all samples: 75 % for
     n = 3, 94 % for n = 5. Percentile and BCa intervals cover 75 and 72 % at n = 3, 83 and 84 % at n = 5 (normal
     values). So each resampled value is spread by a normal kernel of width s / sqrt(n) [Polansky1997], which keeps
-    resamples from having no spread at all, and the studentised mean is resampled instead of the mean. That covers 96,
-    96 and 95 % at n = 3, 4 and 5, and 91 % of exponential values, where Student's interval has 87 to 89 %.
+    resamples from having no spread at all, and the studentised mean is resampled instead of the mean. That covers 95
+    to 96 % at n = 3, 4 and 5, and 90 to 91 % for exponential values, where Student's interval covers 87 to 88 %.
 
     Args:
         values: Shape (n,), finite.

@@ -2,7 +2,8 @@
 
 A drift hides where each night's loss is too small to be found and now and then a new reference is accepted: no night is
 far below its reference, and after a year the scores are far below the first. So the mean of the newest reruns is
-compared with the reference that was accepted first, of each cell that still has the config and data of then.
+compared with the reference that was accepted first, of each cell that still has the config and data of then. While the
+first reference is the one that is accepted, the suite's own tests compare each night with it, and nothing is added.
 
 Nights are no new seeds: a night that runs the same code trains the same seeds again, to the same numbers. Therefore the
 seeds alone are counted, never the nights. With n seeds, the mean over the nights' means has at most the standard error

@@ -36,7 +36,9 @@ def drawn(generator: np.random.Generator, shift: float = 0.0) -> CellRuns:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the page of the study's suite after thirty nights, with one cell that slipped."""
-    suite, _ = load_suite("f30k-published")
+    shipped, _ = load_suite("f30k-published")
+    named = [cell.model_copy(update={"name": f"{cell.title}-with_resnet152_and_augmented"}) for cell in shipped.cells]
+    suite = shipped.model_copy(update={"cells": tuple(named)})
     names = [cell.title for cell in suite.cells]
     generator = np.random.default_rng(0)
     reference = Accepted("f30k-published", "ada", "2026-01-02T03:04:05Z", "right", {n: drawn(generator) for n in names})

@@ -78,8 +78,18 @@ def test_accepted_then_unchanged_then_slipped(request_of: Any) -> None:
     same = go(request)
     assert same.result is not None and same.result.finding is Finding.OK
     assert [cell.identical for cell in same.result.cells] == [3, 3, 0]
+    assert [(len(cell.trend), cell.drift) for cell in same.result.cells] == [(1, None), (1, None), (0, None)]
 
+    accept(request.suite, request.output, request.reference, why="started anew", restart_drift=True)
+    restarted = read_accepted(request.reference, "quick")
+    assert restarted is not None and restarted.first == {}
+    accept(request.suite, request.output, request.reference, why="the second")
+    again = read_accepted(request.reference, "quick")
+    assert again is not None and {first.when for first in again.first.values()} == {restarted.when}
     slipped = go(request, shift=-30.0)
+    assert slipped.result is not None and len(slipped.result.cells[0].trend) == 2
+    drift = slipped.result.cells[0].drift
+    assert drift is not None and drift.new == pytest.approx(drift.accepted - 10, abs=1e-6), "one of three reruns"
     assert slipped.result is not None and slipped.result.finding is Finding.REGRESSION
     assert len({done.directory for done in (first, same, slipped)}) == 3
     for name in ("report.html", "junit.xml", "summary.json", NAME):

@@ -147,6 +147,19 @@ def test_intervals_hold_the_mean_as_often_as_they_say(n):
         assert 0.92 <= np.mean([interval.low <= 0 <= interval.high for interval in intervals]) <= 0.98
 
 
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_for_exponential_values_intervals_cover_as_often_as_is_said(n):
+    samples = np.random.default_rng(n).exponential(size=(1500, n)) - 1
+    for interval_of, stated in (
+        (lambda values: bootstrap_interval(values, seed=1, resamples=1000), 0.905),
+        (t_interval, 0.875),
+    ):
+        intervals = [interval_of(values) for values in samples]
+        assert np.mean([interval.low <= 0 <= interval.high for interval in intervals]) == pytest.approx(
+            stated, abs=0.02
+        )
+
+
 @settings(deadline=None)
 @given(
     values=st.lists(st.integers(0, 600), min_size=3, max_size=6),

@@ -8,6 +8,9 @@ import pytest
 
 from orchestrator.journal import NAME
 from orchestrator.regression.past import SKEW, STAMP, SUMMARY, Past, find_fresh, past_reruns, read_summary
+from orchestrator.regression.rerun import Request, rerun
+from tests.orchestrator.fake_workload import FakeWorkload
+from tests.orchestrator.regression.results import make_suite
 from trainables.errors import UserError
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -76,6 +79,22 @@ def test_a_copy_of_a_rerun_under_another_name_is_no_rerun(tmp_path: Path, name: 
     rerun = add(tmp_path, -2 * HOURS, -HOURS)
     add(tmp_path, -HOURS, -HOURS).rename(tmp_path / name)
     assert (look(tmp_path).finished, look(tmp_path).started) == ((rerun,), (rerun,))
+
+
+@pytest.mark.parametrize("hours_ahead", [50, None])
+def test_a_rerun_that_is_not_due_says_what_it_ignored(tmp_path: Path, hours_ahead: int | None) -> None:
+    suite = make_suite()
+    home = tmp_path / suite.name
+    home.mkdir()
+    now = datetime.now(UTC)
+    for hours in (-1, *([] if hours_ahead is None else [hours_ahead])):
+        directory = home / f"{now + hours * HOURS:{STAMP}}"
+        directory.mkdir()
+        (directory / SUMMARY).write_text(json.dumps({"ended": (now + hours * HOURS).timestamp(), "finding": "ok"}))
+    request = Request(suite, tmp_path / "quick.accepted.json", tmp_path, if_due=24 * 3600.0)
+    done = rerun(request, FakeWorkload())
+    assert (done.result, done.directory) == (None, home / f"{now - HOURS:{STAMP}}")
+    assert (done.clock_problem is None) == (hours_ahead is None)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ended": null}'])
