@@ -253,13 +253,18 @@ def test_stacked_trials_are_counted_alone(name: str) -> None:
         assert stacked[key].shape == (2, 3)
 
 
-def test_trials_that_share_a_matrix_are_counted_alone() -> None:
-    margins = torch.tensor([0.05, 0.2, 1.0], dtype=torch.float64)
-    stacked = count_contributions(build_loss("triplet", margin=margins), THREE, one_to_one(3))
-    for trial, margin in enumerate(margins.tolist()):
-        alone = count_contributions(build_loss("triplet", margin=margin), THREE, one_to_one(3))
-        for key, value in alone.items():
-            torch.testing.assert_close(stacked[key][trial], value, equal_nan=True)
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("triplet", "margin"), ("triplet_sh", "margin"), ("nt_xent", "temperature"), ("smooth_ap", "temperature")],
+)
+def test_trials_that_share_a_matrix_are_counted_alone(name: str, parameter: str) -> None:
+    batch = random_cosines(3, 6, seed=15), five_each(3, 2)
+    values = torch.tensor([0.05, 0.2, 1.0], dtype=torch.float64)
+    stacked = count_contributions(build_loss(name, **{parameter: values}), *batch)
+    for trial, value in enumerate(values.tolist()):
+        alone = count_contributions(build_loss(name, **{parameter: value}), *batch)
+        for key, count in alone.items():
+            torch.testing.assert_close(stacked[key][trial], count, equal_nan=True)
 
 
 def test_any_differentiable_loss_has_the_general_counts() -> None:

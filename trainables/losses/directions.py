@@ -60,7 +60,11 @@ class Direction(NamedTuple):
 
     def sum_of_pairs(self, rows: Tensor) -> Tensor:
         """Return the sum over each query's pairs, shape (..., Q, M), of one row a pair, shape (..., P, M)."""
-        return rows if self.pairs_are_queries else torch.zeros_like(self.scores).index_add(-2, self.query, rows)
+        if self.pairs_are_queries:
+            return rows
+        # Of the rows, not of the scores: those have the leading dimensions of the hyper-parameters too.
+        sums = rows.new_zeros(*rows.shape[:-2], *self.scores.shape[-2:])
+        return sums.index_add(-2, self.query, rows)
 
     def hardest_negative(self) -> Tensor:
         """Return the highest negative similarity of each query, shape (..., Q); -inf where it has no negative."""
