@@ -157,9 +157,10 @@ def _listed_split(file: Path, found: _Found) -> list[Image]:
             problems.append(f"{place}: {wrong}")
             continue
         key = record.get("cocoid", by_name.get(record["filename"]))
-        if key in found.refused:
-            continue
         if not isinstance(key, int) or key not in images:
+            if isinstance(key, int) and key in found.refused:
+                # Its annotation is a problem already.
+                continue
             problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the one that has it")
             continue
         image = images[key]

@@ -257,6 +257,10 @@ COCO = {
     ),
 }
 COCO_SPLIT = {
+    "id-no-number": (
+        change_coco("dataset_coco.json", lambda c: c["images"][3].update(cocoid=[])),
+        "dataset_coco.json: images[3]: '107.jpg' is in no annotation file",
+    ),
     "unknown-image": (
         change_coco("dataset_coco.json", lambda c: c["images"][3].update(cocoid=55)),
         "dataset_coco.json: images[3]: '107.jpg' is in no annotation file",
