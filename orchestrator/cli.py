@@ -86,7 +86,7 @@ app.command()(cocos.cocos)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"icr-orchestrator {version('icr-orchestrator')}")
+        say(f"icr-orchestrator {version('icr-orchestrator')}")
         raise typer.Exit
 
 

@@ -254,7 +254,8 @@ def _start(scratch: Path) -> None:
             configure_logging=False,
             log_to_driver=False,
             object_store_memory=OBJECT_STORE_BYTES,
-            _temp_dir=str(scratch),
+            # Ray lets everybody into its folder; a scratch directory that others can enter would not prove to be ours.
+            _temp_dir=str(scratch / "r"),
         )
     except (ConnectionError, RuntimeError, TimeoutError) as error:
         reason = str(error).splitlines()[0]

@@ -1,13 +1,13 @@
 """``orchestrator list``: the names and keys that there are."""
 
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from orchestrator.commands.options import Json
+from orchestrator.terminal import make_console, say
 from trainables.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
     if schema:
         print(json.dumps(make_schema(of), indent=2))
     elif markdown:
-        print(write_reference(), end="")
+        say(*write_reference().splitlines())
     elif as_json:
         print(json.dumps([asdict(key) for key in list_keys(of)], indent=2))
     else:
@@ -56,7 +56,6 @@ def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
 
 
 def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -65,4 +64,4 @@ def _print(headings: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
         table.add_column(heading, overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    make_console(plain_width=160).print(table)

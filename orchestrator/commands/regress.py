@@ -105,7 +105,7 @@ def run(
         if copy is not None:
             shutil.copyfile(done.directory / name, copy)
     if done.clock_problem is not None:
-        typer.echo(f"warning: {done.clock_problem}", err=True)
+        say(f"warning: {done.clock_problem}", error=True)
     _print(done, as_json=as_json)
     if done.result is not None and done.result.finding in ("regression", "failed"):
         _notify(done)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,9 @@ def start(
 def end(process: "subprocess.Popen[str]") -> int:
     """Wait for the script, then end its steps as Slurm does."""
     code = process.wait(60)
-    os.killpg(process.pid, signal.SIGKILL)
+    # Steps that have ended by themselves are gone with their group.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     return code
 
 

@@ -111,8 +111,8 @@ MUTATIONS = (
     Mutation(
         name="a rerun dated in the future counts",
         file="orchestrator/regression/past.py",
-        old="if _started(path) > latest}",
-        new="if _started(path) > float('inf')}",
+        old="if (begun[path] or 0.0) > latest}",
+        new="if (begun[path] or 0.0) > float('inf')}",
         tests="tests/orchestrator/regression/test_past.py",
     ),
     Mutation(

@@ -120,7 +120,7 @@ MUTATIONS = (
         file="trainables/data/batches.py",
         old='mask_duplicates=training.duplicates == "mask"',
         new="mask_duplicates=True",
-        tests="tests/trainables/data/test_batches.py::test_the_setting_says_what_the_same_image_twice_is",
+        tests="tests/trainables/data/test_batches.py::test_duplicates_are_what_the_training_says",
     ),
     Mutation(
         name="a loss that samples draws the same in every epoch",

@@ -47,7 +47,7 @@ def test_the_parameters_of_the_best_epoch_are_those_that_changed_by_then(
     values: list[float], temperature: float
 ) -> None:
     schedule = [{"epoch": epoch, "loss_parameters": {"temperature": epoch / 10}, "training": {}} for epoch in (2, 3)]
-    assert trial_of(values, schedule=schedule).best_parameters == {"temperature": temperature}
+    assert trial_of(values, schedule=schedule).loss_parameters_at_best == {"temperature": temperature}
 
 
 def test_an_epoch_before_a_move_had_the_former_config() -> None:

@@ -116,8 +116,8 @@ def doctor() -> None:
 
 
 def regress() -> None:
-    cell = CellResult(CANARY, Slip.FAILED, None, (), None, None, 0, 0, (CANARY,), (CANARY,))
-    print_result(SuiteResult(CANARY, Slip.FAILED, (cell,), 0.05, (0.01, 0.01)))
+    cell = CellResult(CANARY, Slip.FAILED, None, (), None, None, 0, 0, (CANARY,), (CANARY,), (CANARY,))
+    print_result(SuiteResult(CANARY, Slip.FAILED, (cell,), 0.05, (0.01, 0.01, None), (CANARY,)))
 
 
 def retrieve() -> None:
