@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.addresses import hide_arguments, without_password
 from orchestrator.commands import (
     cocos,
     compare,
@@ -34,7 +33,8 @@ from orchestrator.commands import (
     train,
     ui,
 )
-from orchestrator.terminal import say
+from orchestrator.text.addresses import hide_arguments, without_password
+from orchestrator.text.terminal import say
 from trainables.errors import DivergedError, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -1,6 +1,6 @@
 """The coefficients of the polynomial losses, so parametrised that every suggestion pulls the right way on a domain.
 
-What must hold is a sign of the slope f' (see ``trainables.polynomials``), so the slope is what is suggested: a
+What must hold is a sign of the slope f' (see ``trainables.feasibility``), so the slope is what is suggested: a
 polynomial of degree d has a slope of degree d - 1, whose d Bernstein coefficients on the domain are the parameters,
 
     f'(x) = sum_k w_k C(d-1, k) t^k (1-t)^(d-1-k),    t = (x - low) / (high - low),    w_k >= 0   [Farouki2012]
@@ -43,7 +43,7 @@ from search_spaces.space import (
     is_number,
     one_of,
 )
-from trainables.polynomials import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible
+from trainables.feasibility import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible
 
 DEGREES = (1, 2, 3, 4)
 POWERS = (0, *DEGREES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.lock import make_scratch
+from orchestrator.journal.lock import make_scratch
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json
-from orchestrator.terminal import make_console
+from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def cocos(
     """Count contributing samples over the train split, in eval mode, with the batches that the model was trained on."""
     if not 0 < epsilon < float("inf"):
         raise ConfigError(f"--epsilon must be a finite number above 0, got {epsilon}")
-    from orchestrator.contributions import measure_checkpoint
+    from orchestrator.workload.contributions import measure_checkpoint
 
     result = measure_checkpoint(checkpoint, data_root, epsilon=epsilon, convention=convention, device=device)
     if as_json:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
-from orchestrator.terminal import make_console, say
+from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
-    from orchestrator.comparison import TrialComparison
+    from orchestrator.results.trial_comparison import TrialComparison
 
 NAME = "A trial's id, experiment/trial, or an experiment, which stands for the trial of its search that won."
 
@@ -23,7 +23,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Print where two trials differ and what came of it, with a link to MLflow's page of both."""
-    from orchestrator.comparison import compare_trials
+    from orchestrator.results.trial_comparison import compare_trials
     from orchestrator.tracking import choose_uri, comparison_page, is_server, sync_command, without_password
 
     found = compare_trials(first, second, output)
@@ -47,7 +47,7 @@ def _print(found: "TrialComparison") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from orchestrator.display import format_parameters
+    from orchestrator.search.display import format_parameters
 
     console = make_console(plain_width=140)
     for side in (found.first, found.second):

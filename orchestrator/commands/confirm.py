@@ -23,10 +23,10 @@ def confirm(
     as_json: Json = False,
 ) -> None:
     """Confirm what a search has found so far; the same command goes on with a confirmation that was interrupted."""
-    from orchestrator.cluster import Cluster
     from orchestrator.commands.search import run
-    from orchestrator.continuation import confirm_experiment, read_storage
-    from orchestrator.journal import find_directory
+    from orchestrator.journal.journal import find_directory
+    from orchestrator.machines.cluster import Cluster
+    from orchestrator.search.continuation import confirm_experiment, read_storage
 
     directory = find_directory(experiment, output)
     chosen = confirm_experiment(directory, {"top": top, "seeds": seeds, "baseline": baseline})

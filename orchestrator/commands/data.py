@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.commands.extract import extract
 from orchestrator.commands.options import DataRoot, Json
-from orchestrator.terminal import make_console, say
+from orchestrator.text.terminal import make_console, say
 from trainables.errors import condense
 
 if TYPE_CHECKING:

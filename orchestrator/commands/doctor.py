@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.addresses import without_password
 from orchestrator.commands.options import Address, DataRoot, Json, Output, Storage, TrackingUri
-from orchestrator.terminal import make_console
+from orchestrator.text.addresses import without_password
+from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from orchestrator.doctor import Finding
+    from orchestrator.doctor.machine import Finding
 
 
 def doctor(
@@ -29,8 +29,8 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check this machine and what it is to reach, or an experiment; exit code 1 if something is wrong."""
-    from orchestrator.cluster import Cluster
-    from orchestrator.doctor import examine
+    from orchestrator.doctor.machine import examine
+    from orchestrator.machines.cluster import Cluster
 
     if experiment is not None:
         findings = _check(experiment, output, tracking_uri, repair=repair)
@@ -49,8 +49,8 @@ def doctor(
 
 
 def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Finding]":
-    from orchestrator.checkup import check_experiment
-    from orchestrator.journal import find_directory
+    from orchestrator.doctor.experiment import check_experiment
+    from orchestrator.journal.journal import find_directory
     from orchestrator.tracking import choose_uri
 
     directory = find_directory(experiment, output).resolve()

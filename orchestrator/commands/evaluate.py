@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json
-from orchestrator.terminal import make_console
+from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
 
 

@@ -21,10 +21,10 @@ def extend(
     as_json: Json = False,
 ) -> None:
     """Go on with a search that has ended: more trials, more hours, or another limit with [bold]--set[/bold]."""
-    from orchestrator.cluster import Cluster
     from orchestrator.commands.search import run
-    from orchestrator.continuation import extend_experiment, read_storage
-    from orchestrator.journal import find_directory
+    from orchestrator.journal.journal import find_directory
+    from orchestrator.machines.cluster import Cluster
+    from orchestrator.search.continuation import extend_experiment, read_storage
 
     directory = find_directory(experiment, output)
     extended = extend_experiment(directory, trials, hours, overrides or [])

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json
-from orchestrator.terminal import make_console, say
+from orchestrator.text.terminal import make_console, say
 
 
 def extract(
@@ -34,7 +34,7 @@ def extract(
     as_json: Json = False,
 ) -> None:
     """Compute image features in shards; killed, the same command goes on where it was."""
-    from orchestrator.data_extraction import ExtractionRequest, extract_features
+    from orchestrator.extraction.extraction import ExtractionRequest, extract_features
 
     request = ExtractionRequest(
         dataset=dataset,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from orchestrator.commands.options import Json
-from orchestrator.terminal import make_console, say
+from orchestrator.text.terminal import make_console, say
 from trainables.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def list_names(
     if what == "keys":
         _list_keys(of, schema, markdown, as_json)
         return
-    from orchestrator.catalogue import LISTS
+    from orchestrator.commands.catalogue import LISTS
 
     entries = LISTS[what]()
     if as_json:
@@ -43,7 +43,7 @@ def list_names(
 
 
 def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:
-    from orchestrator.config_schema import list_keys, make_schema, write_reference
+    from orchestrator.commands.config_schema import list_keys, make_schema, write_reference
 
     if schema:
         print(json.dumps(make_schema(of), indent=2))

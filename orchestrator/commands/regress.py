@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from orchestrator.addresses import without_password
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
 from orchestrator.regression.shipped import shipped_suites
-from orchestrator.terminal import say
+from orchestrator.text.addresses import without_password
+from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def run(
 
     The same command goes on with a rerun that was interrupted.
     """
-    from orchestrator.cluster import Cluster, ignored_address
     from orchestrator.commands.search import make_workload
+    from orchestrator.machines.cluster import Cluster, ignored_address
     from orchestrator.regression.accepted import default_path
     from orchestrator.regression.rerun import Request, rerun
     from orchestrator.regression.suite import load_suite

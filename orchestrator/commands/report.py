@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output
-from orchestrator.terminal import say
+from orchestrator.text.terminal import say
 
 
 def report(
@@ -21,7 +21,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write an experiment's report, finished or not: one HTML file that needs no network."""
-    from orchestrator.journal import find_directory
+    from orchestrator.journal.journal import find_directory
     from orchestrator.report.experiment_report import report_experiment
 
     directory = find_directory(experiment, output)

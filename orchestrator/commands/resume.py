@@ -18,10 +18,10 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a search that was interrupted or killed, as it was described when it started."""
-    from orchestrator.cluster import Cluster
     from orchestrator.commands.search import run
-    from orchestrator.continuation import read_experiment, read_storage
-    from orchestrator.journal import find_directory
+    from orchestrator.journal.journal import find_directory
+    from orchestrator.machines.cluster import Cluster
+    from orchestrator.search.continuation import read_experiment, read_storage
 
     directory = find_directory(experiment, output)
     cluster = Cluster(address, storage or read_storage(directory))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Device, Json, Output, TrackingUri
-from orchestrator.terminal import make_console
+from orchestrator.text.terminal import make_console
 
 if TYPE_CHECKING:
-    from trainables.retriever import Answer
+    from trainables.serving.retriever import Answer
 
 
 def retrieve(
@@ -30,12 +30,12 @@ def retrieve(
 
     if (caption is None) == (image is None):
         raise ConfigError("give a caption to find images for, or --image to find captions for; one of the two")
-    from orchestrator.registry import fetch_champion, find_store
+    from orchestrator.tracking.registry import fetch_champion, find_store
 
     uri = find_store(tracking_uri, output)
     with tempfile.TemporaryDirectory() as scratch:
         folder, registered = fetch_champion(uri, dataset, Path(scratch))
-        from trainables.retriever import Retriever
+        from trainables.serving.retriever import Retriever
 
         retriever = Retriever(folder, device=device)
         answers = retriever.captions_for(image, top) if image is not None else retriever.images_for(caption or "", top)

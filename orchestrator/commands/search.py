@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
-from orchestrator.terminal import say
+from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from orchestrator.cluster import Cluster
-    from orchestrator.experiment import Experiment
-    from orchestrator.search import SearchResult
-    from orchestrator.sections import Resources
-    from orchestrator.workload import Training
+    from orchestrator.experiment.experiment import Experiment
+    from orchestrator.experiment.sections import Resources
+    from orchestrator.machines.cluster import Cluster
+    from orchestrator.search.search import SearchResult
+    from orchestrator.workload.workload import Training
 
 
 def search(
@@ -35,14 +35,14 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
-    from orchestrator.experiment import load_experiment
+    from orchestrator.experiment.experiment import load_experiment
 
     chosen = load_experiment(experiment, overrides or [])
     if dry_run:
         show_plan(chosen, data_root, output, address, as_json=as_json)
         return
     # Only now, because a refusal of the above need not wait for it.
-    from orchestrator.cluster import Cluster
+    from orchestrator.machines.cluster import Cluster
 
     run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
 
@@ -54,10 +54,10 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         ConfigError: If that is asked of another one.
         UserError: If the search would be refused.
     """
-    from orchestrator.dry_run import dry_run
-    from orchestrator.dry_run_tables import print_dry_run
-    from orchestrator.search import check_cpus
-    from orchestrator.warm_start import read_sources
+    from orchestrator.forecast.dry_run import dry_run
+    from orchestrator.forecast.terminal import print_dry_run
+    from orchestrator.search.search import check_cpus
+    from orchestrator.studies.warm_start import read_sources
 
     if address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
@@ -72,8 +72,8 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
 
 def make_workload(resources: "Resources", data_root: str) -> "Training":
     """Return what trials that get these resources run on the data under a root."""
-    from orchestrator.storage import is_bucket
-    from orchestrator.workload import Training
+    from orchestrator.storage.bucket import is_bucket
+    from orchestrator.workload.workload import Training
 
     root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
     # The driver as well leaves the GPUs alone, which measures and evaluates with it.
@@ -91,8 +91,8 @@ def run(
     search: bool = True,
 ) -> None:
     """Search and confirm, or confirm alone, print what came of it, and exit with what it means."""
-    from orchestrator.cluster import ignored_address
-    from orchestrator.search import run_confirmation, run_search
+    from orchestrator.machines.cluster import ignored_address
+    from orchestrator.search.search import run_confirmation, run_search
 
     if warning := ignored_address(cluster):
         say(warning, error=True)
@@ -121,7 +121,7 @@ def _registry(result: "SearchResult") -> dict[str, Any]:
 
 
 def _print(result: "SearchResult", output: Path) -> None:
-    from orchestrator.display import print_summary
+    from orchestrator.search.display import print_summary
     from orchestrator.tracking import pages_command
 
     print_summary(result.summary)
@@ -137,7 +137,7 @@ def _print(result: "SearchResult", output: Path) -> None:
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:
-    from orchestrator.budget import SPENT
+    from orchestrator.search.budget import SPENT
 
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"

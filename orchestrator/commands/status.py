@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output
-from orchestrator.terminal import make_console
+from orchestrator.text.terminal import make_console
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from orchestrator.status import Status
+    from orchestrator.search.status import Status
 
 SECONDS = 2.0
 """Between two looks."""
@@ -29,8 +29,8 @@ def status(
     """Show how an experiment stands that runs or has ended: stages, trials, budget, winners."""
     from rich.live import Live
 
-    from orchestrator.journal import find_directory
-    from orchestrator.status import read_status
+    from orchestrator.journal.journal import find_directory
+    from orchestrator.search.status import read_status
 
     directory = find_directory(experiment, output)
     now = read_status(directory)
@@ -50,7 +50,7 @@ def status(
 
 
 def _show(now: "Status", as_json: bool) -> None:
-    from orchestrator.summary import summarise
+    from orchestrator.results.summary import summarise
 
     if as_json:
         print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
@@ -63,10 +63,10 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
-    from orchestrator.display import ROWS, count_words, trials_table
-    from orchestrator.pareto_tables import pareto_tables
-    from orchestrator.statements import statements
-    from orchestrator.summary import summarise
+    from orchestrator.results.sentences import statements
+    from orchestrator.results.summary import summarise
+    from orchestrator.search.display import ROWS, count_words, trials_table
+    from orchestrator.tables.pareto import pareto_tables
     from orchestrator.tables.terminal import draw
 
     table = trials_table(now.history, f"{now.name}: {now.words}", rows=len(now.history.trials) if whole else ROWS)

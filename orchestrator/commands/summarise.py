@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output
-from orchestrator.terminal import make_console, say
+from orchestrator.text.terminal import make_console, say
 
 
 def summarise(
@@ -22,9 +22,9 @@ def summarise(
     as_json: Json = False,
 ) -> None:
     """Show what experiments came to: winners, verdicts and statistics, as the tables of Bleeker and de Rijke (2022)."""
-    from orchestrator.journal import find_directory
-    from orchestrator.results import read_result, tables_of, to_dict
+    from orchestrator.journal.journal import find_directory
     from orchestrator.tables import render
+    from orchestrator.tables.experiments import read_result, tables_of, to_dict
     from orchestrator.tables.records import to_dict as table_to_dict
     from orchestrator.tables.terminal import draw
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
-from orchestrator.terminal import say
+from orchestrator.text.terminal import say
 
 
 def sync(
@@ -18,10 +18,10 @@ def sync(
     as_json: Json = False,
 ) -> None:
     """Deliver what MLflow missed, or all of it to another store: [bold]orchestrator sync[/bold]. Safe to repeat."""
-    from orchestrator.delivery import DeletedError, deliver
-    from orchestrator.journal import NAME, JournalError, find_directory
-    from orchestrator.registry import register_all
+    from orchestrator.journal.journal import NAME, JournalError, find_directory
     from orchestrator.tracking import choose_uri, without_password
+    from orchestrator.tracking.registry import register_all
+    from orchestrator.tracking.sync import DeletedError, deliver
 
     directories = [find_directory(name, output) for name in experiments or []]
     directories = directories or sorted(path.parent for path in output.glob(f"*/{NAME}"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides
-from orchestrator.terminal import make_console, say
+from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,8 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train one model: [bold]orchestrator train --set dataset=flickr8k --set loss=nt_xent[/bold]."""
-    from orchestrator import training
-    from orchestrator.experiment import load_trial_config
+    from orchestrator.experiment.experiment import load_trial_config
+    from orchestrator.workload import single as training
 
     chosen = load_trial_config(config, overrides or [])
     directory = output / "train" / (name or _default_name(chosen))

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.bound_process import bound_process
 from orchestrator.commands.options import Output, TrackingUri
-from orchestrator.terminal import say
+from orchestrator.machines.bound_process import bound_process
+from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
 HOST = "127.0.0.1"

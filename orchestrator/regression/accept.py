@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.config_files import validate
-from orchestrator.history import History
-from orchestrator.journal import NAME, read_journal
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import NAME, read_journal
 from orchestrator.regression.accepted import Accepted, AcceptedError, CellRuns, FirstRuns, read_accepted, write_accepted
 from orchestrator.regression.causes import asks_the_same
 from orchestrator.regression.past import past_reruns

@@ -26,9 +26,9 @@ import numpy as np
 
 from orchestrator.regression.accepted import Accepted, CellRuns, Conditions, FirstRuns
 from orchestrator.regression.causes import asks_the_same
-from orchestrator.regression.comparison import Change, Finding, Level, compare_score, measure_over_seeds
+from orchestrator.regression.changes import Change, Finding, Level, compare_score, measure_over_seeds
 from orchestrator.regression.past import read_summary
-from orchestrator.significance import Measure, measure
+from orchestrator.results.statistics import Measure, measure
 
 WINDOW = 5
 """So many of the newest reruns are averaged, the one that is judged among them."""

@@ -2,10 +2,10 @@
 
 from xml.etree import ElementTree
 
-from orchestrator.regression.comparison import Finding
+from orchestrator.regression.changes import Finding
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.regression.words import decisive, describe
-from orchestrator.report.text import visible
+from orchestrator.text.values import visible
 
 BAD = {Finding.REGRESSION: "failure", Finding.FAILED: "error", Finding.UNKNOWN: "skipped"}
 """The element that a finding is told by; the others pass."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.journal import NAME
+from orchestrator.journal.journal import NAME
 from trainables.errors import UserError
 
 SUMMARY = "summary.json"

@@ -9,17 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cluster import Cluster, prepare_joining
-from orchestrator.display import Progress, make_display
-from orchestrator.environment import describe_environment
-from orchestrator.history import Stage, Trial, TrialState
-from orchestrator.journal import NAME, read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.lock import hold, make_scratch
-from orchestrator.opening import evaluate_on_test
-from orchestrator.plan import PlannedTrial, PlannedTrials
+from orchestrator.journal.history import Stage, Trial, TrialState
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.machines.cluster import Cluster, prepare_joining
+from orchestrator.machines.environment import describe_environment
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
-from orchestrator.regression.comparison import Finding
+from orchestrator.regression.changes import Finding
 from orchestrator.regression.drift import Night, read_nights
 from orchestrator.regression.junit import to_junit
 from orchestrator.regression.past import (
@@ -33,15 +30,18 @@ from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
-from orchestrator.search import check_cpus, open_checkpoints, open_directory, start, tracked
-from orchestrator.tracker import Tracker
+from orchestrator.search.display import Progress, make_display
+from orchestrator.search.search import check_cpus, open_checkpoints, open_directory, start, tracked
+from orchestrator.studies.planned import PlannedTrial, PlannedTrials
 from orchestrator.tracking import choose_uri
-from orchestrator.workload import Workload
+from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.test_split import evaluate_on_test
+from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
-    from orchestrator.tuner import Session
+    from orchestrator.tuner.run import Session
 
 
 class RerunInterruptedError(UserError):
@@ -120,7 +120,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         if cluster.address is not None:
             prepare_joining()
         # Only now, because Ray takes longer to import than refusing everything above.
-        from orchestrator.tuner import Session
+        from orchestrator.tuner.run import Session
 
         with closing(Ledger(directory / NAME)) as ledger, ExitStack() as opened:
             with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
@@ -190,8 +190,8 @@ def _run(work: Work, accepted: Accepted | None, nights: tuple[Night, ...], *, qu
 
 def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
     """Train what is left of the plan; the test split is opened only for what is compared with the papers."""
-    from orchestrator.scheduler import Judge
-    from orchestrator.tuner import run_trials
+    from orchestrator.tuner.run import run_trials
+    from orchestrator.tuner.scheduler import Judge
 
     ledger = work.ledger
     source = PlannedTrials(work.plan(seeds), Stage.REGRESS, ledger)

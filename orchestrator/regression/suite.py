@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from orchestrator.config_files import STRICT, find_file, override, read_kind, validate
-from orchestrator.config_values import LossName, Metric, ModelName, Name, TrainingChange
-from orchestrator.experiment import Experiment
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.sections import Resources, Scheduler, Search
+from orchestrator.experiment.spaces import refuse_as
+from orchestrator.experiment.values import LossName, Metric, ModelName, Name, TrainingChange
+from orchestrator.experiment.yaml_files import STRICT, find_file, override, read_kind, validate
 from orchestrator.regression.shipped import shipped_suites
-from orchestrator.sections import Resources, Scheduler, Search
-from orchestrator.study_spaces import refuse_as
 from search_spaces import SPACES
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError, Mistakes

@@ -1,9 +1,9 @@
 """A suite's result in a terminal."""
 
-from orchestrator.regression.comparison import POWER, Change, Finding
+from orchestrator.regression.changes import POWER, Change, Finding
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.regression.words import causes_in_words, decisive, describe, own_causes
-from orchestrator.terminal import make_console
+from orchestrator.text.terminal import make_console
 
 STYLES = {
     Finding.OK: "green",

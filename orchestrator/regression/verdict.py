@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.reference.published import RETRIEVAL, published_row
 from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns
 from orchestrator.regression.causes import what_changed
-from orchestrator.regression.comparison import (
+from orchestrator.regression.changes import (
     SEVERITY,
     Change,
     Finding,
@@ -19,7 +19,7 @@ from orchestrator.regression.comparison import (
 )
 from orchestrator.regression.drift import Night, compare_drift, first_of, trend
 from orchestrator.regression.suite import Suite
-from orchestrator.significance import Measure
+from orchestrator.results.statistics import Measure
 
 GRADIENTS = ("first/", "last/")
 """How the names of numbers begin that tell of gradients: training loss and COCOS after the first and last epoch."""

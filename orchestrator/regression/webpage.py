@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.comparison import POWER, Change, Finding
+from orchestrator.regression.changes import POWER, Change, Finding
 from orchestrator.regression.drift import WINDOW
 from orchestrator.regression.verdict import CellResult, SuiteResult
 from orchestrator.regression.words import causes_in_words, decisive, describe, own_causes

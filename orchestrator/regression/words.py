@@ -1,6 +1,6 @@
 """A suite's result in words: the cause first and once, then what slipped."""
 
-from orchestrator.regression.comparison import POWER, Change, Finding
+from orchestrator.regression.changes import POWER, Change, Finding
 from orchestrator.regression.verdict import TOGETHER, CellResult, SuiteResult
 
 CHANGED = "Changed since the cells that slipped were accepted"

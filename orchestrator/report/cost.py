@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.history import Trial, TrialState
+from orchestrator.journal.history import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
 from orchestrator.report.studies import Study, epochs_planned, seconds_of
-from orchestrator.report.text import count_text, duration_text
+from orchestrator.text.values import count_text, duration_text
 
 _SHADES = {
     TrialState.FINISHED: "--c1",

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.history import Trial, TrialState
+from orchestrator.journal.history import Trial, TrialState
 from orchestrator.report.studies import Study
-from orchestrator.report.text import visible
+from orchestrator.text.values import visible
 
 Json = dict[str, Any]
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.history import History
-from orchestrator.pareto import goals_of, pareto_fronts, values_at_best
-from orchestrator.pareto_tables import explain_front
-from orchestrator.report.text import metric_text, values_text
+from orchestrator.journal.history import History
+from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
+from orchestrator.tables.pareto import explain_front
+from orchestrator.text.values import metric_text, values_text
 
 
 @dataclass(frozen=True)

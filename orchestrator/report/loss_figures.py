@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.history import Trial, TrialState
+from orchestrator.journal.history import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, dots, hollow, plain, short
 from orchestrator.report.importance import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, podium
-from orchestrator.report.text import values_text
-from orchestrator.report.weights import POINTS, weight_curves
+from orchestrator.results.weight_curves import POINTS, weight_curves
+from orchestrator.text.values import values_text
 
 Counted = tuple[Study, list[tuple[Trial, Mapping[str, float]]]]
 PREFIX = "cocos/"

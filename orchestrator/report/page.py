@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.history import History, Stage, Trial, TrialState
-from orchestrator.pareto import goals_of
+from orchestrator.journal.history import History, Stage, Trial, TrialState
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.figures import Figure
 from orchestrator.report.fronts import Front, fronts_of
@@ -23,8 +22,9 @@ from orchestrator.report.queries import Queries
 from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import by_dataset, names_of, studies_of
-from orchestrator.report.text import count_text, metric_text
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
+from orchestrator.results.pareto import goals_of
+from orchestrator.text.values import count_text, metric_text
 
 STATE_WORDS = {
     TrialState.FINISHED: "finished",

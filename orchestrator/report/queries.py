@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainables.data.images import find_image, image_folders, link_problem
+from trainables.data.pictures.images import find_image, image_folders, link_problem
 from trainables.errors import DataError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _data_uri(path: Path) -> str:
     """Return an image file as a small JPEG; empty where it cannot be read, as the page says by showing its name."""
     import PIL.Image
 
-    from trainables.data.pixels import decode
+    from trainables.data.pictures.pixels import decode
 
     try:
         image = decode(path)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
 from orchestrator.report.page import Page
-from orchestrator.report.text import visible, visible_values
+from orchestrator.text.values import visible, visible_values
 from trainables.files import write_whole
 
 SCRIPTS = ("theme.js", "leaderboard.js", "charts.js")

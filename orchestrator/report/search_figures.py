@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from orchestrator.history import Trial, TrialState
+from orchestrator.journal.history import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, dots, hollow, plain, short, whole
 from orchestrator.report.studies import Study, best_studies, by_dataset, podium
-from orchestrator.report.text import values_text
+from orchestrator.text.values import values_text
 
 DRAWN = 40
 """Up to so many learning curves a study are drawn each; of more, the best ``NAMED`` and quantiles of all."""

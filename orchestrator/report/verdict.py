@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.caveats import caveats
-from orchestrator.history import Trial
+from orchestrator.journal.history import Trial
 from orchestrator.report.studies import Study, names_of, podium
-from orchestrator.report.text import count_text, metric_text, values_text
-from orchestrator.significance import FEWEST
+from orchestrator.results.caveats import caveats
+from orchestrator.results.statistics import FEWEST
+from orchestrator.text.values import count_text, metric_text, values_text
 
 SHOWN = 5
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from orchestrator.reference.published import DATASETS, LOSSES, MODELS
-from orchestrator.report.text import values_text, visible
-from orchestrator.significance import Measure
+from orchestrator.results.statistics import Measure
 from orchestrator.tables.layouts import Column
 from orchestrator.tables.rows import Row
 from orchestrator.tables.table import Table
+from orchestrator.text.values import values_text, visible
 
 MISSING = "–"
 

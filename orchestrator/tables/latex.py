@@ -8,7 +8,7 @@ References:
 from collections.abc import Sequence
 from itertools import groupby
 
-from orchestrator.significance import Measure
+from orchestrator.results.statistics import Measure
 from orchestrator.tables import cells
 from orchestrator.tables.layouts import Column, Layout
 from orchestrator.tables.rows import Row

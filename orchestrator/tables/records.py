@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.report.text import visible
 from orchestrator.tables.rows import Row
 from orchestrator.tables.table import Table
+from orchestrator.text.values import visible
 
 ABOUT = ("table", "dataset", "model", "loss", "number", "published", "parameters", "seeds", "verdict")
 """The first columns of the CSV."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.reference.published import PublishedRow
-from orchestrator.significance import Measure
-from orchestrator.standings import DatasetVerdict, Standing, Verdict
+from orchestrator.results.candidates import DatasetVerdict, Standing, Verdict
+from orchestrator.results.statistics import Measure
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.tables.cells import grid
 from orchestrator.tables.table import Table
-from orchestrator.terminal import make_console
+from orchestrator.text.terminal import make_console
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -5,7 +5,7 @@ what the journal says, and the difference is sent. Runs are found again by their
 process began them, or what it came to.
 """
 
-from orchestrator.addresses import without_password
+from orchestrator.text.addresses import without_password
 from orchestrator.tracking.address import choose_uri, default_uri, is_server, pages_command, sync_command
 from orchestrator.tracking.connection import (
     ExperimentDeletedError,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.addresses import HIDDEN, check_well_formed, split_password, without_password
+from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
 from orchestrator.tracking.password import PASSWORD, USERNAME, refuse_default_password
 from orchestrator.tracking.relocation import DATABASE
 from trainables.errors import ConfigError

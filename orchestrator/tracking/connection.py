@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.addresses import without_password
+from orchestrator.text.addresses import without_password
 from trainables.files import alone
 
 # Read by MLflow when it is imported.

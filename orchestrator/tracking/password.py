@@ -3,7 +3,7 @@
 import os
 from urllib.parse import urlsplit
 
-from orchestrator.addresses import split_password
+from orchestrator.text.addresses import split_password
 from trainables.errors import ConfigError
 
 USERNAME, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from orchestrator.artifacts import trial_artifacts
-from orchestrator.experiment import ANY
-from orchestrator.history import History, Stage, Trial, TrialState
-from orchestrator.report.text import visible
-from orchestrator.summary import find_champions
+from orchestrator.experiment.experiment import ANY
+from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.results.summary import find_champions
+from orchestrator.text.values import visible
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import default_uri
+from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.description import (
     dataset_of,
     end_of,
@@ -26,7 +26,7 @@ from orchestrator.tracking.description import (
 )
 from orchestrator.tracking.relocation import artifacts_of, correct_addresses
 from orchestrator.tracking.view import experiment_tags
-from orchestrator.weights import weights_file
+from orchestrator.winners.weights import weights_file
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -7,8 +7,8 @@ alone, the page lists the studies, without a number.
 import json
 from typing import Any
 
-from orchestrator.history import History
-from orchestrator.report.text import markdown
+from orchestrator.journal.history import History
+from orchestrator.text.values import markdown
 
 VIEW = "leaderboard"
 """Name of the view in links."""

@@ -25,20 +25,20 @@ from pathlib import Path
 
 import torch
 
-from orchestrator.config_files import validate
-from orchestrator.experiment import Experiment
-from orchestrator.journal import read_journal
-from orchestrator.search import run_search
-from orchestrator.workload import Training
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.journal import read_journal
+from orchestrator.search.search import run_search
+from orchestrator.workload.workload import Training
 from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
 from tests.benchmarks.rows import Row
 from tests.benchmarks.timing import alternate, wait
 from trainables.config import FEATURES, TrainingConfig, TrialConfig
+from trainables.cost.pace import count_steps
 from trainables.data.dataset import Dataset
 from trainables.data.scenes.generate import generate_scenes
-from trainables.pace import count_steps
-from trainables.stacked_epoch import StackedEpoch
+from trainables.fused.stacked_epoch import StackedEpoch
 from trainables.trial import Trial, train_epoch
 
 CASES = {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from orchestrator.journal import Record, read_journal
+from orchestrator.journal.journal import Record, read_journal
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
 from tests.integration.search_process import command

@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from orchestrator.config_files import validate
-from orchestrator.experiment import Experiment
-from orchestrator.journal import read_journal
-from orchestrator.workload import Training
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.journal import read_journal
+from orchestrator.workload.workload import Training
 from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import SHARED
 from tests.benchmarks.rows import Row
@@ -116,7 +116,7 @@ def compare(case: str, grid: Trace, tpe: Trace, share: float = 1.0) -> Row:
 
 def follow(experiment: Experiment, workload: Training, output: Path) -> Trace:
     """Run a search, or what is left of it, and return how it came to its best value."""
-    from orchestrator.search import run_search
+    from orchestrator.search.search import run_search
 
     run_search(experiment, workload, output, quiet=True)
     records = read_journal(output / experiment.name / "journal.jsonl")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.history import History, TrialState
-from orchestrator.journal import read_journal
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
 from tests.benchmarks.throughput import STEEPEST, Measurement, Sample, measure
 
 TRIALS = 150

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.delivery import deliver
 from orchestrator.tracking import default_uri
+from orchestrator.tracking.sync import deliver
 from tests.benchmarks.tracking import EPOCHS, count_metrics, write_search
 
 TRIALS, METRICS = 200, 10

@@ -141,7 +141,7 @@ def drive(mode: str, trials: str, workers: str, epochs: str, folder: str) -> Non
 
 
 def _drive_ours(trials: int, workers: int, epochs: int, folder: Path) -> None:
-    from orchestrator.search import run_search
+    from orchestrator.search.search import run_search
 
     experiment = make_experiment(
         losses=["nt_xent"],
@@ -154,8 +154,8 @@ def _drive_ours(trials: int, workers: int, epochs: int, folder: Path) -> None:
 
 
 def _drive_plain(mode: str, trials: int, workers: int, epochs: int, folder: Path) -> None:
-    from orchestrator.lock import make_scratch
-    from orchestrator.tuner import ray_runtime
+    from orchestrator.journal.lock import make_scratch
+    from orchestrator.tuner.run import ray_runtime
 
     with make_scratch() as scratch, ray_runtime(scratch):
         from ray import tune

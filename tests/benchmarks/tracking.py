@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.delivery import deliver
-from orchestrator.history import History, TrialState
-from orchestrator.journal import NAME, read_journal
-from orchestrator.ledger import Ledger
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import Store, default_uri
+from orchestrator.tracking.sync import deliver
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
 from tests.orchestrator.experiments import make_experiment, start

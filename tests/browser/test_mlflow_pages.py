@@ -15,11 +15,11 @@ from mlflow import MlflowClient
 from playwright.sync_api import Browser, Page
 
 from orchestrator.commands.ui import choose_port
-from orchestrator.delivery import deliver
-from orchestrator.history import Trial, TrialState
-from orchestrator.journal import NAME
-from orchestrator.ledger import Ledger
+from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.journal import NAME
+from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import comparison_page, default_uri, newest_page
+from orchestrator.tracking.sync import deliver
 from tests.integration.test_ui import fetch
 from tests.orchestrator.experiments import add_repeat, make_experiment, open_test, start
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from orchestrator.history import History
+from orchestrator.journal.history import History
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Item, Queries, Query
 from orchestrator.report.render import write_report

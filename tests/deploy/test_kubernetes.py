@@ -11,7 +11,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
-from orchestrator.cluster import WAITING, count_waiting
+from orchestrator.machines.cluster import WAITING, count_waiting
 from tests.deploy.files import BASE, DEPLOY, KUBERNETES, OVERLAYS, containers, documents, named, pods
 from tests.deploy.kustomize import KustomizationError, build
 

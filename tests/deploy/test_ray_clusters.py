@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from orchestrator.cluster import WAITING, count_waiting
+from orchestrator.machines.cluster import WAITING, count_waiting
 from tests.deploy.files import RAY_CLUSTERS, named
 
 

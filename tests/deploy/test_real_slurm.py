@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.history import History
-from orchestrator.journal import read_journal
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from tests.deploy.files import DEPLOY, ROOT
 from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster, wait_until
 from tests.precomputed_folder import write_precomputed

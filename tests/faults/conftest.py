@@ -16,8 +16,8 @@ def cluster() -> Iterator[str]:
     Whatever starts a process of ``CONTEXT`` asks for it first: its token is in the environment from then on, and the
     processes get the environment that there is when the first of them starts.
     """
-    from orchestrator.lock import make_scratch
-    from orchestrator.tuner import ray, ray_runtime
+    from orchestrator.journal.lock import make_scratch
+    from orchestrator.tuner.run import ray, ray_runtime
 
     with make_scratch() as scratch, ray_runtime(scratch):
         yield ray.get_runtime_context().gcs_address

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator import ledger, search, tracker
-from orchestrator.config_files import validate
-from orchestrator.experiment import Experiment
-from orchestrator.journal import Journal, Record
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal import ledger
+from orchestrator.journal.journal import Journal, Record
+from orchestrator.search import search
+from orchestrator.tracking import tracker
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.orchestrator import drifting_workload, fake_workload
@@ -87,7 +89,7 @@ def drive(
         ledger.Journal = DeadlyJournal  # type: ignore[misc]
     import ray
 
-    import orchestrator.tuner  # noqa: F401  sets what Ray reads when it is imported
+    import orchestrator.tuner.run  # noqa: F401  sets what Ray reads when it is imported
 
     # The actors don't know the tests.
     for module in (fake_workload, troubled_workload, drifting_workload):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from orchestrator.history import History, Trial, TrialState
-from orchestrator.journal import Record, read_journal
-from orchestrator.summary import summarise
+from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.journal.journal import Record, read_journal
+from orchestrator.results.summary import summarise
 from orchestrator.tracking import STATUS, default_uri
 from tests.faults.searches import live_actors
 from tests.faults.troubled_workload import trained_epochs

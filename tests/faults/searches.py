@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from orchestrator.experiment import Experiment
-from orchestrator.history import History
-from orchestrator.journal import read_journal
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from tests.faults.driver import Death, Tracking, drive
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.orchestrator.drifting_workload import DriftingWorkload
@@ -25,7 +25,13 @@ os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")
 # A server that has imported what a driver needs, and forks one whenever it is asked: imports are half of a start.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["orchestrator.tuner", "orchestrator.searcher", "orchestrator.scheduler", "mlflow", "tests.faults.driver"]
+    [
+        "orchestrator.tuner.run",
+        "orchestrator.studies.study",
+        "orchestrator.tuner.scheduler",
+        "mlflow",
+        "tests.faults.driver",
+    ]
 )
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.checkup import check_experiment
-from orchestrator.history import History
-from orchestrator.status import read_status
+from orchestrator.doctor.experiment import check_experiment
+from orchestrator.journal.history import History
+from orchestrator.search.status import read_status
 from orchestrator.tracking import default_uri
 from tests.bucket import free_port
 from tests.faults.driver import Death, Tracking

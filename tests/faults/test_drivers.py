@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 import orchestrator
-from orchestrator.history import History, TrialState
-from orchestrator.journal import read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.leftovers import find_processes
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.leftovers import find_processes
 from orchestrator.tracking import default_uri
 from tests.faults.driver import MOMENTS, Death
 from tests.faults.invariants import (

@@ -6,7 +6,7 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestrator.journal import read_journal
+from orchestrator.journal.journal import read_journal
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid, live_actors
 from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log

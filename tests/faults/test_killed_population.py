@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.history import History, Stage, Trial
-from orchestrator.journal import read_journal
-from orchestrator.summary import find_winners
+from orchestrator.journal.history import History, Stage, Trial
+from orchestrator.journal.journal import read_journal
+from orchestrator.results.summary import find_winners
 from orchestrator.tracking import default_uri
 from tests.faults.driver import MOMENTS, Death
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_sound, assert_tracked_once

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.history import History
-from orchestrator.ray_watch import CORE
+from orchestrator.journal.history import History
+from orchestrator.tuner.ray_watch import CORE
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, tiny
 from tests.faults.troubled_workload import TroubledWorkload

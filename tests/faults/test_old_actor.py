@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.checkpoints import FolderCheckpoints
-from orchestrator.claim import ClaimLostError
-from orchestrator.experiment import Experiment
-from orchestrator.trial_actor import TrialActor
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.storage.claim import ClaimLostError
+from orchestrator.tuner.actor import TrialActor
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import CONTEXT, Searches, live_actors, tiny
 from tests.faults.troubled_workload import TroubledWorkload

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.delivery import deliver
-from orchestrator.history import History, TrialState
+from orchestrator.journal.history import History, TrialState
 from orchestrator.tracking import default_uri
+from orchestrator.tracking.sync import deliver
 from tests.faults.driver import Tracking
 from tests.faults.invariants import assert_invariants, assert_tracked_once
 from tests.faults.searches import Searches, grid, tiny

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.history import History
-from orchestrator.journal import read_journal
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import Trouble, TroubledWorkload

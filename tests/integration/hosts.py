@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.cluster import HEALTH_CHECKS
+from orchestrator.machines.cluster import HEALTH_CHECKS
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from orchestrator.cluster import Cluster
-from orchestrator.experiment import load_experiment
-from orchestrator.search import run_search
+from orchestrator.experiment.experiment import load_experiment
+from orchestrator.machines.cluster import Cluster
+from orchestrator.search.search import run_search
 from tests.orchestrator import fake_workload
 from trainables.errors import UserError
 

@@ -7,10 +7,10 @@ import pytest
 import ray
 from mlflow import MlflowClient
 
-from orchestrator.history import History
-from orchestrator.journal import read_journal
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from orchestrator.report.experiment_report import report_experiment
-from orchestrator.search import run_search
+from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
 from tests.orchestrator import fake_workload
 from tests.orchestrator.experiments import make_experiment

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.storage import ObjectStore
+from orchestrator.storage.bucket import ObjectStore
 from tests.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.integration.hosts import ray_command, ray_environment, wait_until
 from tests.precomputed_folder import write_precomputed

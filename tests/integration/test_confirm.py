@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.confirmation import fresh_seeds
-from orchestrator.continuation import confirm_experiment
-from orchestrator.experiment import Experiment
-from orchestrator.history import History, Stage, TrialState
-from orchestrator.journal import read_journal
-from orchestrator.search import SearchResult, run_confirmation, run_search
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import History, Stage, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.results.confirmation import fresh_seeds
+from orchestrator.search.continuation import confirm_experiment
+from orchestrator.search.search import SearchResult, run_confirmation, run_search
 from orchestrator.tracking import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
 from tests.orchestrator import fake_workload

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import ray
 
-from orchestrator.experiment import Experiment
-from orchestrator.history import History
-from orchestrator.journal import read_journal
-from orchestrator.search import run_search
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
-from orchestrator.workload import Training
+from orchestrator.workload.workload import Training
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
 from tests.orchestrator import drifting_workload, fake_workload
 from tests.orchestrator.drifting_workload import DriftingWorkload

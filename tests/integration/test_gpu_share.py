@@ -10,8 +10,8 @@ import pytest
 import yaml
 from ray import cloudpickle
 
-from orchestrator.journal import read_journal
-from orchestrator.search import run_search
+from orchestrator.journal.journal import read_journal
+from orchestrator.search.search import run_search
 from tests.integration.search_process import command
 from tests.orchestrator import fake_workload
 from tests.orchestrator.experiments import make_experiment
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = """
 import sys
-from orchestrator import tuner
+from orchestrator.tuner import run as tuner
 import ray
 ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
          object_store_memory=tuner.OBJECT_STORE_BYTES, _temp_dir=sys.argv.pop())
@@ -36,13 +36,13 @@ main()
 SHORT_OF_MEMORY = """
 import sys
 from pathlib import Path
-from orchestrator import tuner
+from orchestrator.tuner import run as tuner
 import ray
 output, experiment, scratch = sys.argv[1:]
 ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
          object_store_memory=tuner.OBJECT_STORE_BYTES, _temp_dir=scratch)
-from orchestrator.experiment import load_experiment
-from orchestrator.search import run_search
+from orchestrator.experiment.experiment import load_experiment
+from orchestrator.search.search import run_search
 from tests.faults import troubled_workload
 from tests.orchestrator import fake_workload
 for module in (fake_workload, troubled_workload):
@@ -54,7 +54,7 @@ run_search(load_experiment(experiment), workload, Path(output))
 
 
 def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
-    from orchestrator.lock import make_scratch
+    from orchestrator.journal.lock import make_scratch
 
     space = {"nt_xent": {"temperature": {"values": [0.3, 0.05, 0.1, 0.2]}}}
     experiment = make_experiment(
@@ -78,7 +78,7 @@ def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
 
 
 def test_memory_is_measured_once_and_shared(output: Path) -> None:
-    from orchestrator.lock import make_scratch
+    from orchestrator.journal.lock import make_scratch
 
     experiment = make_experiment(
         search={"sampler": "random", "trials": 1}, resources={"cpus": 0.5, "gpus": "auto"}, training={"epochs": 2}

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.champions import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
-from orchestrator.checkpoints import FolderCheckpoints as Folder
 from orchestrator.cli import main
-from orchestrator.ledger import Ledger
-from orchestrator.registry import RegistryError, fetch_champion, model_name, register, register_all
+from orchestrator.journal.ledger import Ledger
+from orchestrator.storage.checkpoints import FolderCheckpoints as Folder
 from orchestrator.tracking import Store, default_uri
+from orchestrator.tracking.registry import RegistryError, fetch_champion, model_name, register, register_all
+from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import TrialConfig
 from trainables.errors import DataError
-from trainables.retriever import write_retriever
+from trainables.serving.retriever import write_retriever
 from trainables.trial import run_trial
 
 pytestmark = pytest.mark.slow
@@ -30,10 +30,10 @@ DATA = tiny_dataset()
 SERVE = """
 import sys, mlflow, json
 model = mlflow.pyfunc.load_model("models:/icr-pets@champion")
-import pandas, trainables.retriever
+import pandas, trainables.serving.retriever
 found = model.predict(pandas.DataFrame({"caption": ["word1 word2"]}), params={"top": 3})
 found += model.predict(pandas.DataFrame({"image": ["image80"]}))
-print(json.dumps({"found": found, "code": trainables.retriever.__file__}))
+print(json.dumps({"found": found, "code": trainables.serving.retriever.__file__}))
 """
 
 

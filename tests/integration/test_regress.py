@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.history import History
-from orchestrator.journal import NAME, read_journal
-from orchestrator.lock import AlreadyRunningError, hold
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.regression.accept import accept
 from orchestrator.regression.accepted import AcceptedError, read_accepted
-from orchestrator.regression.comparison import Finding
+from orchestrator.regression.changes import Finding
 from orchestrator.regression.rerun import Request, Rerun, rerun
 from orchestrator.regression.suite import Suite
 from tests.orchestrator import fake_workload

@@ -18,11 +18,11 @@ import torch
 import yaml
 from mlflow import MlflowClient
 
-from orchestrator.experiment import Experiment
-from orchestrator.history import History, TrialState
-from orchestrator.journal import read_journal
-from orchestrator.lock import AlreadyRunningError
-from orchestrator.search import SearchResult, run_search
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
 from tests.orchestrator import fake_workload

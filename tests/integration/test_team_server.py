@@ -10,10 +10,10 @@ import yaml
 from mlflow import MlflowClient
 
 from orchestrator.cli import main
-from orchestrator.history import History
-from orchestrator.journal import read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.search import run_search
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
 from tests.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.faults.invariants import assert_tracked_once

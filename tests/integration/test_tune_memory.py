@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator import scheduler
-from orchestrator.search import run_search
-from orchestrator.tune_memory import forget_ended
+from orchestrator.search.search import run_search
+from orchestrator.tuner import scheduler
+from orchestrator.tuner.tune_memory import forget_ended
 from tests.orchestrator import fake_workload
 from tests.orchestrator.experiments import make_experiment
 from tests.orchestrator.fake_workload import FakeWorkload

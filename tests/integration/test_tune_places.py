@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cluster import WAITING
-from orchestrator.search import run_search
-from orchestrator.tune_places import fits
+from orchestrator.machines.cluster import WAITING
+from orchestrator.search.search import run_search
+from orchestrator.tuner.tune_places import fits
 from tests.orchestrator import fake_workload
 from tests.orchestrator.experiments import make_experiment
 from tests.orchestrator.fake_workload import FakeWorkload

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.history import History, TrialState
-from orchestrator.journal import read_journal
-from orchestrator.summary import summarise
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.results.summary import summarise
 from tests.bucket import CREDENTIALS, s3_server
 from tests.integration.hosts import Host, connect, cut, missing, ray_command, ray_environment, wait_until
 from tests.integration.search_process import command

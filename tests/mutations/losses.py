@@ -79,7 +79,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="the command cocos keeps the first batch size",
-        file="orchestrator/contributions.py",
+        file="orchestrator/workload/contributions.py",
         old="epoch_batches(split, now.training,",
         new="epoch_batches(split, config.training,",
         tests="tests/orchestrator/test_train_command.py::test_cocos_has_the_batch_size_of_the_best_epoch",
@@ -108,7 +108,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="trials of a search ignore val_images",
-        file="orchestrator/workload.py",
+        file="orchestrator/workload/workload.py",
         old="features=features, val_images=val_images)",
         new="features=features)",
         tests="tests/orchestrator/test_datasets.py::test_a_trial_sees_the_val_images_that_it_asks_for",

@@ -236,7 +236,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a packed model answers from val",
-        file="trainables/retriever.py",
+        file="trainables/serving/retriever.py",
         old="part = data.splits[split]",
         new='part = data.splits["val"]',
         tests="tests/trainables/test_retriever.py::test_answers_are_those_of_the_model_in_its_dataset",
@@ -264,7 +264,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="trials of one process train on the data of the first",
-        file="trainables/fused.py",
+        file="trainables/fused/trials.py",
         old="if other.data is data and not",
         new="if not",
         tests="tests/trainables/test_training_steps.py::test_trials_that_share_a_process_train_each_on_its_own_data",

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ledger import Ledger
+from orchestrator.journal.ledger import Ledger
 from tests.orchestrator.experiments import make_experiment, start
 
 

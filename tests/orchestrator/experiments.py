@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from orchestrator.config_files import validate
-from orchestrator.experiment import Experiment
-from orchestrator.history import Stage, Trial, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.plan import PlannedTrial
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.planned import PlannedTrial
 from trainables.config import TrialConfig
 
 

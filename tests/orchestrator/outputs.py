@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.champions import describe_champion
 from orchestrator.cli import main
-from orchestrator.confirmed import verdicts_of
-from orchestrator.display import PlainDisplay, Progress, print_summary, trials_table
-from orchestrator.history import History
-from orchestrator.journal import NAME, read_journal
-from orchestrator.registry import about_version
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import NAME, read_journal
 from orchestrator.report.page import Extras, Page, build_page
-from orchestrator.summary import find_champions, summarise
+from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.summary import find_champions, summarise
+from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table
 from orchestrator.tables import FORMATS
-from orchestrator.terminal import make_console
+from orchestrator.text.terminal import make_console
 from orchestrator.tracking.description import note_of
+from orchestrator.tracking.registry import about_version
+from orchestrator.winners.champions import describe_champion
 
 
 def read_output(output: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.addresses import HIDDEN, check_well_formed, split_password, without_password
+from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
 from trainables.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -100,7 +100,7 @@ def test_addresses_without_a_password_are_well_formed(address: str) -> None:
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="only Linux lets a process change what ps shows")
 def test_what_ps_shows_of_a_command_line_holds_no_password() -> None:
     code = (
-        "import sys; from pathlib import Path; from orchestrator.addresses import hide_arguments;"
+        "import sys; from pathlib import Path; from orchestrator.text.addresses import hide_arguments;"
         "hide_arguments(sys.argv[1:]); print(Path('/proc/self/cmdline').read_bytes()); print(sys.argv[-1])"
     )
     # A file name need not be UTF-8.

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.budget import Meter
-from orchestrator.confirmation import published_default
-from orchestrator.confirmed import champion_of, metrics_of, verdicts_of
-from orchestrator.history import History, Move, Stage, Trial, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.plan import PlannedTrial
-from orchestrator.sections import Budget
-from orchestrator.summary import find_winners
+from orchestrator.experiment.sections import Budget
+from orchestrator.journal.history import History, Move, Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.confirmation import published_default
+from orchestrator.results.confirmed import champion_of, metrics_of, verdicts_of
+from orchestrator.results.summary import find_winners
+from orchestrator.search.budget import Meter
+from orchestrator.studies.planned import PlannedTrial
 from tests.orchestrator.experiments import add_trial, make_experiment, open_test, start
 from trainables.config import TrialConfig
 

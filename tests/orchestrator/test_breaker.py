@@ -1,6 +1,6 @@
 """The circuit breaker, on a clock of the test's."""
 
-from orchestrator.breaker import Breaker
+from orchestrator.tracking.breaker import Breaker
 
 
 class Clock:

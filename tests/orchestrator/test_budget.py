@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator import budget, journal
-from orchestrator.budget import Meter, Spending
-from orchestrator.config_files import validate
-from orchestrator.history import History, TrialState
-from orchestrator.journal import read_journal
-from orchestrator.ledger import Ledger
+from orchestrator.experiment.sections import Budget
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal import journal
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
 from orchestrator.report.studies import seconds_of
-from orchestrator.sections import Budget
+from orchestrator.search import budget
+from orchestrator.search.budget import Meter, Spending
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.caveats import caveats
-from orchestrator.history import TrialState
-from orchestrator.journal import NAME
-from orchestrator.ledger import Ledger
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.journal import NAME
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.caveats import caveats
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.outputs import read_output
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.checkup import check_experiment
 from orchestrator.cli import main
-from orchestrator.history import History, TrialState
-from orchestrator.journal import read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.lock import AlreadyRunningError, hold
-from orchestrator.tracker import Tracker
+from orchestrator.doctor.experiment import check_experiment
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.tracking import default_uri
 from orchestrator.tracking.relocation import correct_addresses
+from orchestrator.tracking.tracker import Tracker
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
 from trainables.checkpoint import find_latest, save_epoch

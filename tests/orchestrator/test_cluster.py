@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import WAITING, Cluster, ClusterError, find_head, ignored_address, prepare_joining
-from orchestrator.storage import StorageError
+from orchestrator.machines.cluster import WAITING, Cluster, ClusterError, find_head, ignored_address, prepare_joining
+from orchestrator.storage.bucket import StorageError
 from tests.bucket import free_port
 
 

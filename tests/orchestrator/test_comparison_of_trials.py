@@ -8,12 +8,12 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.cli import main
-from orchestrator.comparison import NoSuchTrialError, compare_trials
-from orchestrator.delivery import deliver
-from orchestrator.history import TrialState
-from orchestrator.journal import NAME
-from orchestrator.ledger import Ledger
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.journal import NAME
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.trial_comparison import NoSuchTrialError, compare_trials
 from orchestrator.tracking import default_uri, refuse_default_password
+from orchestrator.tracking.sync import deliver
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from trainables.errors import ConfigError
 

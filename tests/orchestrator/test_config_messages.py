@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.config_files import load_trial_config
-from orchestrator.experiment import load_experiment
-from orchestrator.history import History
-from orchestrator.journal import read_journal
-from orchestrator.ledger import Ledger
+from orchestrator.experiment.experiment import load_experiment
+from orchestrator.experiment.yaml_files import load_trial_config
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
 from orchestrator.regression.suite import load_suite
-from orchestrator.search import check_unchanged
+from orchestrator.search.search import check_unchanged
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.confirmation import choose_candidates, fresh_seeds, plan_confirmation, published_default
-from orchestrator.confirmed import champion_of, verdicts_of
-from orchestrator.history import Stage, Trial, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.opening import selected
-from orchestrator.summary import find_champions, summarise
-from orchestrator.verdicts import Verdict
+from orchestrator.journal.history import Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.confirmation import choose_candidates, fresh_seeds, plan_confirmation, published_default
+from orchestrator.results.confirmed import champion_of, verdicts_of
+from orchestrator.results.summary import find_champions, summarise
+from orchestrator.results.verdict import Verdict
+from orchestrator.winners.test_split import selected
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
 CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.datasets import fetch_dataset
-from orchestrator.storage import ObjectStore
-from orchestrator.workload import Training
+from orchestrator.storage.bucket import ObjectStore
+from orchestrator.storage.datasets import fetch_dataset
+from orchestrator.workload.workload import Training
 from tests.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.orchestrator.experiments import make_experiment
 from tests.precomputed_folder import write_precomputed

@@ -8,8 +8,11 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from orchestrator import display
-from orchestrator.display import (
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.summary import summarise
+from orchestrator.search import display
+from orchestrator.search.display import (
     LiveDisplay,
     PlainDisplay,
     Progress,
@@ -18,9 +21,6 @@ from orchestrator.display import (
     print_summary,
     trials_table,
 )
-from orchestrator.history import TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.summary import summarise
 from tests.orchestrator.experiments import add_trial
 
 

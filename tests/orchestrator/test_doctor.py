@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import doctor
 from orchestrator.cli import main
-from orchestrator.cluster import Cluster
-from orchestrator.doctor import Finding
+from orchestrator.doctor import machine as doctor
+from orchestrator.doctor.machine import Finding
+from orchestrator.machines.cluster import Cluster
 
 
 def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from orchestrator.history import Stage, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.plan import PlannedTrial
-from orchestrator.scheduler import Brackets, Ladder, Median, StudyScheduler
-from orchestrator.sections import Scheduler
-from orchestrator.trial_actor import Step
+from orchestrator.experiment.sections import Scheduler
+from orchestrator.journal.history import Stage, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.planned import PlannedTrial
+from orchestrator.tuner.actor import Step
+from orchestrator.tuner.scheduler import Brackets, Ladder, Median, StudyScheduler
 from tests.orchestrator.experiments import add_trial, make_experiment
 from trainables.config import TrialConfig
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import environment
+from orchestrator.machines import environment
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config_files import Document, override, read_yaml
-from orchestrator.experiment import (
+from orchestrator.experiment.experiment import (
     changed_keys,
     load_experiment,
     load_trial_config,
     shipped_experiments,
 )
-from orchestrator.measures import METRICS
+from orchestrator.experiment.measures import METRICS
+from orchestrator.experiment.yaml_files import Document, override, read_yaml
 from search_spaces import Range, Values
 from tests.orchestrator.experiments import make_experiment
 from trainables.config import TrialConfig

@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.failures import MAX_FAILURES, Cause, Failure, give_up
-from orchestrator.history import TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.sections import Patience
+from orchestrator.experiment.sections import Patience
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tuner.failures import MAX_FAILURES, Cause, Failure, give_up
 from tests.orchestrator.experiments import add_trial
 
 KILLED = (

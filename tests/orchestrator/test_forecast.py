@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.forecast import Concurrency, StudyLoad, expected_epochs, forecast, limit_concurrency
-from orchestrator.sections import Resources, Scheduler
+from orchestrator.experiment.sections import Resources, Scheduler
+from orchestrator.forecast.forecast import Concurrency, StudyLoad, expected_epochs, forecast, limit_concurrency
 
 NONE = Scheduler(name="none")
 ASHA = Scheduler(name="asha", grace_epochs=1, reduction_factor=3)

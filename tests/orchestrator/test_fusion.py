@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.fusion import room
+from orchestrator.tuner.engines import room
 
 ROOM = [
     pytest.param({"cpu": 1, "gpu": 0.25}, 64, 1, 4, id="four to a GPU"),

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.gpu_share import (
+from orchestrator.experiment.sections import Resources
+from orchestrator.machines.gpu_share import (
     CONTEXT_BYTES,
     MARGIN,
     MOST,
@@ -14,7 +15,6 @@ from orchestrator.gpu_share import (
     describe_limit,
     widen,
 )
-from orchestrator.sections import Resources
 
 GIB = 2**30
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.history import History, Trial
+from orchestrator.journal.history import History, Trial
 from tests.orchestrator.experiments import make_experiment
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}

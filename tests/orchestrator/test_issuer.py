@@ -2,9 +2,9 @@
 
 from collections import deque
 
-from orchestrator.history import Trial, TrialState
-from orchestrator.issuer import Issuer
-from orchestrator.ledger import Ledger
+from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tuner.issuer import Issuer
 from tests.orchestrator.experiments import add_trial
 
 

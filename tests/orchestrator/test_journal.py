@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.checkup import check_experiment
-from orchestrator.journal import Journal, JournalError, JournalGoneError, read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.lock import AlreadyRunningError
+from orchestrator.doctor.experiment import check_experiment
+from orchestrator.journal.journal import Journal, JournalError, JournalGoneError, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.tracking import default_uri
 
 JSON = st.recursive(
@@ -112,7 +112,7 @@ def test_a_missing_journal_has_a_way_out(tmp_path: Path) -> None:
 WRITE = """
 import sys
 from pathlib import Path
-from orchestrator.journal import Journal
+from orchestrator.journal.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 print("writes", flush=True)
 sys.stdin.read()

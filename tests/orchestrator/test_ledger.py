@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.history import History, TrialState
-from orchestrator.journal import Record, read_journal
-from orchestrator.ledger import Ledger, LeftBehindError
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import Record, read_journal
+from orchestrator.journal.ledger import Ledger, LeftBehindError
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 EVENTS = st.lists(

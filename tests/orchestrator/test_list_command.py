@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 import yaml
 
-from orchestrator.catalogue import LISTS
 from orchestrator.cli import main
-from orchestrator.config_schema import KINDS, PARTS, describe_fields, list_keys, make_schema, write_reference
-from orchestrator.experiment import load_experiment, shipped_experiments
-from orchestrator.measures import COUNTS, METRICS
+from orchestrator.commands.catalogue import LISTS
+from orchestrator.commands.config_schema import KINDS, PARTS, describe_fields, list_keys, make_schema, write_reference
+from orchestrator.experiment.experiment import load_experiment, shipped_experiments
+from orchestrator.experiment.measures import COUNTS, METRICS
+from orchestrator.experiment.yaml_text import parse_yaml
 from orchestrator.regression.suite import shipped_suites
-from orchestrator.yaml_text import parse_yaml
 from search_spaces import SPACES
 from trainables.config import FEATURES, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lock import AlreadyRunningError, LockError, boot_id, find_holder, hold, is_taken, take
-from orchestrator.scratch import MARK
+from orchestrator.journal.lock import AlreadyRunningError, LockError, boot_id, find_holder, hold, is_taken, take
+from orchestrator.journal.scratch import MARK
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from orchestrator.lock import hold
+from orchestrator.journal.lock import hold
 with hold(Path(sys.argv[1]), Path(sys.argv[2])):
     print("held", flush=True)
     time.sleep(60)
@@ -76,8 +76,8 @@ def test_a_lock_of_another_machine_is_believed(tmp_path: Path) -> None:
 def test_a_lock_that_no_process_of_this_machine_holds_is_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, boot: str, stale: bool
 ) -> None:
-    monkeypatch.setattr("orchestrator.lock.socket.gethostname", lambda: "here")
-    monkeypatch.setattr("orchestrator.lock.boot_id", lambda: "this")
+    monkeypatch.setattr("orchestrator.journal.lock.socket.gethostname", lambda: "here")
+    monkeypatch.setattr("orchestrator.journal.lock.boot_id", lambda: "this")
     left = {"pid": 1, "host": host, "boot_id": boot, "started": "2026-01-01T00:00:00+00:00", "scratch": None}
     (tmp_path / "lock").write_text(json.dumps(left))
     assert find_holder(tmp_path) == (None if stale else left)
@@ -90,7 +90,7 @@ def test_a_lock_that_no_process_of_this_machine_holds_is_stale(
 
 
 def test_without_boot_ids_the_name_of_the_host_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.lock.boot_id", lambda: "")
+    monkeypatch.setattr("orchestrator.journal.lock.boot_id", lambda: "")
     other = {"pid": 1, "host": "elsewhere", "boot_id": "", "started": "2026-01-01T00:00:00+00:00", "scratch": None}
     (tmp_path / "lock").write_text(json.dumps(other))
     assert find_holder(tmp_path) == other
@@ -171,7 +171,7 @@ def test_a_directory_that_is_not_of_this_lock_stays(
 ) -> None:
     scratch = leave(tmp_path / "run")
     killed: list[Path] = []
-    monkeypatch.setattr("orchestrator.leftovers.find_processes", lambda path: killed.append(path) or [])
+    monkeypatch.setattr("orchestrator.journal.leftovers.find_processes", lambda path: killed.append(path) or [])
     with hold(change(tmp_path / "run", scratch)):
         assert (scratch / "session").is_dir()
         assert killed == [], "nor are its processes ended"
@@ -179,7 +179,7 @@ def test_a_directory_that_is_not_of_this_lock_stays(
 
 def test_a_directory_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = leave(tmp_path / "run")
-    monkeypatch.setattr("orchestrator.scratch.os.getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr("orchestrator.journal.scratch.os.getuid", lambda: os.geteuid() + 1)
     with hold(tmp_path / "run"):
         assert scratch.is_dir()
 
@@ -195,7 +195,7 @@ def test_a_lock_that_is_a_link_is_refused_and_nothing_behind_it_written(tmp_path
 ASK = """
 import sys
 from pathlib import Path
-from orchestrator.lock import find_holder
+from orchestrator.journal.lock import find_holder
 print("asks", flush=True)
 while True:
     find_holder(Path(sys.argv[1]))

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.measures import COUNTS, METRICS
-from orchestrator.metric_ranges import range_of
-from orchestrator.standings import Candidate
-from orchestrator.verdicts import judge
+from orchestrator.experiment.measures import COUNTS, METRICS
+from orchestrator.results.candidates import Candidate
+from orchestrator.results.metric_ranges import range_of
+from orchestrator.results.verdict import judge
 from trainables.metrics import retrieval_metrics
 
 PAIRS = torch.eye(20, dtype=torch.bool)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.experiment import Experiment, load_experiment, shipped_experiments
+from orchestrator.experiment.experiment import Experiment, load_experiment, shipped_experiments
 from trainables.errors import ConfigError
 
 

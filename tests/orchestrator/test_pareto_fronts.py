@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.history import History, Trial, TrialState
-from orchestrator.pareto import pareto_fronts
-from orchestrator.sections import Objective
+from orchestrator.experiment.sections import Objective
+from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.results.pareto import pareto_fronts
 from tests.orchestrator.experiments import make_experiment
 
 GOALS = (

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from orchestrator.history import Stage, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.plan import PlannedTrial, PlannedTrials
-from orchestrator.scheduler import Judge
-from orchestrator.searcher import Studies
-from orchestrator.trial_actor import Step
+from orchestrator.journal.history import Stage, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.planned import PlannedTrial, PlannedTrials
+from orchestrator.studies.study import Studies
+from orchestrator.tuner.actor import Step
+from orchestrator.tuner.scheduler import Judge
 from tests.orchestrator.experiments import make_experiment, start
 from trainables.config import TrainingConfig, TrialConfig
 

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.checkpoints import FolderCheckpoints
-from orchestrator.config_files import validate
-from orchestrator.confirmation import plan_confirmation
-from orchestrator.continuation import extend_experiment
-from orchestrator.display import print_summary
-from orchestrator.experiment import Experiment, changed_keys
-from orchestrator.history import History, Trial, TrialState
-from orchestrator.issuer import Issuer
-from orchestrator.journal import read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.populations import Populations
-from orchestrator.scheduler import InStep
-from orchestrator.searcher import Studies
-from orchestrator.summary import find_winners, summarise
-from orchestrator.trial_actor import TrialActor
+from orchestrator.experiment.experiment import Experiment, changed_keys
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.confirmation import plan_confirmation
+from orchestrator.results.summary import find_winners, summarise
+from orchestrator.search.continuation import extend_experiment
+from orchestrator.search.display import print_summary
+from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.studies.populations import Populations
+from orchestrator.studies.study import Studies
+from orchestrator.tuner.actor import TrialActor
+from orchestrator.tuner.issuer import Issuer
+from orchestrator.tuner.scheduler import InStep
 from tests.orchestrator.drifting_workload import EPOCHS, DriftingWorkload, learned
 from tests.orchestrator.experiments import make_experiment, start
 from trainables.config import TrialConfig
@@ -228,7 +228,7 @@ def test_the_weights_of_a_scheduled_loss_are_those_of_its_best_epoch(undisturbed
 
 
 def test_coefficients_stay_feasible_and_other_settings_move_along(tmp_path: Path) -> None:
-    from orchestrator.population import plan_moves
+    from orchestrator.studies.pbt import plan_moves
     from search_spaces import SPACES
 
     changes = {

@@ -6,11 +6,11 @@ from itertools import count
 import numpy as np
 import pytest
 
-from orchestrator import confirmed
-from orchestrator.history import History
-from orchestrator.ledger import Ledger
-from orchestrator.power import FOUND, weakness_of_tie
-from orchestrator.verdicts import LEVEL, Verdict, judge
+from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results import confirmed
+from orchestrator.results.power import FOUND, weakness_of_tie
+from orchestrator.results.verdict import LEVEL, Verdict, judge
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test
 from tests.orchestrator.study_rates import draw, judge_studies
 

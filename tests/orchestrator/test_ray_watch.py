@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import ray_watch
-from orchestrator.ray_watch import CORE, JoinedRay, OwnRay, RayWork
+from orchestrator.tuner import ray_watch
+from orchestrator.tuner.ray_watch import CORE, JoinedRay, OwnRay, RayWork
 
 
 @pytest.fixture(autouse=True)

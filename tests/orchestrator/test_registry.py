@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator import registry
-from orchestrator.champions import CARD, CHAMPIONS, Champion
-from orchestrator.ledger import Ledger
-from orchestrator.registry import LOCK, RegistryError, register, register_all
-from orchestrator.tracking import Store, comparison_page, default_uri, find_run
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tracking import Store, comparison_page, default_uri, find_run, registry
+from orchestrator.tracking.registry import LOCK, RegistryError, register, register_all
+from orchestrator.winners.champions import CARD, CHAMPIONS, Champion
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from trainables.files import write_whole
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator import registry
-from orchestrator.champions import CARD, CHAMPIONS, MODEL, Champion
 from orchestrator.cli import main
-from orchestrator.journal import read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.registry import fetch_champion
-from orchestrator.tracker import Tracker
-from orchestrator.tracking import Store, default_uri, find_former_folders
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tracking import Store, default_uri, find_former_folders, registry
+from orchestrator.tracking.registry import fetch_champion
+from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from trainables.files import write_whole
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.history import TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.results import read_result, tables_of
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
 from orchestrator.tables import FORMATS
+from orchestrator.tables.experiments import read_result, tables_of
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.rounds import Rounds
+from orchestrator.tuner.lockstep import Rounds
 from tests.orchestrator.fake_workload import FakeTogether, FakeWorkload
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import DataError, DivergedError

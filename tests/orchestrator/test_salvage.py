@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.actors import has_ended
-from orchestrator.checkup import check_journal
-from orchestrator.history import History, TrialState
-from orchestrator.journal import JournalError, Record, read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.salvage import salvage
-from orchestrator.searcher import Studies
+from orchestrator.doctor.experiment import check_journal
+from orchestrator.journal.actors import has_ended
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import JournalError, Record, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.salvage import salvage
+from orchestrator.studies.study import Studies
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import optuna
 import pytest
 
-from orchestrator.config_files import validate
-from orchestrator.experiment import Experiment
-from orchestrator.history import Trial, TrialState
-from orchestrator.journal import JournalError, read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.pareto import pareto_fronts
-from orchestrator.searcher import Studies
-from orchestrator.summary import summarise
-from orchestrator.warm_start import read_sources, start_warm
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.journal import JournalError, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.pareto import pareto_fronts
+from orchestrator.results.summary import summarise
+from orchestrator.studies.study import Studies
+from orchestrator.studies.warm_start import read_sources, start_warm
 from tests.orchestrator.experiments import start
 from trainables.errors import ConfigError
 

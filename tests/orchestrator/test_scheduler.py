@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.experiment import Experiment
-from orchestrator.history import Trial, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.scheduler import StudyScheduler
-from orchestrator.trial_actor import Step
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tuner.actor import Step
+from orchestrator.tuner.scheduler import StudyScheduler
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 STOP, CONTINUE = "STOP", "CONTINUE"

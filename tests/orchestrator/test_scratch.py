@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.scratch import MARK, make, mark, owner_of, remove_abandoned
+from orchestrator.journal.scratch import MARK, make, mark, owner_of, remove_abandoned
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_links_within_are_not_followed(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     directory = left("me")
-    monkeypatch.setattr("orchestrator.scratch.os.getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr("orchestrator.journal.scratch.os.getuid", lambda: os.geteuid() + 1)
     remove_abandoned("actors-")
     assert directory.exists()
     assert owner_of(directory) is None

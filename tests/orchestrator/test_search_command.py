@@ -10,27 +10,27 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.cluster import Cluster
 from orchestrator.commands.search import make_workload
 from orchestrator.commands.ui import choose_port
-from orchestrator.dry_run import sample_points
-from orchestrator.history import History, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.lock import hold
-from orchestrator.search import open_checkpoints
-from orchestrator.searcher import Studies
-from orchestrator.sections import Resources
-from orchestrator.workload import Training
+from orchestrator.experiment.sections import Resources
+from orchestrator.forecast.dry_run import sample_points
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import hold
+from orchestrator.machines.cluster import Cluster
+from orchestrator.search.search import open_checkpoints
+from orchestrator.studies.study import Studies
+from orchestrator.workload.workload import Training
 from tests.bucket import CREDENTIALS
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
 from tests.precomputed_folder import write_precomputed
 from trainables.checkpoint import find_damage, save_epoch
 from trainables.config import TrialConfig
+from trainables.cost.fused_pace import SIZES
+from trainables.cost.pace import Pace
 from trainables.errors import ConfigError
-from trainables.fused_pace import SIZES
-from trainables.pace import Pace
-from trainables.polynomials import is_feasible
+from trainables.feasibility import is_feasible
 
 ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
 
@@ -127,7 +127,7 @@ def test_a_dry_run_says_how_a_population_moves_and_that_cpus_are_the_limit(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = {"CPU": 2.0, "GPU": 4.0}
-    monkeypatch.setattr("orchestrator.dry_run._machine", lambda: machine)
+    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: machine)
     settings = ["resources={gpus: 1, cpus: 1}", "scheduler={name: pbt, quantile: 0.2}", "search.trials=6"]
     arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
     shown = " ".join(succeed([*arguments, "--dry-run"], capsys).split())
@@ -160,7 +160,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
         asked.append(sizes)
         return {size: size**0.5 for size in (1, *(sizes or SIZES))}
 
-    monkeypatch.setattr("orchestrator.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
+    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
     monkeypatch.setattr(Training, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
     monkeypatch.setattr(Training, "rates", take_rates)
     return asked

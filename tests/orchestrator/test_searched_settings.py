@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.champions import CARD, describe_champion, read_champion
-from orchestrator.history import History, TrialState
-from orchestrator.journal import NAME, read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.summary import find_champions
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.summary import find_champions
+from orchestrator.winners.champions import CARD, describe_champion, read_champion
 from search_spaces.space import FixedPoint
 from tests.orchestrator.experiments import add_repeat, make_experiment, open_test, start
 from tests.orchestrator.outputs import OUTPUTS, read_output

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState as OptunaState
 
-from orchestrator.experiment import Experiment
-from orchestrator.history import TrialState
-from orchestrator.issuer import Issuer
-from orchestrator.ledger import Ledger
-from orchestrator.searcher import Studies, Study
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.study import Studies, Study
+from orchestrator.tuner.issuer import Issuer
 from tests.orchestrator.experiments import make_experiment, start
 from tests.orchestrator.fake_workload import curve
 

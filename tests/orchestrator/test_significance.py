@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.significance import (
+from orchestrator.results.statistics import (
     Interval,
     Measure,
     bootstrap_interval,

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.continuation import extend_experiment
-from orchestrator.history import TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.lock import hold
-from orchestrator.status import read_status
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import hold
+from orchestrator.search.continuation import extend_experiment
+from orchestrator.search.status import read_status
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
 BUDGET = {"hours": 2, "gpu_hours": 1, "target": 60, "plateau": 5}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints, actor_scratch
-from orchestrator.claim import NAME, Claim, ClaimLostError
-from orchestrator.failures import Cause, Failure
-from orchestrator.lock import AlreadyRunningError
-from orchestrator.storage import ObjectStore, StorageError
+from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.storage.bucket import ObjectStore, StorageError
+from orchestrator.storage.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints, actor_scratch
+from orchestrator.storage.claim import NAME, Claim, ClaimLostError
+from orchestrator.tuner.failures import Cause, Failure
 from tests.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.orchestrator.fake_workload import report
 from trainables.checkpoint import MANIFEST

@@ -5,10 +5,10 @@ from typing import Any
 import optuna
 import pytest
 
-from orchestrator.config_files import validate
-from orchestrator.experiment import Experiment
-from orchestrator.ledger import Ledger
-from orchestrator.searcher import Studies
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.study import Studies
 from search_spaces import Range, Values, wsabie
 from tests.orchestrator.experiments import start
 from trainables.errors import ConfigError

@@ -5,9 +5,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.history import History, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.summary import find_winners, summarise
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.summary import find_winners, summarise
 from tests.orchestrator.experiments import add_trial, make_experiment
 
 TRIAL = st.tuples(

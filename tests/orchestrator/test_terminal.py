@@ -17,19 +17,19 @@ from orchestrator.cli import main
 from orchestrator.commands.data import show_description
 from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
-from orchestrator.display import LiveDisplay, PlainDisplay, Progress
-from orchestrator.doctor import Finding
-from orchestrator.history import History, TrialState
-from orchestrator.journal import NAME, read_journal
-from orchestrator.ledger import Ledger
-from orchestrator.regression.comparison import Finding as Slip
+from orchestrator.doctor.machine import Finding
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.regression.changes import Finding as Slip
 from orchestrator.regression.terminal import print_result
 from orchestrator.regression.verdict import CellResult, SuiteResult
-from orchestrator.terminal import make_console
+from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
+from orchestrator.text.terminal import make_console
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.outputs import OUTPUTS, read_output
 from trainables.data.describe import Description
-from trainables.retriever import Answer
+from trainables.serving.retriever import Answer
 
 CANARY = "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\u202eloot\u2066\u200b\ufeff\U000e0041[red]"
 """Sets the title of a window, clears it, turns text around, hides some, and is markup of rich."""

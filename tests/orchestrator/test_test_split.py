@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.contributions import measure_checkpoint
-from orchestrator.history import Trial
-from orchestrator.ledger import Ledger
-from orchestrator.opening import evaluate_on_test
-from orchestrator.workload import Training
+from orchestrator.journal.history import Trial
+from orchestrator.journal.ledger import Ledger
+from orchestrator.winners.test_split import evaluate_on_test
+from orchestrator.workload.contributions import measure_checkpoint
+from orchestrator.workload.workload import Training
 from tests.orchestrator.experiments import add_trial
 from tests.precomputed_folder import write_precomputed
 from trainables.config import Change, TrainingConfig, TrialConfig

@@ -11,13 +11,13 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from orchestrator import tracker as tracker_module
 from orchestrator import tracking
-from orchestrator.history import History, TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.tracker import Tracker
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import Store, connection, default_uri
-from orchestrator.weights import weights_file
+from orchestrator.tracking import tracker as tracker_module
+from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.weights import weights_file
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 
 

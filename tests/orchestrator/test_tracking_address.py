@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.doctor import Finding
-from orchestrator.journal import NAME
-from orchestrator.ledger import Ledger
+from orchestrator.doctor.machine import Finding
+from orchestrator.journal.journal import NAME
+from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import choose_uri, default_uri, sync_command
 from orchestrator.tracking.password import PASSWORD, USERNAME
 from tests.orchestrator.experiments import add_trial, make_experiment, start
@@ -52,7 +52,7 @@ def test_a_server_with_the_default_password_is_refused(
 def test_doctor_says_that_a_server_has_the_default_password(
     output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.doctor.PORTS", {})
+    monkeypatch.setattr("orchestrator.doctor.machine.PORTS", {})
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--output", str(output), "--tracking-uri", OPEN, "--json"])
     assert ended.value.code == 1
@@ -128,7 +128,7 @@ def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
     line: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orchestrator.doctor.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
     with pytest.raises(SystemExit) as ended:
         main(line)
     said = capsys.readouterr()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.checkpoints import FolderCheckpoints
-from orchestrator.trial_actor import Step, TrialActor
+from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.tuner.actor import Step, TrialActor
 from tests.orchestrator.fake_workload import FakeWorkload, curve, report
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import DataError

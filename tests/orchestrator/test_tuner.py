@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator import tuner
-from orchestrator.cluster import ClusterError
+from orchestrator.machines.cluster import ClusterError
+from orchestrator.tuner import run as tuner
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_ray_that_does_not_start_is_told_in_one_line(
 
 
 SAYING = """
-from orchestrator import tuner
+from orchestrator.tuner import run as tuner
 from ray._private.worker import print_to_stdstream
 for line in ("WARNING: 8 PYTHON worker processes have been started on node: x", "a worker was killed"):
     print_to_stdstream({"lines": [line], "pid": "raylet", "is_err": False}, ignore_prefix=False)

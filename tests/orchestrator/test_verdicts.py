@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.verdicts import LEVEL, Candidate, Verdict, judge
+from orchestrator.results.verdict import LEVEL, Candidate, Verdict, judge
 from tests.orchestrator.study_rates import draw, judge_studies
 from trainables.errors import ConfigError
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.history import TrialState
-from orchestrator.ledger import Ledger
-from orchestrator.samplers import _from_unit, _to_unit
-from orchestrator.searcher import Studies
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.samplers import _from_unit, _to_unit
+from orchestrator.studies.study import Studies
 from search_spaces.space import Range
 from tests.orchestrator.experiments import make_experiment, start
 

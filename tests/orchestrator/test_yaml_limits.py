@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from orchestrator.config_files import load_trial_config, validate
-from orchestrator.experiment import Experiment, load_experiment, shipped_experiments
+from orchestrator.experiment.experiment import Experiment, load_experiment, shipped_experiments
+from orchestrator.experiment.yaml_files import load_trial_config, validate
+from orchestrator.experiment.yaml_text import DEEPEST, LARGEST_TEXT, MOST_NODES, YamlTextError, parse_yaml
 from orchestrator.regression.suite import Suite, load_suite, shipped_suites
-from orchestrator.yaml_text import DEEPEST, LARGEST_TEXT, MOST_NODES, YamlTextError, parse_yaml
 from trainables.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(60)
@@ -201,7 +201,7 @@ def test_no_value_in_any_place_gets_past_our_errors(model: type[BaseModel], data
 
 IN_LITTLE_MEMORY = """
 import resource, sys
-from orchestrator.experiment import load_experiment
+from orchestrator.experiment.experiment import load_experiment
 from trainables.errors import ConfigError
 held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_CPU, (30, 30))

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from optuna.trial import FixedTrial
 
-from orchestrator.config_files import validate
-from orchestrator.experiment import Experiment
-from orchestrator.report.weights import weight_curves
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.results.weight_curves import weight_curves
 from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
 from search_spaces.polynomial import DEGREES, coefficients
 from search_spaces.space import FixedPoint
 from trainables.errors import ConfigError
+from trainables.feasibility import DOMAINS, is_feasible
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
-from trainables.polynomials import DOMAINS, is_feasible
 
 WEIGHTS = st.lists(st.floats(0, 2), min_size=1, max_size=4)
 KINDS = st.sampled_from(sorted(DOMAINS))

@@ -17,10 +17,10 @@ from trainables.config import Change, TrialConfig
 from trainables.data.batches import Batch
 from trainables.data.dataset import Dataset
 from trainables.errors import DivergedError
-from trainables.fused import FusedTrials
+from trainables.fused.stacked_epoch import StackedEpoch, stack_shape
+from trainables.fused.trials import FusedTrials
 from trainables.models import MODELS
 from trainables.reports import EpochReport
-from trainables.stacked_epoch import StackedEpoch, stack_shape
 from trainables.trial import Trial, run_trial
 
 CPU = torch.device("cpu")

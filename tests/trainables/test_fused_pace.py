@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables import fused_pace
-from trainables.fused_pace import choose_fusion, measure_rates
+from trainables.cost import fused_pace
+from trainables.cost.fused_pace import choose_fusion, measure_rates
+from trainables.cost.pace import Pace
 from trainables.models import VSEPP
-from trainables.pace import Pace
 
 CPU = torch.device("cpu")
 

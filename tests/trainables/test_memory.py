@@ -8,7 +8,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables.memory import measure_peak
+from trainables.cost.memory import measure_peak
 
 
 class StepMeter:

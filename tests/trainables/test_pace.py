@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
-from trainables import pace
+from trainables.cost import pace
+from trainables.cost.pace import Pace, count_steps, measure_pace
 from trainables.data.batches import epoch_batches
 from trainables.data.resident import ResidentSplit
-from trainables.pace import Pace, count_steps, measure_pace
 
 
 @pytest.mark.parametrize("batches", ["pairs", "images"])

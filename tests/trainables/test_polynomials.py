@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from trainables.errors import ConfigError
-from trainables.polynomials import DOMAINS, Kind, is_feasible, nearest_feasible
+from trainables.feasibility import DOMAINS, Kind, is_feasible, nearest_feasible
 
 KINDS: tuple[Kind, ...] = ("positive", "negative", "relative")
 COEFFICIENTS = st.lists(st.floats(-5, 5).map(lambda x: round(x, 3)), min_size=1, max_size=5)

@@ -16,7 +16,6 @@ import numpy as np
 from trainables.config import PIXELS, TrainingConfig, TrialConfig
 from trainables.data.cache import default_cache, remembered, writing_to
 from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
-from trainables.data.crops import ImageFiles, find_image_files
 from trainables.data.features import (
     check_features,
     check_values,
@@ -29,7 +28,8 @@ from trainables.data.features import (
     sidecars,
     view_files,
 )
-from trainables.data.images import check_links, link_problem
+from trainables.data.pictures.crops import ImageFiles, find_image_files
+from trainables.data.pictures.images import check_links, link_problem
 from trainables.data.prepared import VERSION, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
 from trainables.data.strings import Strings

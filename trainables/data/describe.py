@@ -12,7 +12,7 @@ from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.dataset import Dataset, Split, dataset_digest, files_outside, find_problems, load_dataset
 from trainables.data.features import inspect_features
-from trainables.data.images import check_images, list_images
+from trainables.data.pictures.images import check_images, list_images
 from trainables.data.source import Source, find_source
 from trainables.data.vocabulary import UNKNOWN, VocabularyName
 from trainables.errors import DataError

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.crops import CropReader, ImageFiles
 from trainables.data.dataset import Split
 from trainables.data.npy_files import read_rows
+from trainables.data.pictures.crops import CropReader, ImageFiles
 
 Item = TypeVar("Item")
 

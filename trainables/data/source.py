@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainables.data import coco, flickr, karpathy, precomputed
 from trainables.data.corpus import SPLITS, Corpus, cut_captions
+from trainables.data.formats import coco, flickr, karpathy, precomputed
 from trainables.errors import DataError
 
 

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
+from trainables.feasibility import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible, require_finite
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
 from trainables.losses.parameters import Parameter, numbers_of, per_query, require_not_negative
-from trainables.polynomials import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible, require_finite
 
 Coefficients = Sequence[float] | Tensor
 """Ascending powers, index = power: numbers, or a tensor of shape (..., powers), a vector per stacked trial."""
@@ -38,7 +38,7 @@ class PolynomialSelf:
     """Polynomial loss of self-similarities [Wei2021, eq. 10].
 
     Attributes:
-        positive_coefficients: Of s+; must make the term fall with s+ (see ``trainables.polynomials``).
+        positive_coefficients: Of s+; must make the term fall with s+ (see ``trainables.feasibility``).
         negative_coefficients: Of the hardest negative; must make the term rise with it.
             One of the two polynomials may be a constant.
         hinge: ``joint`` is the paper's; ``separate`` is the published code's, which takes any coefficients, because the

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.config_files import validate
+from orchestrator.experiment.yaml_files import validate
 from orchestrator.regression.accepted import Accepted, CellRuns, Conditions
 from orchestrator.regression.suite import Suite
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.regression.comparison import (
+from orchestrator.regression.changes import (
     POWER,
     Finding,
     Level,
@@ -16,7 +16,7 @@ from orchestrator.regression.comparison import (
     seeds_needed,
 )
 from orchestrator.regression.rule import Rule, standard_error
-from orchestrator.significance import Measure, measure
+from orchestrator.results.statistics import Measure, measure
 
 ACCEPTED = np.array([410.0, 414.0, 406.0, 411.0, 409.0, 413.0])
 

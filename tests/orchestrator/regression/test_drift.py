@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.journal import NAME
+from orchestrator.journal.journal import NAME
 from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import FirstRuns, read_accepted, write_accepted
-from orchestrator.regression.comparison import POWER, Finding, Level
+from orchestrator.regression.changes import POWER, Finding, Level
 from orchestrator.regression.drift import WINDOW, Night, compare_drift, read_nights, trend
 from orchestrator.regression.past import SUMMARY
 from orchestrator.regression.rule import Rule, standard_error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal import NAME
+from orchestrator.journal.journal import NAME
 from orchestrator.regression.past import SKEW, STAMP, SUMMARY, Past, find_fresh, past_reruns, read_summary
 from orchestrator.regression.rerun import Request, rerun
 from tests.orchestrator.fake_workload import FakeWorkload

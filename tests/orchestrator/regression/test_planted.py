@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History, Stage, Trial, TrialState
 from orchestrator.regression.accepted import Accepted, CellRuns
-from orchestrator.regression.comparison import Finding
+from orchestrator.regression.changes import Finding
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite

@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.experiment import load_experiment
+from orchestrator.experiment.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
 from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import LARGEST, AcceptedError, CellRuns, read_accepted, write_accepted
 from orchestrator.regression.causes import what_changed
-from orchestrator.regression.comparison import Finding
+from orchestrator.regression.changes import Finding
 from orchestrator.regression.junit import to_junit
 from orchestrator.regression.shipped import shipped_suites
 from orchestrator.regression.suite import load_suite

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.history import History
-from orchestrator.journal import Record
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import Record
 
 LOSSES = ("triplet_sh", "nt_xent", "polynomial_relative")
 STARTED = 1_780_000_000.0

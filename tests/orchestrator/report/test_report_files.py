@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal import Journal, JournalError, find_directory
+from orchestrator.journal.journal import Journal, JournalError, find_directory
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.report.page import build_page
 from orchestrator.report.render import render

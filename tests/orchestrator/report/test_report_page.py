@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import confirmed
-from orchestrator.history import History, TrialState
-from orchestrator.ledger import Ledger
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.ledger import Ledger
 from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.space import searched
 from orchestrator.report.studies import podium, studies_of
-from orchestrator.report.text import duration_text, metric_text, visible, visible_values
-from orchestrator.standings import Candidate
-from orchestrator.verdicts import judge
+from orchestrator.results import confirmed
+from orchestrator.results.candidates import Candidate
+from orchestrator.results.verdict import judge
+from orchestrator.text.values import duration_text, metric_text, visible, visible_values
 from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.orchestrator.report.histories import Author, experiment, search
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.report.weights import DEFAULTS, POINTS, weight_curves
+from orchestrator.results.weight_curves import DEFAULTS, POINTS, weight_curves
 from trainables.losses import LOSSES, build_loss
 
 POSITIVES = torch.eye(2, dtype=torch.bool)

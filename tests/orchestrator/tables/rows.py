@@ -1,6 +1,6 @@
 """Rows to make tables of."""
 
-from orchestrator.significance import Measure
+from orchestrator.results.statistics import Measure
 from orchestrator.tables import Row
 
 RETRIEVAL = {

@@ -3,10 +3,10 @@
 import pytest
 
 from orchestrator.reference.published import published_rows
-from orchestrator.significance import Measure
+from orchestrator.results.statistics import Measure
+from orchestrator.results.verdict import Candidate, judge
 from orchestrator.tables import FORMATS, cells, cocos_tables, render, retrieval_table, rows_of
 from orchestrator.tables.layouts import COCOS_LAYOUTS, RETRIEVAL_LAYOUT
-from orchestrator.verdicts import Candidate, judge
 from tests.orchestrator.tables.rows import ROWS, row
 from trainables.errors import ConfigError
 

@@ -13,7 +13,7 @@ MODULES = (
     "trainables.losses.smooth_ap",
     "trainables.losses.triplet",
     "trainables.metrics",
-    "trainables.polynomials",
+    "trainables.feasibility",
 )
 
 

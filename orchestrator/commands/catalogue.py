@@ -1,0 +1,107 @@
+"""What there is to name in a configuration or on the command line: each name with a line about it, from the code."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that has a name.
+
+    Attributes:
+        name: As it is typed.
+        meaning: In a line.
+        details: What else there is to know, by heading.
+    """
+
+    name: str
+    meaning: str
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+def list_experiments() -> list[Entry]:
+    """Return the experiments that ship."""
+    from orchestrator.experiment.experiment import shipped_experiments
+
+    return _described(shipped_experiments())
+
+
+def list_suites() -> list[Entry]:
+    """Return the suites that ship."""
+    from orchestrator.regression.suite import shipped_suites
+
+    return _described(shipped_suites())
+
+
+def list_losses() -> list[Entry]:
+    """Return the losses with their parameters, and where these are searched."""
+    from search_spaces import SPACES
+    from trainables.losses import LOSSES
+
+    return [
+        Entry(
+            name,
+            _first_line(LOSSES[name]),
+            {
+                "parameters": "\n".join(
+                    f"{one.name}: {space.parameters[one.name].rule}; by default {one.default!r}"
+                    for one in fields(LOSSES[name])
+                    if one.name in space.parameters
+                ),
+                "searched": "\n".join(f"{parameter}: {bound}" for parameter, bound in space.bounds.items()),
+            },
+        )
+        for name, space in SPACES.items()
+    ]
+
+
+def list_models() -> list[Entry]:
+    """Return the models with the features that they read, and their parameters."""
+    from trainables.config import FEATURES
+    from trainables.model_parameters import MODEL_PARAMETERS
+    from trainables.models import MODELS
+
+    return [
+        Entry(
+            name,
+            _first_line(inspect.getmodule(model)),
+            {
+                "features": FEATURES[name],
+                "parameters": "\n".join(f"{key}: {accepted}" for key, accepted in MODEL_PARAMETERS[name].items()),
+            },
+        )
+        for name, model in MODELS.items()
+    ]
+
+
+def list_metrics() -> list[Entry]:
+    """Return what a trial is measured by, with what each measure can be in ``search``."""
+    from orchestrator.experiment.measures import COUNTS, METRICS
+
+    searched = [(METRICS, "metric, objective"), (COUNTS, "objective")]
+    return [Entry(name, meaning, {"can be": role}) for names, role in searched for name, meaning in names.items()]
+
+
+LISTS: dict[str, Callable[[], list[Entry]]] = {
+    "experiments": list_experiments,
+    "suites": list_suites,
+    "losses": list_losses,
+    "models": list_models,
+    "metrics": list_metrics,
+}
+"""What can be listed, by name; keys of configurations are listed by ``config_schema``."""
+
+
+def _described(shipped: Mapping[str, Path]) -> list[Entry]:
+    from orchestrator.experiment.yaml_files import read_yaml
+
+    return [Entry(name, read_yaml(path).values["description"], {"file": str(path)}) for name, path in shipped.items()]
+
+
+def _first_line(documented: Any) -> str:
+    """Return the first line of a docstring without its citations."""
+    return re.sub(r" \[[^]]*\]", "", (inspect.getdoc(documented) or "").partition("\n")[0])

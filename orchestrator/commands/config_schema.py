@@ -1,0 +1,218 @@
+"""The keys of configurations with type, default, range and meaning, from the models that check them.
+
+The JSON schema is what an editor reads; the reference (``docs/experiment-keys.md``) is what people read. The meaning of
+a key stands in one place, the docstring of the class that has it.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.measures import METRICS
+from orchestrator.experiment.sections import (
+    Budget,
+    Confirm,
+    Objective,
+    Override,
+    Patience,
+    Resources,
+    Scheduler,
+    Search,
+)
+from orchestrator.experiment.values import ListedValues
+from orchestrator.regression.suite import Suite, SuiteCell
+from search_spaces import SPACES
+from trainables.config import FEATURES, RANGES, Change, TrainingConfig, TrialConfig
+
+KINDS: dict[str, type] = {"experiment": Experiment, "suite": Suite, "training": TrialConfig}
+"""What a configuration can be of, by the name under which its keys are asked for."""
+
+PARTS = (
+    *(Experiment, Suite, SuiteCell, TrialConfig, TrainingConfig, Change, Search, Objective, ListedValues),
+    *(Scheduler, Resources, Override, Budget, Patience, Confirm),
+)
+"""Every class whose fields are keys."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a configuration.
+
+    Attributes:
+        name: From the outermost key to it, joined by dots; ``[]`` stands for an item of a list.
+        type: What a value is, in words.
+        default: As YAML, or ``required``.
+        meaning: From the docstring of its class.
+    """
+
+    name: str
+    type: str
+    default: str
+    meaning: str
+
+
+def make_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON schema of a kind of configuration, with the meaning of each key as its description.
+
+    Args:
+        kind: A name of ``KINDS``.
+    """
+    schema: dict[str, Any] = TypeAdapter(KINDS[kind]).json_schema()
+    parts = {part.__name__: part for part in PARTS}
+    for name, definition in {**schema.get("$defs", {}), KINDS[kind].__name__: schema}.items():
+        _describe(definition, parts[name])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def list_keys(kind: str) -> list[Key]:
+    """Return all keys of a kind of configuration, sections before their keys, in the order of the classes."""
+    schema = make_schema(kind)
+    return list(_keys(schema, schema.get("$defs", {})))
+
+
+def describe_fields(part: type) -> dict[str, str]:
+    """Return what the docstring of a class says of its attributes, by name; back quotes are single."""
+    text = inspect.getdoc(part) or ""
+    _, _, listed = text.partition("Attributes:\n")
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.M)
+    return {
+        name: re.sub(r"\s+", " ", meaning).replace("``", "`").replace("`None`", "`null`").strip()
+        for name, meaning in entries
+    }
+
+
+def write_reference() -> str:
+    """Return the reference of all keys as Markdown; ``orchestrator list keys --markdown`` prints it."""
+    lines = [
+        "# All keys of experiments, suites and trainings",
+        "",
+        "Made from the code by `orchestrator list keys --markdown > docs/experiment-keys.md`; do not edit it by hand.",
+        "[losses.md](losses.md) describes the losses and their parameters, [cocos.md](cocos.md) the COCOS counts.",
+        "",
+        "Editors check and complete a file that names the JSON schema of its kind in its first line:",
+        "",
+        "```sh",
+        "orchestrator list keys --schema > experiment.schema.json      # --of suite, --of training: the other kinds",
+        "```",
+        "",
+        "```yaml",
+        "# yaml-language-server: $schema=experiment.schema.json",
+        "name: my-experiment",
+        "```",
+        "",
+        '`[]` in a key stands for each item of a list; "by name" is a section whose keys are names. Limits in a type',
+        "are checked before anything starts.",
+    ]
+    for kind in KINDS:
+        lines += ["", f"## {TITLES[kind]}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
+        for key in list_keys(kind):
+            if kind != "experiment" and key.name.startswith(SHARED):
+                continue
+            cells = (f"`{key.name}`", key.type, f"`{key.default}`", key.meaning)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+TITLES = {
+    "experiment": "An experiment (`orchestrator search`)",
+    "suite": "A suite (`orchestrator regress`)",
+    "training": "One training (`orchestrator train`)",
+}
+
+SHARED = ("training.", "resources.")
+"""Keys of suites and trainings that are those of experiments, and stand once in the reference."""
+
+WORDS: dict[tuple[type, str], Iterable[str]] = {
+    (TrialConfig, "model"): FEATURES,
+    (TrialConfig, "loss"): SPACES,
+    (TrialConfig, "metric"): METRICS,
+}
+"""Names that a class checks when it is made, and its annotations do not tell."""
+
+
+def _describe(definition: dict[str, Any], part: type) -> None:
+    """Put meanings, and the ranges of ``training``, into the schema of a class; titles that repeat the name go."""
+    meanings = describe_fields(part)
+    definition["description"] = (inspect.getdoc(part) or "").partition("\n")[0]
+    definition["additionalProperties"] = False
+    for name, shape in definition.get("properties", {}).items():
+        shape.pop("title", None)
+        shape["description"] = meanings[name]
+        if (part, name) in WORDS:
+            shape["enum"] = list(WORDS[part, name])
+        if part is TrainingConfig and name in RANGES:
+            _limit(shape, name)
+
+
+def _limit(shape: dict[str, Any], name: str) -> None:
+    allowed = RANGES[name]
+    number = next((one for one in shape.get("anyOf", ()) if one["type"] != "null"), shape)
+    number["exclusiveMinimum" if allowed.is_open else "minimum"] = allowed.minimum
+    if allowed.maximum < float("inf"):
+        number["maximum"] = allowed.maximum
+
+
+def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") -> Iterator[Key]:
+    for name, shape in schema["properties"].items():
+        full = above + name
+        # A default that is made anew for each is that of a mapping.
+        default = "required" if name in schema.get("required", ()) else json.dumps(shape.get("default", {}))
+        inner = _section(shape, parts)
+        is_list = any(one.get("type") == "array" for one in _branches(shape, parts))
+        yield Key(full, _type(shape, parts), "see below" if inner and not is_list else default, shape["description"])
+        if inner is not None:
+            yield from _keys(inner, parts, f"{full}[]." if is_list else f"{full}.")
+
+
+def _section(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the class that a value is, or that its items are."""
+    for one in _branches(shape, parts):
+        items = one.get("items")
+        found = one if "properties" in one else _section(items, parts) if items else None
+        if found is not None:
+            return found
+    return None
+
+
+def _branches(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the shapes that a value can have, references resolved."""
+    if "$ref" in shape:
+        return [parts[shape["$ref"].rpartition("/")[2]]]
+    return [found for one in shape.get("anyOf", ()) for found in _branches(one, parts)] or [shape]
+
+
+def _type(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
+    """Return a type with its range in words."""
+    names = list(dict.fromkeys(_name(one, parts) for one in _branches(shape, parts)))
+    return " or ".join(names) if len(names) < 4 else "any value"
+
+
+def _name(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
+    if "enum" in shape or "const" in shape:
+        words: Sequence[Any] = shape.get("enum", [shape.get("const")])
+        if len(words) > 10:
+            return "name of `orchestrator list metrics`"
+        return ", ".join(f"`{word}`" for word in words)
+    if "prefixItems" in shape:
+        return "`[low, high]`"
+    if shape.get("type") == "array":
+        return f"list of {_type(shape['items'], parts)}"
+    if "properties" in shape:
+        return "`{values: [...]}`" if [*shape["properties"]] == ["values"] else "section"
+    if shape.get("type") == "object":
+        return _mapping(shape, parts)
+    kind = {"integer": "whole number", "boolean": "true or false", "string": "text"}.get(shape["type"], shape["type"])
+    limits = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    ranges = [f"{words} {shape[key]:g}" for key, words in limits.items() if key in shape]
+    return " ".join([kind, ", ".join(ranges)]).strip()
+
+
+def _mapping(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
+    values = shape.get("additionalProperties")
+    return f"by name: {_type(values, parts)}" if isinstance(values, Mapping) else "by name: any value"

@@ -1,0 +1,306 @@
+"""What must hold of an experiment's directory: each breach is found, and mended where that loses nothing.
+
+The journal is the truth; everything else is compared with it. What a damaged line of it said is said nowhere else: a
+repair says what is lost with it, and keeps the journal as it was.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.doctor.machine import Finding
+from orchestrator.experiment.yaml_text import YamlTextError, parse_yaml
+from orchestrator.journal.actors import has_ended
+from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.journal.journal import (
+    NAME,
+    Journal,
+    JournalError,
+    Record,
+    copy_name,
+    is_damaged,
+    read_journal,
+    refuse_taken,
+    torn_bytes,
+)
+from orchestrator.journal.leftovers import find_processes
+from orchestrator.journal.lock import find_holder, hold, left_scratch, read_lock
+from orchestrator.journal.salvage import salvage
+from orchestrator.results.summary import summarise
+from orchestrator.storage.bucket import is_bucket
+from orchestrator.storage.checkpoints import FolderCheckpoints
+from trainables.checkpoint import epoch_of, find_damage, list_epochs
+from trainables.files import write_whole
+
+SYNC_SECONDS = 120.0
+"""How long a repair waits for a tracking store."""
+
+
+@dataclass(frozen=True)
+class Breach:
+    """Something that does not hold.
+
+    Attributes:
+        finding: What, and the way out.
+        mend: Makes it hold, and raises ``OSError`` where it cannot; ``None`` where a person has to decide.
+        hides: Whether it keeps others from being found.
+    """
+
+    finding: Finding
+    mend: Callable[[], None] | None = None
+    hides: bool = False
+
+
+def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list[Finding]:
+    """Check an experiment, and mend it if asked to.
+
+    Args:
+        directory: Of the experiment.
+        uri: MLflow's store.
+        repair: Mend what can be mended; nobody else may run the experiment meanwhile.
+
+    Returns:
+        One finding a breach, ``fail``, or ``warn`` where it was mended; one in all where everything holds.
+
+    Raises:
+        AlreadyRunningError: If it is to be mended, and runs.
+    """
+    breaches = list(find_breaches(directory, uri))
+    if repair:
+        with hold(directory):
+            if (directory / NAME).is_file():
+                with (directory / NAME).open("rb") as journal:
+                    refuse_taken(journal, directory / NAME)
+            findings = [_mended(breach) for breach in breaches]
+        if any(breach.hides for breach in breaches):
+            # Only named: what the lost records said of checkpoints, a person may still look up in the copy.
+            findings += check_experiment(directory, uri)
+    else:
+        findings = [breach.finding for breach in breaches]
+    if findings:
+        return findings
+    holder = find_holder(directory)
+    running = "" if holder is None else f"; runs as process {holder['pid']} on {holder['host']}"
+    return [Finding("experiment", "ok", f"{directory}: everything holds{running}")]
+
+
+def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
+    """Look at everything, the journal first; what runs is judged more mildly."""
+    runs = find_holder(directory) is not None
+    if not runs:
+        yield from check_lock(directory)
+    try:
+        records = read_journal(directory / NAME)
+    except JournalError as error:
+        yield _salvaged(directory / NAME, error)
+        return
+    history = History.of(records)
+    yield from check_journal(directory / NAME, records, history, runs=runs)
+    yield from check_passed_over(history)
+    if history.storage is None or not is_bucket(history.storage):
+        yield from check_checkpoints(_trials(directory, history), history, runs=runs)
+    if not runs:
+        yield from check_derived(directory, history)
+        yield from check_tracking(directory, history, records, uri)
+
+
+def check_lock(directory: Path) -> Iterator[Breach]:
+    """Nobody left a lock, processes or a scratch directory behind."""
+    holder = read_lock(directory)
+    if holder is None:
+        return
+    scratch = left_scratch(directory, holder)
+    left = [] if scratch is None else find_processes(scratch)
+    found = f"left by process {holder['pid']}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
+    # Whoever takes the lock clears up after the former holder.
+    yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: None)
+
+
+def check_journal(path: Path, records: list[Record], history: History, *, runs: bool) -> Iterator[Breach]:
+    """Its last record is whole, and each trial has each epoch and one end."""
+    torn = 0 if runs else torn_bytes(path)
+    if torn:
+        content = path.read_bytes()
+        found = f"{path}: {torn} bytes of a record that was being written when the process was killed"
+        way_out = "--repair cuts it off; it happens again"
+        if is_damaged(content, len(content) - torn):
+            found = f"{path}: line {len(records) + 1}, the last one: damaged"
+            way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
+        yield Breach(Finding("journal", "fail", found, way_out), _cut(path))
+    way_out = "the journal contradicts itself: restore it from a backup"
+    ends = Counter(record["trial"] for record in records if has_ended(record))
+    for trial in history.trials.values():
+        if ends[trial.id] != (trial.state is not TrialState.RUNNING):
+            yield Breach(Finding("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", way_out))
+        if sorted(trial.epochs) != list(range(1, trial.last_epoch + 1)):
+            yield Breach(Finding("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", way_out))
+    epochs = Counter((record["trial"], record["epoch"]) for record in records if record["kind"] == "epoch")
+    for (name, epoch), times in epochs.items():
+        if times > 1:
+            yield Breach(Finding("trial", "fail", f"{name}: epoch {epoch} is there {times} times", way_out))
+    if history.ended_by == "trials" and history.running():
+        names = ", ".join(trial.id for trial in history.running())
+        yield Breach(Finding("trial", "fail", f"the search is finished, but these are not: {names}", way_out))
+
+
+def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Breach]:
+    """Each is whole, known to the journal, and there where it is needed."""
+    for path in (path for folder in sorted(trials.glob("*/")) for path in list_epochs(folder)):
+        damage = find_damage(path)
+        if damage is not None:
+            way_out = "--repair sets it aside, so that the one before is used"
+            yield Breach(Finding("checkpoint", "fail", damage, way_out), _set_aside(path))
+    for trial in history.trials.values():
+        yield from _check_kept(trials / trial.id, trial)
+    if not runs:
+        epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
+        for path in FolderCheckpoints(trials).ahead(epochs):
+            found = f"{path}: half written, or beyond what the journal knows"
+            way_out = "--repair, or the next start, removes it"
+            yield Breach(
+                Finding("checkpoint", "fail", found, way_out), lambda: FolderCheckpoints(trials).rewind(epochs)
+            )
+
+
+def check_passed_over(history: History) -> Iterator[Breach]:
+    """No trial that runs had to go back to an older checkpoint; in a bucket, this is all that is known of damage."""
+    for trial in history.running():
+        for damage in trial.damage:
+            way_out = "its epochs were trained again, with the same numbers; look at what damages files there"
+            yield Breach(Finding("checkpoint", "warn", f"{trial.id}: passed over: {damage}", way_out))
+
+
+def check_derived(directory: Path, history: History) -> Iterator[Breach]:
+    """What is written from the journal says what the journal says."""
+    if not history.experiment:
+        return
+    expected: dict[str, tuple[Any, Callable[[str], Any], str]] = {
+        "experiment.yaml": (
+            history.experiment,
+            lambda text: parse_yaml(text)[0],
+            yaml.safe_dump(dict(history.experiment), sort_keys=False),
+        )
+    }
+    if history.outcome in ("finished", "budget_spent"):
+        summary = json.dumps(summarise(history), indent=2) + "\n"
+        expected["summary.json"] = (json.loads(summary), json.loads, summary)
+    for name, (value, parse, text) in expected.items():
+        if _read(directory / name, parse) != value:
+            found = f"{directory / name}: missing, damaged, or not what the journal says"
+            mend = _write(directory / name, text)
+            yield Breach(Finding("file", "fail", found, "--repair writes it again from the journal"), mend)
+
+
+def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
+    """MLflow has one run a trial, in its state, with all epochs, and knows where their files are."""
+    from orchestrator.tracking import (
+        ExperimentDeletedError,
+        find_differences,
+        find_former_folders,
+        first_line,
+        store_failures,
+        without_password,
+    )
+
+    shown, mend = without_password(uri), _deliver(directory.resolve(), records, uri)
+    try:
+        differences = find_differences(uri, directory.resolve().parent, directory.resolve().name, history)
+        former = find_former_folders(uri)
+    except ExperimentDeletedError as error:
+        way_out = "--repair brings it back; a start of the search, or sync of all experiments, does not"
+        yield Breach(Finding("tracking", "fail", f"{shown}: {error}", way_out), mend)
+        return
+    except store_failures() as error:
+        way_out = "start the server; a damaged database can be removed: --repair then makes it again from the journals"
+        yield Breach(Finding("tracking", "fail", f"{shown}: {first_line(error)}", way_out))
+        return
+    if former:
+        found = f"{shown}: looks for files in {', '.join(former)}, from where this folder was moved or copied"
+        way_out = "--repair, `orchestrator sync` or the next start corrects it"
+        yield Breach(Finding("tracking", "fail", found, way_out), mend)
+    if differences:
+        named = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
+        way_out = "--repair, or the next start, sends what is missing"
+        yield Breach(Finding("tracking", "fail", f"{shown}: {named}", way_out), mend)
+
+
+def _mended(breach: Breach) -> Finding:
+    if breach.mend is None:
+        return breach.finding
+    try:
+        breach.mend()
+    except OSError as error:
+        return replace(breach.finding, way_out=f"could not be repaired: {error}")
+    return replace(breach.finding, state="warn", way_out="repaired")
+
+
+def _trials(directory: Path, history: History) -> Path:
+    root = directory if history.storage is None else Path(history.storage) / directory.resolve().name
+    return root / "trials"
+
+
+def _check_kept(folder: Path, trial: Trial) -> Iterator[Breach]:
+    good = [path for path in list_epochs(folder) if find_damage(path) is None]
+    newest = (epoch_of(good[-1].name) if good else None) or 0
+    if trial.state is TrialState.FINISHED and not good:
+        found = f"{trial.id}: finished, and has no good checkpoint left"
+        yield Breach(Finding("checkpoint", "fail", found, "its numbers stand; restore its model from a backup"))
+    if trial.state is TrialState.RUNNING and newest < trial.last_epoch:
+        found = f"{trial.id}: {trial.last_epoch - newest} epochs of {trial.last_epoch} have no good checkpoint"
+        yield Breach(Finding("checkpoint", "warn", found, "they are trained again, with the same numbers"))
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+    with suppress(OSError, ValueError, RecursionError, YamlTextError):
+        return parse(path.read_text(encoding="utf-8"))
+    return None
+
+
+def _salvaged(path: Path, error: JournalError) -> Breach:
+    """Say what can be kept of a damaged journal; where that is nothing, leave it alone."""
+    try:
+        found = salvage(path)
+    except (JournalError, FileNotFoundError):
+        reason, _, way_out = str(error).partition("; ")
+        return Breach(Finding("journal", "fail", reason, way_out))
+    return Breach(Finding("journal", "fail", found.statement, found.way_out), found.write, hides=True)
+
+
+def _cut(path: Path) -> Callable[[], None]:
+    return lambda: Journal(path).close()
+
+
+def _set_aside(path: Path) -> Callable[[], None]:
+    def set_aside() -> None:
+        path.rename(path.with_name(f"damaged_{path.name}"))
+
+    return set_aside
+
+
+def _write(path: Path, text: str) -> Callable[[], None]:
+    return lambda: write_whole(path, text)
+
+
+def _deliver(directory: Path, records: Iterable[Mapping[str, Any]], uri: str) -> Callable[[], None]:
+    def deliver() -> None:
+        from orchestrator.tracking import first_line, restore, store_failures
+        from orchestrator.tracking.tracker import Tracker
+
+        try:
+            # Whoever repairs an experiment by its name wants it there.
+            restore(uri, directory.parent, directory.name)
+        except store_failures() as error:
+            raise OSError(first_line(error)) from None
+        tracker = Tracker(uri, directory.parent, directory.name, records)
+        tracker.start()
+        tracker.close(SYNC_SECONDS)
+        if tracker.problem is not None:
+            raise OSError(tracker.problem)
+
+    return deliver

@@ -1,0 +1,201 @@
+"""What a machine must have to run searches: each check says ok, warn or fail, and the way out."""
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.machines.cluster import Cluster
+from trainables.errors import ConfigError, UserError
+
+TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
+"""The torchvision that goes with each torch; others fail at import or at the first operator."""
+
+PORTS = {5000: "orchestrator ui"}
+
+LITTLE_DISK = 10 * 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        check: What was looked at.
+        state: ``ok``, ``warn`` (works, but) or ``fail`` (does not work).
+        found: In one line.
+        way_out: What to do about it; empty where nothing is to be done.
+    """
+
+    check: str
+    state: Literal["ok", "warn", "fail"]
+    found: str
+    way_out: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return what ``--json`` prints."""
+        return asdict(self)
+
+
+def examine(data_root: Path, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Finding]:
+    """Run every check; none of them writes anything that stays."""
+    checks: list[Callable[[], Finding]] = [
+        check_python,
+        check_packages,
+        check_torch_pair,
+        check_gpu,
+        lambda: check_disk(output),
+        check_memory,
+        *(lambda port=port, use=use: check_port(port, use) for port, use in PORTS.items()),
+        lambda: check_data_root(data_root),
+        lambda: check_output(output),
+        lambda: check_store(output, tracking_uri),
+    ]
+    if cluster.address is not None:
+        checks.append(lambda: check_answers("cluster", Cluster(address=cluster.address)))
+    if cluster.storage is not None:
+        checks.append(lambda: check_answers("storage", Cluster(storage=cluster.storage)))
+    return [check() for check in checks]
+
+
+def check_answers(check: str, cluster: Cluster) -> Finding:
+    """The head of a cluster listens, or a storage can be written; the first part of a refusal is what was found."""
+    try:
+        found = cluster.resolved()
+    except UserError as error:
+        reason, _, way_out = str(error).partition("; ")
+        return Finding(check, "fail", reason, way_out or "look at --address and --storage")
+    return Finding(check, "ok", f"{found.address or found.storage} answers")
+
+
+def check_python() -> Finding:
+    """Python is 3.11 to 3.13."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding("python", "ok", found)
+    return Finding("python", "fail", found, "make PYTHON=python3.12 install")
+
+
+def check_packages() -> Finding:
+    """Everything that a search imports is there."""
+    names = ("torch", "numpy", "ray", "optuna", "mlflow", "pydantic", "yaml", "rich")
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding("packages", "fail", f"missing: {', '.join(missing)}", "make install")
+    return Finding("packages", "ok", ", ".join(f"{name} {version(name)}" for name in ("ray", "optuna", "mlflow")))
+
+
+def check_torch_pair() -> Finding:
+    """Torch and torchvision were made for each other."""
+    try:
+        torch, vision = version("torch"), version("torchvision")
+    except PackageNotFoundError as error:
+        return Finding("torch pair", "fail", str(error), "make install")
+    found = f"torch {torch} with torchvision {vision}"
+    wanted = TORCH_PAIRS.get(".".join(torch.split(".")[:2]))
+    if wanted is None:
+        return Finding("torch pair", "warn", f"{found}: not a pair that was tried", "make install takes one that was")
+    if not vision.startswith(f"{wanted}."):
+        return Finding("torch pair", "fail", found, f"pip install 'torchvision=={wanted}.*'")
+    return Finding("torch pair", "ok", found)
+
+
+def check_gpu() -> Finding:
+    """A GPU that the driver shows is one that torch can use; looked at in a process of its own."""
+    code = "import torch; print(torch.cuda.device_count(), torch.version.cuda, *(torch.cuda.get_device_name(i) "
+    code += "for i in range(torch.cuda.device_count())), sep='|')"
+    try:
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return Finding("gpu", "fail", "torch did not answer within 120 s", "look at nvidia-smi")
+    if result.returncode != 0:
+        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        return Finding("gpu", "fail", f"torch does not import: {last}", "make install")
+    count, cuda, *names = result.stdout.strip().split("|")
+    if count != "0":
+        return Finding("gpu", "ok", f"{', '.join(names)} (CUDA {cuda})")
+    if shutil.which("nvidia-smi") and Path("/dev/nvidiactl").exists():
+        found = f"there is a GPU, but torch (CUDA {cuda}) cannot use it"
+        return Finding("gpu", "warn", found, "install a driver for that CUDA, or a torch for the driver's")
+    return Finding("gpu", "ok", "none; trainings run on the CPU")
+
+
+def check_disk(output: Path) -> Finding:
+    """There is room for checkpoints."""
+    place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    found = f"{free / 2**30:.0f} GiB free at {place}"
+    if free < LITTLE_DISK:
+        return Finding("disk", "warn", found, "checkpoints take up to 0.5 GiB a trial: choose another --output")
+    return Finding("disk", "ok", found)
+
+
+def check_memory() -> Finding:
+    """There is memory for the actors."""
+    import psutil
+
+    free, cpus = psutil.virtual_memory().available, os.cpu_count() or 1
+    found = f"{free / 2**30:.1f} GiB available, {cpus} CPUs"
+    if free < cpus * 2**30:
+        return Finding("memory", "warn", found, "an actor takes 0.4 to 0.7 GiB: limit resources.max_concurrent")
+    return Finding("memory", "ok", found)
+
+
+def check_port(port: int, use: str) -> Finding:
+    """A port that we would like is free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            found = f"{port} for `{use}`: {error.strerror}"
+            return Finding("port", "warn", found, "another port is taken instead; or choose one with --port")
+    return Finding("port", "ok", f"{port} for `{use}` is free")
+
+
+def check_data_root(data_root: Path) -> Finding:
+    """There are datasets."""
+    way_out = "orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
+    if not data_root.is_dir():
+        return Finding("data root", "warn", f"{data_root} is no folder", way_out)
+    names = sorted(path.name for path in data_root.iterdir() if path.is_dir())
+    if not names:
+        return Finding("data root", "warn", f"{data_root} holds no dataset", way_out)
+    return Finding("data root", "ok", f"{data_root}: {', '.join(names)}")
+
+
+def check_output(output: Path) -> Finding:
+    """What a search writes can be written."""
+    place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return Finding("output", "ok", f"{output} can be written")
+    return Finding("output", "fail", f"{output}: {place} cannot be written", "choose another --output")
+
+
+def check_store(output: Path, tracking_uri: str | None) -> Finding:
+    """The MLflow store answers."""
+    from orchestrator.tracking import choose_uri, count_experiments, find_former_folders, sync_command, without_password
+
+    if tracking_uri is None and not (output / "mlflow.db").is_file():
+        return Finding("store", "ok", f"{output / 'mlflow.db'} will be made by the first search")
+    try:
+        uri = choose_uri(tracking_uri, output)
+        found = f"{without_password(uri)}: {count_experiments(uri)} experiments"
+        former = find_former_folders(uri)
+        if former:
+            found += f"; it looks for files in {', '.join(former)}, from where it was moved or copied"
+            return Finding("store", "fail", found, f"`{sync_command(uri, output)}` corrects it")
+        return Finding("store", "ok", found)
+    except ConfigError as error:
+        reason, _, way_out = str(error).partition("; ")
+        return Finding("store", "fail", reason, way_out)
+    except ConnectionError as error:
+        way_out = "start the server, or remove --tracking-uri; a search runs all the same and says what is missing"
+        return Finding("store", "warn", str(error), way_out)

@@ -1,0 +1,1 @@
+"""What is asked for: the experiment file, checked as a whole."""

@@ -1,0 +1,278 @@
+"""One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.experiment.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
+from orchestrator.experiment.spaces import (
+    check_beside,
+    check_names,
+    check_population,
+    check_sampler,
+    enqueued_points,
+    make_space,
+    refuse_as,
+)
+from orchestrator.experiment.values import LossName, ModelName, Name
+from orchestrator.experiment.yaml_files import STRICT, find_file, load_trial_config, override, read_kind, validate
+from search_spaces import StudySpace, Suggestion
+from trainables.config import ParameterValue, TrainingConfig, TrialConfig
+from trainables.errors import ConfigError, Mistakes
+from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
+from trainables.seeding import derive_seed
+
+__all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
+
+
+MOST_STUDIES = 500
+"""Studies of an experiment; each is checked whole before anything starts."""
+
+
+FREE = ("description", "budget", "resources", "patience", "confirm")
+"""Sections that may change from one start of an experiment to the next: no trial comes out otherwise for them."""
+
+
+ANY = "any"
+"""What a study is called after when its loss is searched as well."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One study: a dataset, a model and a loss, or the choice of one, with where to look.
+
+    Attributes:
+        name: Of the study, and the start of its trials' ids.
+        loss: Its loss; ``any`` where that is searched as well.
+        space: Where to look.
+        training: What its trials share, but for what is searched.
+        model_parameters: The same.
+        metric: What selects the best epoch of a trial.
+        enqueued: Points that are tried right after the published ones.
+        seed: From which the seeds of its suggestions are made.
+    """
+
+    name: str
+    dataset: str
+    model: str
+    loss: str
+    space: StudySpace = field(repr=False)
+    training: TrainingConfig = field(repr=False)
+    model_parameters: Mapping[str, ParameterValue] = field(repr=False)
+    metric: str
+    enqueued: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    seed: int = 0
+
+
+class Experiment(BaseModel):
+    """The resolved description of an experiment.
+
+    Attributes:
+        name: Folder of its output and name in MLflow.
+        description: What the experiment is about, for people.
+        datasets: Names under the data root, or paths.
+        models: Each is combined with each dataset and each loss; every combination is one study.
+        losses: Names of losses; ``orchestrator list losses`` lists them.
+        training: What all trials share, but for ``overrides``.
+        overrides: Settings of some studies, applied in their order.
+        model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
+        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
+        val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
+            does with 1,000; ``null`` is all of them.
+        search: How the coefficients are searched.
+        scheduler: What becomes of a trial that is worse than the others of its study.
+        budget: When a search ends although trials are left.
+        resources: What one trial takes.
+        patience: When a trial is given up.
+        confirm: What is trained again after the search; ``null`` is nothing, and then no winner is confirmed.
+    """
+
+    model_config = STRICT
+    name: Name
+    description: str = ""
+    datasets: Annotated[tuple[str, ...], Field(min_length=1)]
+    models: Annotated[tuple[ModelName, ...], Field(min_length=1)] = ("vsepp",)
+    losses: Annotated[tuple[LossName, ...], Field(min_length=1)]
+    training: TrainingConfig = TrainingConfig()
+    overrides: tuple[Override, ...] = ()
+    model_parameters: dict[str, ParameterValue] = {}
+    vocabulary: Literal["train", "published"] = "train"
+    val_images: Annotated[int, Field(ge=1)] | None = None
+    search: Search = Search()
+    scheduler: Scheduler = Scheduler()
+    budget: Budget = Budget()
+    resources: Resources = Resources()
+    patience: Patience = Patience()
+    confirm: Confirm | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Experiment":
+        mistakes = Mistakes()
+        mistakes.of(_check_studies, self)
+        if self.confirm is not None and self.confirm.baseline is not None:
+            mistakes.of(check_names, "confirm.baseline", [self.confirm.baseline], self.losses)
+        for number, change in enumerate(self.overrides):
+            mistakes.of(_check_override, f"overrides.{number}", change, self)
+        for key in ("space", "fixed", "enqueue"):
+            mistakes.of(check_names, f"search.{key}", getattr(self.search, key), self.losses)
+        parameters = {name for model in self.models for name in MODEL_PARAMETERS[model]}
+        mistakes.of(check_names, "search.model_parameters", self.search.model_parameters, sorted(parameters))
+        # What is wrong above would be told again, less clearly, by every study.
+        mistakes.refuse()
+        for names in self._combinations():
+            mistakes.of(self._check_cell, *names)
+        mistakes.refuse()
+        return self
+
+    def _check_cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> None:
+        """Refuse now what would otherwise end each trial of a study."""
+        cell, mistakes = self._cell(dataset, model, losses), Mistakes()
+        mistakes.of(self.trial_config, cell, {})
+        mistakes.of(check_beside, cell.space, cell.model)
+        mistakes.of(check_sampler, self.search, cell.space)
+        mistakes.of(check_population, self.search, self.scheduler, cell.space, cell.training.total_epochs)
+        mistakes.refuse()
+
+    def _combinations(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        groups = [tuple(self.losses)] if self.search.loss == "choose" else [(loss,) for loss in self.losses]
+        return list(itertools.product(self.datasets, self.models, groups))
+
+    def cells(self) -> list[Cell]:
+        """Return the studies, in the order of datasets, models and losses.
+
+        Raises:
+            ValueError: If bounds or fixed parameters are refused.
+        """
+        return [self._cell(*names) for names in self._combinations()]
+
+    def trials_in(self, cell: Cell) -> int:
+        """Return how many trials a study has in the end."""
+        if self.search.sampler != "grid":
+            return self.search.trials
+        return min(self.search.trials, cell.space.grid_size)
+
+    def _cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> Cell:
+        loss, name = losses[0] if len(losses) == 1 else ANY, _study_name(dataset, model, losses)
+        changes = [change for change in self.overrides if change.concerns(dataset, model, losses[0])]
+        if len(losses) > 1 and any(change.losses is not None for change in changes):
+            raise ValueError("overrides: those of some losses do not go with search.loss: choose; use each")
+        training = {key: value for change in changes for key, value in change.training.items()}
+        parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
+        metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
+        whole = replace(self.training, **training)
+        space = make_space(self.search, model, losses, whole, {**self.model_parameters, **parameters})
+        return Cell(
+            name=name,
+            dataset=dataset,
+            model=model,
+            loss=loss,
+            space=space,
+            training=whole,
+            model_parameters={**self.model_parameters, **parameters},
+            metric=metric,
+            enqueued=enqueued_points(self.search, space),
+            seed=derive_seed(self.search.seed, name, bits=32),
+        )
+
+    def trial_config(self, cell: Cell, loss_parameters: Mapping[str, Any]) -> TrialConfig:
+        """Return the training of a study with given parameters of its loss, or of the first that it can choose."""
+        loss, part = next(iter(cell.space.losses.items()))
+        return self.suggested(cell, Suggestion(loss, {**loss_parameters, **part.fixed}))
+
+    def suggested(self, cell: Cell, suggestion: Suggestion) -> TrialConfig:
+        """Return the training that a suggestion describes."""
+        return TrialConfig(
+            dataset=cell.dataset,
+            model=cell.model,
+            loss=suggestion.loss,
+            model_parameters={**cell.model_parameters, **suggestion.model_parameters},
+            loss_parameters=suggestion.loss_parameters,
+            training=replace(cell.training, **suggestion.training),
+            vocabulary=self.vocabulary,
+            val_images=self.val_images,
+            metric=cell.metric,
+            seed=self.search.seed,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the resolved experiment as plain values; ``load_experiment`` reads them back."""
+        return self.model_dump(mode="json")
+
+
+def load_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment from a YAML file or, by its bare name, one that ships; apply ``--set`` and check all of it.
+
+    Raises:
+        ConfigError: If anything in it is refused.
+    """
+    path = find_file(source, shipped_experiments(), "experiment")
+    return validate(Experiment, override(read_kind(path, "an experiment"), overrides))
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """Return the experiments that ship with the product, by name."""
+    directory = Path(str(files("search_spaces"))) / "experiments"
+    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
+
+
+def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
+
+    More trials than before are no such change, unless they are a population, nor are those of ``FREE``. A key that one
+    of the two does not have is ``None`` there.
+    """
+    before, after = dict(_flat(_whole(old))), dict(_flat(new))
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    grows = before.get("search.trials", 0) <= after.get("search.trials", 0)
+    if grows and before.get("scheduler.name") != "pbt":
+        changed = [key for key in changed if key != "search.trials"]
+    return {key: (before.get(key), after.get(key)) for key in changed if key.partition(".")[0] not in FREE}
+
+
+def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an experiment with what an older version did not know, which was then as it is by default now."""
+    try:
+        return validate(Experiment, values, "journal").to_dict()
+    except ConfigError:
+        # One that is not taken any more: all that differs counts.
+        return values
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
+    return rows
+
+
+def _study_name(dataset: str, model: str, losses: Sequence[str]) -> str:
+    return f"{Path(dataset).name}-{model}-{losses[0] if len(losses) == 1 else ANY}"
+
+
+def _check_studies(experiment: Experiment) -> None:
+    """Refuse studies that would be called alike, and more than are checked in a moment."""
+    count = len(experiment.datasets) * len(experiment.models) * len(experiment.losses)
+    if count > MOST_STUDIES:
+        raise ValueError(
+            f"datasets: {count} studies with all models and losses; an experiment has at most {MOST_STUDIES}"
+        )
+    names = Counter(_study_name(*names) for names in experiment._combinations())
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
+
+
+def _check_override(key: str, change: Override, experiment: Experiment) -> None:
+    mistakes = Mistakes()
+    for part in ("datasets", "models", "losses"):
+        mistakes.of(check_names, f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
+    for model in change.models or experiment.models:
+        mistakes.of(refuse_as, key, partial(check_model_parameters, model, change.model_parameters))
+    mistakes.refuse()

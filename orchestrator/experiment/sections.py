@@ -1,0 +1,218 @@
+"""The sections of an experiment's YAML file, each with its ranges; unknown keys are refused."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from orchestrator.experiment.values import (
+    Bound,
+    BoundOrDefault,
+    Goal,
+    Hours,
+    LossName,
+    Metric,
+    Minutes,
+    ModelName,
+    TrainingChange,
+)
+from orchestrator.experiment.yaml_files import STRICT
+from trainables.config import ParameterValue
+from trainables.errors import Mistakes
+
+
+class Objective(BaseModel):
+    """What a search is after.
+
+    Attributes:
+        metric: A metric or a COCOS count, at the trial's best epoch.
+        direction: ``maximize`` or ``minimize``.
+    """
+
+    model_config = STRICT
+    metric: Goal
+    direction: Literal["maximize", "minimize"] = "maximize"
+
+
+class Search(BaseModel):
+    """How the coefficients are searched.
+
+    Attributes:
+        sampler: ``tpe``; ``cmaes``, which adapts a normal distribution to ranges; ``gp``, a Gaussian process, for few
+            and costly trials; ``random``; ``qmc``, a Sobol sequence that leaves no gaps; ``grid``, which takes the
+            listed values one after the other.
+        trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
+        seed: Of the suggestions and of every training, >= 0.
+        metric: What is maximised; a trial counts with its best epoch.
+        objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
+        loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
+        space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
+        training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
+            loss.
+        model_parameters: Parameter of a model -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched in the
+            models that have the parameter.
+        fixed: Loss -> parameter -> the one value that the parameter has.
+        enqueue: Loss -> points that are tried right after the published ones, each parameter -> value.
+        warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
+    """
+
+    model_config = STRICT
+    sampler: Literal["tpe", "cmaes", "gp", "random", "qmc", "grid"] = "tpe"
+    trials: Annotated[int, Field(ge=1)] = 16
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    metric: Metric = "val/rsum"
+    objectives: tuple[Goal | Objective, ...] = ()
+    loss: Literal["each", "choose"] = "each"
+    space: dict[LossName, dict[str, Bound]] = {}
+    training: dict[str, BoundOrDefault] = {}
+    model_parameters: dict[str, BoundOrDefault] = {}
+    fixed: dict[LossName, dict[str, ParameterValue]] = {}
+    enqueue: dict[LossName, tuple[dict[str, ParameterValue], ...]] = {}
+    warm_start_from: tuple[str, ...] = ()
+
+    @property
+    def goals(self) -> tuple[Objective, ...]:
+        """All objectives, ``metric`` first, each once."""
+        further = [Objective(metric=one) if isinstance(one, str) else one for one in self.objectives]
+        return (Objective(metric=self.metric), *(one for one in further if one.metric != self.metric))
+
+
+class Scheduler(BaseModel):
+    """What becomes of a trial that is worse than the others of its study.
+
+    Attributes:
+        name: ``none``; ``asha``: of the trials that reach a rung, the best go on; ``hyperband``: the same in several
+            brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial goes on
+            while it is no worse than the median of the others at the same epoch; ``pbt``, population-based training:
+            none is stopped, the worst go on from the models of the best with other hyper-parameters.
+        grace_epochs: No trial ends before this epoch, >= 1.
+        reduction_factor: One trial in so many goes on at each rung, > 1; a rung is so many times the one before. For
+            ``asha`` and ``hyperband``.
+        brackets: Of ``hyperband``, >= 1; trials take turns.
+        min_trials: Of ``median``: with fewer others at an epoch nobody is stopped there, >= 1.
+        perturbation_epochs: Of ``pbt``: the trials of a study wait for each other after every so many epochs, >= 1.
+        quantile: Of ``pbt``: which part of them is replaced there, and by which part, in (0, 0.5]; at least one.
+    """
+
+    model_config = STRICT
+    name: Literal["none", "asha", "hyperband", "median", "pbt"] = "asha"
+    grace_epochs: Annotated[int, Field(ge=1)] = 3
+    reduction_factor: Annotated[float, Field(gt=1)] = 3
+    brackets: Annotated[int, Field(ge=1)] = 3
+    min_trials: Annotated[int, Field(ge=1)] = 3
+    perturbation_epochs: Annotated[int, Field(ge=1)] = 2
+    quantile: Annotated[float, Field(gt=0, le=0.5)] = 0.25
+
+    def pauses_after(self, epoch: int, total: int) -> bool:
+        """Say whether a trial of so many epochs waits after one of them for the others of its study."""
+        return self.name == "pbt" and 0 < epoch < total and epoch % self.perturbation_epochs == 0
+
+    @model_validator(mode="after")
+    def _check(self) -> "Scheduler":
+        used: dict[str, tuple[str, ...]] = {
+            "none": (),
+            "asha": ("grace_epochs", "reduction_factor"),
+            "hyperband": ("grace_epochs", "reduction_factor", "brackets"),
+            "median": ("grace_epochs", "min_trials"),
+            "pbt": ("perturbation_epochs", "quantile"),
+        }
+        mistakes = Mistakes()
+        for name in dict.fromkeys(name for names in used.values() for name in names):
+            if getattr(self, name) != type(self).model_fields[name].default and name not in used[self.name]:
+                owners = ", ".join(owner for owner, names in used.items() if name in names)
+                mistakes.problems.append(
+                    f"scheduler.{name}: a setting of {owners}, but scheduler.name is {self.name}; remove it, or "
+                    f"replace the whole section: --set 'scheduler={{name: {self.name}}}'"
+                )
+        mistakes.refuse()
+        return self
+
+
+class Resources(BaseModel):
+    """What one trial takes.
+
+    Attributes:
+        cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
+        gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
+            need, or none where there is no GPU.
+        fuse: So many trials share those CPUs and GPUs as one stacked model, >= 1; ``auto`` is as many as were measured
+            to be fastest, 1 where fusing does not pay.
+        max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
+    """
+
+    model_config = STRICT
+    cpus: Annotated[float, Field(gt=0)] = 1
+    gpus: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    fuse: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = 1
+    max_concurrent: Annotated[int, Field(ge=1)] | None = None
+
+
+class Override(BaseModel):
+    """Settings of some studies that differ from those of all.
+
+    Attributes:
+        datasets: Of which datasets; ``null`` is all of them.
+        models: Of which models; ``null`` is all of them.
+        losses: Of which losses; ``null`` is all of them.
+        training: Keys of ``training`` with their values in these studies.
+        model_parameters: Parameters of the models with their values in these studies.
+        metric: What selects the best epoch in these studies.
+    """
+
+    model_config = STRICT
+    datasets: tuple[str, ...] | None = None
+    models: tuple[ModelName, ...] | None = None
+    losses: tuple[LossName, ...] | None = None
+    training: TrainingChange = {}
+    model_parameters: dict[str, ParameterValue] = {}
+    metric: Metric | None = None
+
+    def concerns(self, dataset: str, model: str, loss: str) -> bool:
+        """Say whether a study is one of those meant."""
+        named = ((self.datasets, dataset), (self.models, model), (self.losses, loss))
+        return all(names is None or name in names for names, name in named)
+
+
+class Budget(BaseModel):
+    """When a search ends although trials are left; the first limit that is reached ends it.
+
+    Attributes:
+        hours: Of wall-clock time, all starts together, > 0.
+        gpu_hours: GPUs of a trial times the hours that it ran, over all trials, > 0.
+        target: Value of ``search.metric`` that is good enough, once a trial that has finished has it.
+        plateau: Ended trials in a row, over a whole study, without a better best value, >= 1.
+    """
+
+    model_config = STRICT
+    hours: Hours | None = None
+    gpu_hours: Hours | None = None
+    target: float | None = None
+    plateau: Annotated[int, Field(ge=1)] | None = None
+
+
+class Patience(BaseModel):
+    """What is put up with before a trial is given up.
+
+    Attributes:
+        epoch_minutes: A trial that reports nothing for so long has hung and is ended, > 0.
+        memory_retries: How often a trial that ran out of memory is tried again, with fewer at a time, >= 0.
+    """
+
+    model_config = STRICT
+    epoch_minutes: Minutes = 60
+    memory_retries: Annotated[int, Field(ge=0)] = 2
+
+
+class Confirm(BaseModel):
+    """What is trained again before a winner is named.
+
+    Attributes:
+        top: The best so many of each study, >= 1.
+        seeds: Each with so many seeds that the search has not used, >= 2.
+        baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
+            dataset in the search, which are confirmed as well.
+    """
+
+    model_config = STRICT
+    top: Annotated[int, Field(ge=1)] = 3
+    seeds: Annotated[int, Field(ge=2)] = 5
+    baseline: LossName | None = None

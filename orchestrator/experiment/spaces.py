@@ -1,0 +1,228 @@
+"""Where each study of an experiment looks: the defaults of the search spaces with what the YAML says, checked whole."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from orchestrator.experiment.sections import Scheduler, Search
+from orchestrator.experiment.values import ListedValues, check_training
+from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
+from search_spaces.space import check_name
+from trainables.config import CHANGEABLE, TrainingConfig
+from trainables.errors import ConfigError, Mistakes
+from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
+
+Bound = tuple[float, float] | ListedValues | str
+"""Where to look, as a YAML file says it; a word is ``default``."""
+
+NOT_SEARCHED = ("backbone", "weights")
+"""Parameters of models that are the same in all trials of a study: the data and their digests depend on them."""
+
+LARGEST_GRID = 100_000
+"""Points of a grid; every point is held in memory."""
+
+SMALLEST_POPULATION = 4
+"""Trials of a study of population-based training; with fewer, a quarter is nobody."""
+
+
+def make_space(
+    search: Search, model: str, losses: Sequence[str], training: TrainingConfig, parameters: Mapping[str, Any]
+) -> StudySpace:
+    """Return where a study looks.
+
+    Args:
+        search: What the experiment says.
+        model: Of the study.
+        losses: Its loss, or those to choose from.
+        training: What it has where nothing is searched.
+        parameters: The same, of the model.
+
+    Raises:
+        ValueError: If bounds or fixed parameters are refused; the message names the key.
+    """
+    beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
+    usual = {f"training.{name}": value for name, value in asdict(training).items()}
+    space = StudySpace(
+        losses={loss: _part(search, loss) for loss in losses},
+        training=_bounds_beside("training", search.training, optimizer.BOUNDS),
+        model_parameters=_bounds_beside("model_parameters", beside, wsabie.BOUNDS),
+        usual=usual | {f"model.{name}": value for name, value in {**wsabie.USUAL, **parameters}.items()},
+    )
+    if search.sampler == "grid":
+        for loss, part in space.losses.items():
+            _check_grid(f"search.space.{loss}", part.bounds)
+        _check_grid("search.training", space.training)
+        _check_grid("search.model_parameters", space.model_parameters)
+    return space
+
+
+def enqueued_points(search: Search, space: StudySpace) -> tuple[Mapping[str, Any], ...]:
+    """Return the points that are tried right after the published ones, by the names of the space.
+
+    Raises:
+        ValueError: If one has an unknown name, or lies out of bounds; the message names the key.
+    """
+    points: list[Mapping[str, Any]] = []
+    for loss, part in space.losses.items():
+        for number, point in enumerate(search.enqueue.get(loss, ())):
+            key = f"search.enqueue.{loss}.{number}"
+            check_names(key, point, part.bounds)
+            for name, value in point.items():
+                if not part.bounds[name].contains(value):
+                    raise ValueError(f"{key}.{name}: {value!r} lies outside {part.bounds[name]}; widen search.space")
+            points.append(space.point(loss, point))
+    return tuple(points)
+
+
+def check_sampler(search: Search, space: StudySpace) -> None:
+    """Refuse a sampler that cannot search a space.
+
+    Raises:
+        ValueError: If there is a reason; the message names a sampler that can.
+    """
+    name = search.sampler
+    ranges = [bound for bound in space.bounds().values() if isinstance(bound, Range)]
+    if name == "grid" and (search.enqueue or search.warm_start_from):
+        key = "enqueue" if search.enqueue else "warm_start_from"
+        raise ValueError(f"search.{key}: a grid tries its own values alone; list them there, or take another sampler")
+    if name == "grid" and space.grid_size > LARGEST_GRID:
+        raise ValueError(
+            f"search.space: a grid of {space.grid_size} points; at most {LARGEST_GRID} are taken, list fewer"
+        )
+    if name in ("cmaes", "gp", "qmc") and space.is_conditional:
+        raise ValueError(f"search.sampler: {name} needs a space without conditions; take tpe, or one loss and degree")
+    if name == "cmaes" and not ranges:
+        raise ValueError("search.sampler: cmaes needs a range to search; take grid or random for listed values")
+    if name == "cmaes" and len(search.goals) > 1:
+        raise ValueError("search.sampler: cmaes has one objective; take tpe, gp, qmc or random for several")
+
+
+def movable(space: StudySpace) -> list[str]:
+    """Return the parameters that can change during a training, by the names of the space."""
+    names = [name for name in space.bounds() if name != "loss" and not name.startswith("model.")]
+    return [name for name in names if not name.startswith("training.") or name.removeprefix("training.") in CHANGEABLE]
+
+
+def check_population(search: Search, scheduler: Scheduler, space: StudySpace, epochs: int) -> None:
+    """Refuse population-based training where it could not move anything.
+
+    Args:
+        search: What the experiment says; the same for ``scheduler``.
+        scheduler: Of any name.
+        space: Of a study.
+        epochs: Of its trials.
+
+    Raises:
+        ValueError: If there is a reason; the message names the key.
+    """
+    if scheduler.name != "pbt":
+        return
+    if search.sampler in ("grid", "cmaes", "gp"):
+        raise ValueError(
+            f"search.sampler: pbt draws all trials at once and moves them; {search.sampler} goes from value to value "
+            f"or from point to point; take random, qmc or tpe"
+        )
+    if search.trials < SMALLEST_POPULATION:
+        raise ValueError(
+            f"search.trials: the trials are pbt's population, which needs {SMALLEST_POPULATION}, got {search.trials}"
+        )
+    if scheduler.perturbation_epochs >= epochs:
+        raise ValueError(
+            f"scheduler.perturbation_epochs: must be less than the {epochs} epochs of a trial, "
+            f"got {scheduler.perturbation_epochs}"
+        )
+    if not any(len(space.bounds()[name].ends()) > 1 for name in movable(space)):
+        raise ValueError(f"scheduler.name: pbt has nothing to move in {list(space.bounds()) or 'an empty space'}")
+
+
+def check_beside(space: StudySpace, model: str) -> None:
+    """Refuse bounds that a training, or a model, would refuse when they are suggested.
+
+    Raises:
+        ConfigError: If there are such; the message names the key.
+    """
+    mistakes = Mistakes()
+    for name, bound in space.training.items():
+        for end in bound.ends():
+            mistakes.of(refuse_as, f"search.training.{name}", partial(check_training, {name: end}))
+    for name, bound in space.model_parameters.items():
+        for end in bound.ends():
+            check = partial(check_model_parameters, model, {name: end})
+            mistakes.of(refuse_as, f"search.model_parameters.{name}", check)
+    mistakes.refuse()
+
+
+def _part(search: Search, loss: str) -> LossPart:
+    """Return where to look for a loss's parameters, and those that stand still."""
+    space, fixed = SPACES[loss], dict(search.fixed.get(loss, {}))
+    given: dict[str, Range | Values] = {}
+    for name, bound in search.space.get(loss, {}).items():
+        try:
+            given[name] = _bound(bound, space.bounds.get(name))
+        except SpaceError as error:
+            raise ValueError(f"search.space.{loss}.{name}: {error}") from None
+    try:
+        bounds = space.narrowed(given)
+    except SpaceError as error:
+        raise ValueError(f"search.space.{loss}: {error}") from None
+    try:
+        space.check_fixed(fixed)
+    except SpaceError as error:
+        raise ValueError(f"search.fixed.{loss}: {error}") from None
+    known = {**bounds, **space.searched}
+    searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in known}
+    try:
+        relevant = space.relevant({**bounds, **searched}, fixed)
+    except SpaceError as error:
+        raise ValueError(f"search.space.{loss}: {error}") from None
+    return LossPart(space, relevant, fixed)
+
+
+def _bound(given: Bound, default: Range | Values | None) -> Range | Values:
+    if isinstance(given, ListedValues):
+        return Values(given.values)
+    if isinstance(given, str):
+        if default is None:
+            raise SpaceError("has no default place to look; give [low, high] or {values: [...]}")
+        return default
+    if isinstance(default, Range):
+        return replace(default, low=given[0], high=given[1])
+    return Range(given[0], given[1])
+
+
+def _bounds_beside(section: str, given: Mapping[str, Bound], defaults: Mapping[str, Range | Values]) -> Bounds:
+    found: dict[str, Range | Values] = {}
+    for name, bound in given.items():
+        try:
+            if section == "training":
+                check_name(name, defaults, "searched settings")
+            found[name] = _bound(bound, defaults.get(name))
+            if section == "model_parameters" and name in NOT_SEARCHED:
+                raise SpaceError(f"{name} cannot be searched: all trials of a study have one backbone")
+        except SpaceError as error:
+            raise ValueError(f"search.{section}.{name}: {error}") from None
+    return found
+
+
+def refuse_as(key: str, check: Callable[[], object]) -> None:
+    """Let a check refuse with the key in front of each of its mistakes."""
+    try:
+        check()
+    except ConfigError as error:
+        raise ConfigError([f"{key}: {problem}" for problem in error.problems]) from None
+
+
+def _check_grid(key: str, bounds: Bounds) -> None:
+    for name, bound in bounds.items():
+        if isinstance(bound, Range):
+            raise ValueError(f"{key}.{name}: a grid needs values, e.g. {{values: [{bound.low}]}}")
+
+
+def check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
+    """Refuse names that are not known, with the key where they stand."""
+    mistakes = Mistakes()
+    for name in names:
+        mistakes.of(check_name, name, known, "known")
+    if mistakes.problems:
+        raise ConfigError([f"{key}: {problem}" for problem in mistakes.problems])

@@ -1,0 +1,134 @@
+"""What a value of a configuration can be, where that is more than a type: names, bounds, durations, settings."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+
+from orchestrator.experiment.measures import COUNTS, METRICS
+from orchestrator.experiment.problems import short
+from orchestrator.experiment.yaml_files import STRICT, validate
+from search_spaces import SPACES
+from search_spaces.space import check_name
+from trainables.config import FEATURES, ParameterValue, TrainingConfig
+from trainables.errors import ConfigError
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""What an experiment or a suite can be called: the name is that of a folder, and goes into the names of MLflow."""
+
+SECONDS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86400),
+}
+"""Units that people write behind a duration."""
+
+UNITS = {"h": "hours", "min": "minutes"}
+"""Units that durations of a configuration are in, without being written."""
+
+LOWS, HIGHS = ("min", "low", "lower", "from"), ("max", "high", "upper", "to")
+"""Keys under which people write the ends of a range, which has none."""
+
+
+class ListedValues(BaseModel):
+    """Values of a parameter, one by one.
+
+    Attributes:
+        values: Numbers, words, truth values or lists of coefficients, each once; at least one.
+    """
+
+    model_config = STRICT
+    values: Annotated[tuple[ParameterValue, ...], Field(min_length=1)]
+
+
+def known(names: Sequence[str]) -> Any:
+    """Return what goes beside ``str`` for a text that must be one of some names; an editor offers them.
+
+    Args:
+        names: In the order in which they are listed.
+    """
+
+    def check(name: str) -> str:
+        check_name(name, names, "known")
+        return name
+
+    return AfterValidator(check), Field(json_schema_extra={"enum": list(names)})
+
+
+def _check_name_of_folder(name: str) -> str:
+    if re.fullmatch(NAME, name):
+        return name
+    odd = next((character for character in name if not re.match(r"[A-Za-z0-9._-]", character)), None)
+    got = f"of {len(name)} characters" if len(name) > 100 else repr(name)
+    if odd is not None:
+        got += f", where {odd!r} is none of these"
+    raise ValueError(
+        f"must be 1 to 100 letters (A-Z, a-z), digits, '.', '_' and '-', the first a letter or digit, got {got}"
+    )
+
+
+class _TrainingSection(BaseModel):
+    model_config = STRICT
+    training: TrainingConfig
+
+
+def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings whose names, types and ranges are those of ``training``.
+
+    Raises:
+        ConfigError: Naming each setting that is refused.
+    """
+    try:
+        validate(_TrainingSection, {"training": changes}, "")
+    except ConfigError as error:
+        raise ConfigError(
+            [problem.removeprefix(": ").removeprefix("training.") for problem in error.problems]
+        ) from None
+    return changes
+
+
+def _in_unit(unit: str) -> Callable[[Any], Any]:
+    """Return a check that tells how a duration with a unit behind it is written as a number of the key's unit."""
+
+    def check(value: Any) -> Any:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]+)", value) if isinstance(value, str) else None
+        if found is None or found[2] not in SECONDS:
+            return value
+        number = float(found[1]) * SECONDS[found[2]] / SECONDS[unit]
+        raise ValueError(f"must be a number of {UNITS[unit]} without a unit: for {value} write {number:g}")
+
+    return check
+
+
+def _as_bound(value: Any) -> Any:
+    """Refuse what is neither a range nor listed values, with both ways to write it; JSON's lists become tuples."""
+    ways = "[LOW, HIGH] is a range, {values: [A, B]} are values one by one"
+    if isinstance(value, dict) and value.keys() == {"values"} and isinstance(value["values"], list):
+        return {"values": tuple(tuple(one) if isinstance(one, list) else one for one in value["values"])}
+    if isinstance(value, dict) and "values" not in value:
+        low, high = (next((value[key] for key in keys if key in value), None) for keys in (LOWS, HIGHS))
+        example = "" if None in (low, high) else f": write [{short(low)}, {short(high)}]"
+        log = "; the scale, logarithmic or not, is the parameter's own" if "log" in value else ""
+        raise ValueError(f"a range has no keys {', '.join(value)}{example}; {ways}{log}")
+    if isinstance(value, list) and len(value) != 2:
+        raise ValueError(f"a range has two ends, got {short(value)}; {ways}")
+    if isinstance(value, int | float):
+        raise ValueError(
+            f"one value, {short(value)}, is nothing to search; {ways}; a parameter of the loss that stands still goes "
+            f"under search.fixed.LOSS, a setting under training, a parameter of the model under model_parameters"
+        )
+    return tuple(value) if isinstance(value, list) else value
+
+
+Name = Annotated[str, AfterValidator(_check_name_of_folder), Field(json_schema_extra={"pattern": NAME})]
+ModelName = Annotated[str, *known(tuple(FEATURES))]
+LossName = Annotated[str, *known(tuple(SPACES))]
+Metric = Annotated[str, *known(tuple(METRICS))]
+Goal = Annotated[str, *known((*METRICS, *COUNTS))]
+Hours = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("h"))]
+TrainingChange = Annotated[dict[str, Any], AfterValidator(check_training)]
+Minutes = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("min"))]
+Bound = Annotated[tuple[float, float] | ListedValues, BeforeValidator(_as_bound)]
+BoundOrDefault = Annotated[tuple[float, float] | ListedValues | Literal["default"], BeforeValidator(_as_bound)]

@@ -1,0 +1,1 @@
+"""Features from pictures, computed in this process or by Ray workers."""

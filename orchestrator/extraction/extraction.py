@@ -1,0 +1,239 @@
+"""From the image files of a dataset to the feature files that its trials read."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.journal.lock import hold, make_scratch
+from trainables.backbone_names import check_backbone, check_weights
+from trainables.data.corpus import SPLITS, Image, check_corpus
+from trainables.data.features import images_digest
+from trainables.data.pictures.images import check_links, list_images
+from trainables.data.source import Source, find_source
+from trainables.errors import ConfigError, DataError
+from trainables.files import make_writable
+
+if TYPE_CHECKING:
+    from trainables.data.extract import Encoder, Plan, ShardResult
+
+KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "regions")}
+"""What ``--features`` can be."""
+
+SHARDS = ".extract"
+"""Folder of the shards, beside the features; gone when they are joined."""
+
+Progress = Callable[[int, int], None]
+"""Called with the images that are done and all images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractionRequest:
+    """What is extracted from what.
+
+    Attributes:
+        dataset: Name of a folder under ``data_root``, or a path.
+        data_root: Where datasets lie; no image outside it is read.
+        out: Where the features go; ``None`` for the dataset's own folder.
+        split: Only the images of this split, with rows for them alone; ``None`` for all.
+        backbone: A name of ``trainables.backbone_names.BACKBONES``.
+        weights: ``DEFAULT`` (torchvision's), ``none`` (untrained) or a state-dict file.
+        features: A key of ``KINDS``.
+        augmentations: Random crops of each image beside its centre, >= 0.
+        seed: Of untrained weights and random crops, >= 0.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        workers: 1 works in this process, more are Ray's, >= 1.
+        shard_size: Images a shard, >= 1: at most so many of each worker are computed again after a kill.
+    """
+
+    dataset: str
+    data_root: Path
+    out: Path | None = None
+    split: str | None = None
+    backbone: str = "resnet50"
+    weights: str = "DEFAULT"
+    features: str = "global"
+    augmentations: int = 0
+    seed: int = 0
+    device: str = "auto"
+    workers: int = 1
+    shard_size: int = 128
+
+    def __post_init__(self) -> None:
+        check_backbone(self.backbone)
+        if self.features not in KINDS:
+            raise ConfigError(f"--features must be one of {', '.join(KINDS)}, got {self.features!r}")
+        if self.split is not None and self.split not in SPLITS:
+            raise ConfigError(f"--split must be one of {', '.join(SPLITS)}, got {self.split!r}")
+        for name, minimum in {"augmentations": 0, "seed": 0, "workers": 1, "shard_size": 1}.items():
+            if getattr(self, name) < minimum:
+                raise ConfigError(f"--{name.replace('_', '-')} must be at least {minimum}, got {getattr(self, name)}")
+        check_weights(self.weights, "--weights")
+
+
+@dataclass(frozen=True)
+class ExtractionResult:
+    """What an extraction left.
+
+    Attributes:
+        files: The feature files, each with a ``.json`` beside it that says what made it.
+        images: Rows of each.
+        extracted: Images computed by this call; the others were there from one before it.
+    """
+
+    files: tuple[Path, ...]
+    images: int
+    extracted: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        return {**asdict(self), "files": [str(path) for path in self.files]}
+
+
+def extract_features(request: ExtractionRequest, on_progress: Progress) -> ExtractionResult:
+    """Compute the features of a dataset's images, or go on where an earlier call was killed.
+
+    Raises:
+        AlreadyRunningError: If another process writes to the same folder.
+        ConfigError: If the request is refused, or the place holds other features already.
+        DataError: If captions, images or weights are refused; good shards are kept for the next call.
+    """
+    source, images, paths = _find_inputs(request)
+    out = request.out or source.folder
+    _check_out(out, request)
+    # Only now: importing torch takes longer than refusing everything above.
+    plan, encode = _prepare(request, out, images, paths)
+    plan.folder.mkdir(exist_ok=True)
+    with make_scratch() as scratch, hold(plan.folder, scratch):
+        extracted = _extract(request, plan, encode, scratch, on_progress)
+        from trainables.data.extract import join_shards
+
+        files = join_shards(plan, out)
+        shutil.rmtree(plan.folder)
+    return ExtractionResult(tuple(files), len(paths), extracted)
+
+
+def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, on_progress: Progress) -> int:
+    """Compute the shards that are missing and return how many images they have."""
+    from trainables.data.extract import open_shards
+
+    todo = open_shards(plan)
+    total, extracted = len(plan.paths), sum(len(plan.rows(shard)) for shard in todo)
+    done = total - extracted
+    problems: list[str] = []
+    on_progress(done, total)
+    for result in _results(request, plan, encode, scratch, todo):
+        done += result.images
+        problems += result.problems
+        on_progress(done, total)
+    if problems:
+        raise DataError(problems)
+    return extracted
+
+
+def _results(
+    request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, todo: Sequence[int]
+) -> "Iterator[ShardResult]":
+    """Compute some shards here or on Ray's workers, and yield each result when it is there."""
+    threads = max(1, _cores() // request.workers)
+    if request.workers == 1 or not todo:
+        from trainables.data.extract import extract_shards
+
+        return extract_shards(plan, todo, encode, threads)
+    from orchestrator.extraction.workers import Crew, extract_on_workers
+
+    # Who names one GPU means it for all workers; Ray would number those that it gives from 0.
+    crew = Crew(request.workers, threads, gpus=request.device in ("auto", "cuda"))
+    return extract_on_workers(plan, todo, partial(load_encoder, request), crew, scratch)
+
+
+def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[Path]]:
+    """Return the dataset with the images to extract from and their files; everything that is wrong raises."""
+    source = find_source(request.dataset, request.data_root)
+    corpus = source.read()
+    if problems := check_corpus(corpus) + check_links(corpus, source.folder, source.roots):
+        raise DataError(problems)
+    images = corpus.split(request.split) if request.split else list(corpus.images)
+    if not any(image.filename for image in images):
+        raise DataError(f"{corpus.file}: this dataset names no image files, so there is nothing to extract from")
+    found = list_images(source.folder)
+    missing = [image for image in images if image.filename not in found]
+    if missing:
+        where = f"is missing from {source.folder} and the folders in it"
+        raise DataError([f"{image.place}: image {image.filename!r} {where}" for image in missing])
+    return source, images, [found[image.filename] for image in images]
+
+
+def _check_out(out: Path, request: ExtractionRequest) -> None:
+    """Refuse a folder that cannot be written, or that holds such features from elsewhere."""
+    try:
+        make_writable(out)
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be written: {error.strerror}; name another folder with --out") from None
+    there = [path for kind in KINDS[request.features] if (path := out / f"features_{kind}.npy").exists()]
+    if there and not (out / SHARDS).exists():
+        raise ConfigError(f"{there[0]}: is there already; remove it, or name another folder with --out")
+
+
+def _cores() -> int:
+    """Return how many cores this process may use; not every system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _prepare(
+    request: ExtractionRequest, out: Path, images: Sequence[Image], paths: Sequence[Path]
+) -> "tuple[Plan, Encoder]":
+    """Load the backbone and return the plan of the extraction and the function that encodes."""
+    import torch
+    import torchvision
+
+    from trainables.data.extract import Plan
+    from trainables.data.pictures.pixels import resized_side
+    from trainables.models.backbones import build_backbone, weights_digest
+
+    backbone = build_backbone(request.backbone, request.weights, seed=request.seed)
+    size = backbone.image_size
+    origin = {
+        "images_digest": images_digest(images),
+        "images": len(images),
+        "split": request.split,
+        "backbone": request.backbone,
+        "weights": request.weights if request.weights in ("DEFAULT", "none") else Path(request.weights).name,
+        "weights_digest": weights_digest(backbone),
+        "transform": {
+            "resize": resized_side(size),
+            "crop": size,
+            "interpolation": "bilinear",
+            "scaling": "unit length",
+        },
+        "augmentations": request.augmentations,
+        "seed": request.seed,
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+    }
+    places = tuple(image.place for image in images)
+    kinds = KINDS[request.features]
+    plan = Plan(
+        out / SHARDS, tuple(paths), places, kinds, size, request.augmentations, request.seed, origin, request.shard_size
+    )
+    return plan, _make_encoder(request, backbone)
+
+
+def load_encoder(request: ExtractionRequest) -> "Encoder":
+    """Make the function that encodes crops, in whichever process calls it."""
+    from trainables.models.backbones import build_backbone
+
+    return _make_encoder(request, build_backbone(request.backbone, request.weights, seed=request.seed))
+
+
+def _make_encoder(request: ExtractionRequest, backbone: Any) -> "Encoder":
+    from trainables.devices import choose_device
+    from trainables.models.backbones import make_encoder
+    from trainables.seeding import make_deterministic
+
+    device = choose_device(request.device)
+    make_deterministic(device)
+    return make_encoder(backbone, KINDS[request.features], device)

@@ -1,0 +1,1 @@
+"""What a search would take, before it is started."""

@@ -1,0 +1,224 @@
+"""``search --dry-run``: where each study looks, what it would try first, and what all of it would take.
+
+Nothing runs and nothing is written. What is timed is a few steps of one training of each loss, in this process.
+"""
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.forecast.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
+from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
+from orchestrator.machines.nodes import Node, check_fits
+from orchestrator.studies.pbt import moving_trials
+from orchestrator.workload.workload import Training
+from search_spaces import Range, Suggestion, Values
+from trainables.config import TrialConfig
+
+if TYPE_CHECKING:
+    from trainables.cost.pace import Pace
+
+POINTS = 10
+"""Of each study that are shown; as many as it has trials, if those are fewer."""
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study as it would be searched.
+
+    Attributes:
+        study: Its name.
+        trials: Of its search.
+        epochs: Of a whole trial.
+        space: Parameter -> where it lies, in words.
+        points: The first of its trials, while nothing is known of their results: ``params`` by the names of the space,
+            and the ``loss``, ``loss_parameters``, ``training`` and ``model_parameters`` that they stand for.
+        epoch_seconds: Measured, beside the trials that are fused with it; of several losses the mean.
+    """
+
+    study: str
+    trials: int
+    epochs: int
+    space: Mapping[str, str]
+    points: tuple[Mapping[str, Any], ...]
+    epoch_seconds: float
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """All that is known beforehand.
+
+    Attributes:
+        notes: What else a person should know before it runs, a sentence each.
+    """
+
+    experiment: str
+    studies: tuple[StudyPlan, ...]
+    concurrency: Concurrency
+    forecast: Forecast
+    device: str
+    budget: Mapping[str, float | None]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
+        return asdict(self)
+
+
+def dry_run(experiment: Experiment, workload: Training) -> DryRun:
+    """Describe a search without running it.
+
+    Raises:
+        ConfigError: If a trial asks for more than this machine has.
+        DataError: If a dataset is missing or damaged.
+    """
+    workload.check(experiment)
+    machine, wanted = _machine(), experiment.resources
+    gpus_at_least = 0.0 if wanted.gpus == "auto" else wanted.gpus
+    check_fits(wanted.cpus, gpus_at_least, [Node(platform.node(), machine["CPU"], machine["GPU"])])
+    cells = experiment.cells()
+    paces = [_paces(experiment, cell, workload.pace) for cell in cells]
+    rates = _rates(experiment, workload)
+    fusions = _fusions(rates)
+    fuse = min(fusions.values()) if wanted.fuse == "auto" else wanted.fuse
+    gpus = _gpus(experiment, workload, machine, fuse)
+    trials = sum(experiment.trials_in(cell) for cell in cells)
+    concurrency = limit_concurrency(wanted, gpus, machine, trials, fuse)
+    slower = _slower(experiment, workload, rates, concurrency.together)
+    plans = tuple(_plan(experiment, *each) for each in zip(cells, paces, slower, strict=True))
+    datasets = [cell.dataset for cell in cells]
+    loads = [
+        StudyLoad(
+            plan.study,
+            plan.trials,
+            _confirmations(experiment, plan, is_first_of_dataset=dataset not in datasets[:number]),
+            plan.epochs,
+            plan.epoch_seconds,
+        )
+        for number, (plan, dataset) in enumerate(zip(plans, datasets, strict=True))
+    ]
+    return DryRun(
+        experiment=experiment.name,
+        studies=plans,
+        concurrency=concurrency,
+        forecast=forecast(loads, experiment.scheduler, concurrency),
+        device=paces[0][0].device,
+        budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
+        notes=_notes(experiment, describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)),
+    )
+
+
+def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[dict[str, Any]]:
+    """Return the first points of a study: the published ones, then what the sampler draws, told nothing."""
+    from orchestrator.studies.study import Study
+
+    trials = experiment.trials_in(cell)
+    study = Study(cell, experiment.search, trials)
+    asked = [study.ask() for _ in range(min(count, trials))]
+    return [{"params": dict(params), **_stands_for(suggestion)} for params, suggestion in asked]
+
+
+def describe_bound(bound: Range | Values) -> str:
+    """Return in words where a parameter lies."""
+    if isinstance(bound, Values):
+        return ", ".join(str(value) for value in bound.values)
+    kind = "whole numbers, " if bound.whole else ""
+    return f"{kind}{bound.low:g} to {bound.high:g}{', log-uniform' if bound.log else ''}"
+
+
+def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float) -> StudyPlan:
+    return StudyPlan(
+        study=cell.name,
+        trials=experiment.trials_in(cell),
+        epochs=cell.training.total_epochs,
+        space={name: describe_bound(bound) for name, bound in cell.space.bounds().items()},
+        points=tuple(sample_points(experiment, cell, POINTS)),
+        epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
+    )
+
+
+def _stands_for(suggestion: Suggestion) -> dict[str, Any]:
+    return {
+        "loss": suggestion.loss,
+        "loss_parameters": dict(suggestion.loss_parameters),
+        "training": dict(suggestion.training),
+        "model_parameters": dict(suggestion.model_parameters),
+    }
+
+
+def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pace"]) -> list["Pace"]:
+    """Time each loss of a study with its own defaults, and what the experiment has beside them."""
+    suggestions = [Suggestion(loss, part.fixed) for loss, part in cell.space.losses.items()]
+    return [pace(experiment.suggested(cell, suggestion)) for suggestion in suggestions]
+
+
+def _confirmations(experiment: Experiment, plan: StudyPlan, is_first_of_dataset: bool) -> int:
+    """Return the trainings that confirm a study at most; each dataset has its baseline among them as well."""
+    confirm = experiment.confirm
+    return 0 if confirm is None else (min(confirm.top, plan.trials) + is_first_of_dataset) * confirm.seeds
+
+
+def _machine() -> dict[str, float]:
+    """Return what this machine has, in Ray's terms."""
+    import torch
+
+    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+
+
+def _rates(experiment: Experiment, workload: Training) -> dict[str, Mapping[int, float]]:
+    """Time fused trials of each study, where it is to be found out how many are best."""
+    if experiment.resources.fuse != "auto":
+        return {}
+    return {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in experiment.cells()}
+
+
+def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
+    """Return how many trials of each study train fastest at once."""
+    from trainables.cost.fused_pace import choose_fusion
+
+    return {study: choose_fusion(found) for study, found in rates.items()}
+
+
+def _slower(
+    experiment: Experiment, workload: Training, rates: Mapping[str, Mapping[int, float]], together: int
+) -> list[float]:
+    """Return how much longer an epoch of each study takes beside the others of so many that train together."""
+    if together == 1:
+        return [1.0] * len(experiment.cells())
+    slower = []
+    for cell in experiment.cells():
+        found = rates.get(cell.name, {})
+        if together not in found:
+            found = workload.rates(experiment.trial_config(cell, {}), (together,))
+        # Where so many could not be stacked they take turns.
+        slower.append(together * found[1] / found.get(together, found[1]))
+    return slower
+
+
+def _gpus(experiment: Experiment, workload: Training, machine: Mapping[str, float], fuse: int) -> float:
+    """Return what a trial, or those that are fused, get of a GPU: as asked for, or measured."""
+    wanted = experiment.resources.gpus
+    if wanted != "auto":
+        return wanted
+    if machine["GPU"] and fuse > 1:
+        return 1.0
+    cells = experiment.cells() if machine["GPU"] else []
+    return choose_share(workload.measure(experiment.trial_config(cell, {})) for cell in cells) if cells else 0.0
+
+
+def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
+    return (*filter(None, limits), *_describe_population(experiment))
+
+
+def _describe_population(experiment: Experiment) -> list[str]:
+    rules, trials = experiment.scheduler, experiment.search.trials
+    if rules.name != "pbt":
+        return []
+    moving = moving_trials(rules, trials)
+    return [
+        f"every {rules.perturbation_epochs} epochs the worst {moving} of {trials} trials of a study go on from the "
+        f"best {moving}, with hyper-parameters near theirs"
+    ]

@@ -1,0 +1,148 @@
+"""What a search is going to take, before it runs: trials, epochs, hours, and what keeps more from running at once.
+
+Arithmetic alone; what it is fed with is measured in ``dry_run``.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.experiment.sections import Resources, Scheduler
+
+
+@dataclass(frozen=True)
+class StudyLoad:
+    """The trials of a study.
+
+    Attributes:
+        study: Its name.
+        trials: Of its search.
+        confirmations: Trainings after it.
+        epochs: Of a whole trial.
+        epoch_seconds: Measured, with nothing else on the machine than there was.
+    """
+
+    study: str
+    trials: int
+    confirmations: int
+    epochs: int
+    epoch_seconds: float
+
+
+@dataclass(frozen=True)
+class Concurrency:
+    """How many trials run at once.
+
+    Attributes:
+        trials: At least 1 where any can run.
+        limited_by: The resource or setting that keeps more from it.
+        gpus: What a trial gets of a GPU.
+        fuse: So many of them are trained as one stacked model at most.
+        together: So many are: fewer where not that many run at once.
+    """
+
+    trials: int
+    limited_by: str
+    gpus: float
+    fuse: int = 1
+    together: int = 1
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What all studies together take.
+
+    Attributes:
+        epochs: As many as the scheduler is expected to let run; the same as ``epochs_at_most`` where that is unknown.
+        epochs_at_most: If it stops none.
+        hours: For ``epochs``, wall-clock.
+        hours_at_most: For ``epochs_at_most``.
+        gpu_hours: Share of a GPU times hours, over all trials, for ``epochs``.
+        gpu_hours_at_most: For ``epochs_at_most``.
+        search_hours: Those of ``hours`` without the trainings that confirm, which no budget limits.
+        search_gpu_hours: The same of ``gpu_hours``.
+    """
+
+    trials: int
+    confirmations: int
+    epochs: int
+    epochs_at_most: int
+    hours: float
+    hours_at_most: float
+    gpu_hours: float
+    gpu_hours_at_most: float
+    search_hours: float
+    search_gpu_hours: float
+
+
+def forecast(loads: Sequence[StudyLoad], scheduler: Scheduler, concurrency: Concurrency) -> Forecast:
+    """Add up the studies; trainings that confirm are never stopped early.
+
+    Hours assume that trials side by side are as fast as one alone, and leave out starting them (0.2 s each).
+    """
+    most = [(load.trials + load.confirmations) * load.epochs for load in loads]
+    searched = [load.trials * expected_epochs(load.epochs, scheduler) for load in loads]
+    usual = [epochs + load.confirmations * load.epochs for epochs, load in zip(searched, loads, strict=True)]
+    hours_at_most, hours, search_hours = (
+        sum(epochs * load.epoch_seconds / 3600 for epochs, load in zip(each, loads, strict=True))
+        for each in (most, usual, searched)
+    )
+    return Forecast(
+        trials=sum(load.trials for load in loads),
+        confirmations=sum(load.confirmations for load in loads),
+        epochs=round(sum(usual)),
+        epochs_at_most=sum(most),
+        hours=hours / concurrency.trials,
+        hours_at_most=hours_at_most / concurrency.trials,
+        gpu_hours=hours * concurrency.gpus,
+        gpu_hours_at_most=hours_at_most * concurrency.gpus,
+        search_hours=search_hours / concurrency.trials,
+        search_gpu_hours=search_hours * concurrency.gpus,
+    )
+
+
+def expected_epochs(epochs: int, scheduler: Scheduler) -> float:
+    """Return the mean epochs of a trial under ASHA, where one in ``reduction_factor`` passes each rung.
+
+    It is too low for few trials, of which the first pass unopposed. Of other schedulers it is all epochs: what
+    they stop depends on the curves.
+
+    Example:
+        >>> round(expected_epochs(9, Scheduler(name="asha", grace_epochs=1, reduction_factor=3)), 2)
+        2.33
+    """
+    if scheduler.name != "asha":
+        return float(epochs)
+    rung, reached, passing, mean = float(scheduler.grace_epochs), 0.0, 1.0, 0.0
+    while reached < epochs:
+        mean += passing * (min(rung, epochs) - reached)
+        reached = min(rung, epochs)
+        rung *= scheduler.reduction_factor
+        passing /= scheduler.reduction_factor
+    return mean
+
+
+def limit_concurrency(
+    wanted: Resources, gpus: float, available: Mapping[str, float], trials: int, fuse: int = 1
+) -> Concurrency:
+    """Return how many trials run at once, and which limit is reached first; of equal ones the resource.
+
+    Args:
+        wanted: Of the experiment.
+        gpus: What a trial gets of a GPU, or those that are fused get together, >= 0.
+        available: ``CPU`` and ``GPU`` of all machines together.
+        trials: In all, >= 1.
+        fuse: So many trials share ``wanted.cpus`` and ``gpus``, >= 1.
+    """
+    # As Ray counts: what is left of a rounded share is not lost.
+    limits = {"CPUs": fuse * int(available.get("CPU", 0) / wanted.cpus + 1e-6)}
+    if gpus > 0:
+        limits = {"GPUs": fuse * int(available.get("GPU", 0) / gpus + 1e-6), **limits}
+    if wanted.max_concurrent is not None:
+        limits["resources.max_concurrent"] = wanted.max_concurrent
+    limits["the number of trials"] = trials
+    name = min(limits, key=lambda limit: limits[limit])
+    trials = limits[name]
+    # Ray fills a GPU before it takes the next one; on CPUs as many stacks begin as there is room for.
+    stacks = 1 if gpus > 0 else int(available.get("CPU", 0) / wanted.cpus + 1e-6)
+    return Concurrency(trials, name, gpus / fuse, fuse, min(fuse, math.ceil(trials / max(1, stacks))))

@@ -1,0 +1,93 @@
+"""A dry run as tables and sentences for a terminal."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.forecast.dry_run import DryRun, StudyPlan
+from orchestrator.search.display import format_parameters
+from orchestrator.text.terminal import make_console
+
+
+def print_dry_run(found: DryRun, show: Callable[..., None] | None = None) -> None:
+    """Print spaces, first points and the forecast."""
+    show = show or make_console(plain_width=160).print
+    for study in found.studies:
+        show(_space(study))
+        show(_points(study))
+    show(_plan(found))
+    for sentence in describe(found):
+        show(Text(sentence))
+
+
+def describe(found: DryRun) -> list[str]:
+    """Return what the search takes, and what ends it before, in sentences."""
+    plan, at_a_time = found.forecast, found.concurrency
+    confirm = f" and up to {plan.confirmations} trainings that confirm" if plan.confirmations else ""
+    epochs = f"{plan.epochs_at_most:,} epochs"
+    if plan.epochs < plan.epochs_at_most:
+        epochs = f"about {plan.epochs:,} epochs of at most {plan.epochs_at_most:,}"
+    fused = f", {at_a_time.together} of them as one stacked model" if at_a_time.fuse > 1 else ""
+    pace = f"{at_a_time.together} that share one {found.device}" if fused else f"one on {found.device}"
+    sentences = [
+        f"{plan.trials} trials{confirm}: {epochs}",
+        f"{at_a_time.trials} trials at a time, limited by {at_a_time.limited_by}{fused}",
+        f"about {duration(plan.hours)}, at most {duration(plan.hours_at_most)}, at the pace of {pace}",
+    ]
+    if at_a_time.gpus:
+        sentences.append(
+            f"about {plan.gpu_hours:.2g} GPU hours, at most {plan.gpu_hours_at_most:.2g}, "
+            f"with {at_a_time.gpus:g} of a GPU for each trial"
+        )
+    needs = {"hours": plan.search_hours, "gpu_hours": plan.search_gpu_hours}
+    sentences += [
+        f"budget.{name}={limit:g} ends it before"
+        for name, limit in found.budget.items()
+        if limit is not None and needs[name] > limit
+    ]
+    return [*sentences, *found.notes, "nothing was searched and nothing written"]
+
+
+def duration(hours: float) -> str:
+    """Return hours in the unit that suits them."""
+    if hours >= 48:
+        return f"{hours / 24:.1f} days"
+    return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
+
+
+def _space(study: StudyPlan) -> Table:
+    title = f"{study.study}: space"
+    table = Table(title=title, title_justify="left", min_width=len(title))
+    table.add_column("parameter")
+    table.add_column("where", overflow="fold")
+    for name, where in study.space.items():
+        table.add_row(Text(name), Text(where))
+    return table
+
+
+def _points(study: StudyPlan) -> Table:
+    title = f"{study.study}: the first {len(study.points)} points"
+    table = Table(title=title, title_justify="left", min_width=len(title))
+    table.add_column("point", justify="right")
+    for heading in ("suggested", "what it stands for"):
+        table.add_column(heading, overflow="fold")
+    for number, point in enumerate(study.points):
+        table.add_row(str(number), Text(format_parameters(point["params"])), Text(_stands_for(point)))
+    return table
+
+
+def _stands_for(point: Mapping[str, Any]) -> str:
+    parts = [point[part] for part in ("loss_parameters", "training", "model_parameters")]
+    return " ".join([point["loss"], *filter(None, map(format_parameters, parts))])
+
+
+def _plan(found: DryRun) -> Table:
+    table = Table(title=f"{found.experiment}: plan", title_justify="left")
+    table.add_column("study")
+    for heading in ("trials", "epochs each", "s/epoch"):
+        table.add_column(heading, justify="right")
+    for study in found.studies:
+        table.add_row(Text(study.study), str(study.trials), str(study.epochs), f"{study.epoch_seconds:.2f}")
+    return table

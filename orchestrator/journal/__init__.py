@@ -1,0 +1,1 @@
+"""What happened in an experiment, and who may write it down."""

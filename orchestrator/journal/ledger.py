@@ -1,0 +1,117 @@
+"""The journal and what it says, kept in step: nothing is acted upon that is not on the disk first."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.journal import Journal, JournalGoneError, Record
+
+if TYPE_CHECKING:
+    from orchestrator.studies.pbt import PlannedMove
+    from orchestrator.studies.planned import PlannedTrial
+
+Listener = Callable[[Record], None]
+
+
+class LeftBehindError(RuntimeError):
+    """A record of a thread that the process goes on without."""
+
+
+class Ledger:
+    """The one writer of an experiment's journal.
+
+    Attributes:
+        history: How the experiment stands after the newest record.
+        listeners: Called with each new record, in the thread that wrote it; they must be quick.
+        problem: Why a record could not be written; nothing is written after it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the journal and take in what it holds.
+
+        Raises:
+            JournalError: If it is damaged.
+            AlreadyRunningError: If another process writes it.
+        """
+        self.path = path
+        self._journal = Journal(path)
+        self.past = tuple(self._journal.records)
+        self.history = History.of(self.past)
+        self.listeners: list[Listener] = []
+        self.problem: OSError | JournalGoneError | None = None
+        self._writer: int | None = None
+
+    def append(self, kind: str, **fields: Any) -> None:
+        """Write an event, then let the history and the listeners know.
+
+        Raises:
+            OSError: If the disk is full, or was when the last record was to be written.
+            JournalGoneError: If somebody removed, moved or replaced the journal.
+            LeftBehindError: If another thread has taken over.
+        """
+        if self.problem is not None:
+            raise self.problem
+        if self._writer not in (None, threading.get_ident()):
+            raise LeftBehindError(f"{self.path}: written by the main thread alone from now on")
+        try:
+            record = self._journal.append(kind, **fields)
+        except OSError as error:
+            # The error has to get past Ray, which shows everybody's errors as its own.
+            self.problem = OSError(error.errno, error.strerror, str(self.path))
+            raise self.problem from None
+        except JournalGoneError as error:
+            self.problem = error
+            raise
+        self.history.apply(record)
+        for listener in self.listeners:
+            listener(record)
+
+    def take_over(self) -> None:
+        """Let this thread alone write from now on: what others make of a Ray that is gone is no news of the trials."""
+        self._writer = threading.get_ident()
+
+    def create(self, study: str, number: int, params: Mapping[str, Any], config: Mapping[str, Any]) -> Trial:
+        """Record a new trial of the search under an id made of its study and number, and return it."""
+        fields = {"study": study, "number": number, "params": params, "config": config}
+        return self._create(f"{study}-{number:04d}", Stage.SEARCH, None, fields)
+
+    def plan(self, planned: "PlannedTrial", stage: Stage) -> Trial:
+        """Record a new trial that was planned, and return it."""
+        fields = {"study": planned.study, "number": planned.number, "params": planned.params}
+        return self._create(planned.id, stage, planned.candidate, {**fields, "config": planned.config.to_dict()})
+
+    def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
+        """Record an epoch together with the verdict on it, so that no crash can come between the two.
+
+        An epoch that is there already, or one of an ended trial, is dropped: a resumed trial repeats its last report.
+        """
+        if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
+            self.append("epoch", trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state)
+
+    def move(self, study: str, epoch: int, moves: Sequence["PlannedMove"]) -> None:
+        """Record what a population decided after an epoch, all of it at once: no crash can come in between."""
+        told = [
+            {"trial": move.trial.id, "from": move.source.id, "params": move.params, "config": move.config.to_dict()}
+            for move in moves
+        ]
+        self.append("population_moved", study=study, epoch=epoch, moves=told)
+
+    def end(self, trial: Trial, state: TrialState, error: str) -> None:
+        """Record that a trial diverged or failed; the first end of a trial is the one that counts."""
+        if trial.state is TrialState.RUNNING:
+            self.append("trial_ended", trial=trial.id, state=state, error=error)
+
+    def note_damage(self, trial: Trial, damage: str) -> None:
+        """Record that a checkpoint cannot be used any more, once."""
+        if damage not in trial.damage:
+            self.append("checkpoint_damaged", trial=trial.id, damage=damage)
+
+    def _create(self, trial: str, stage: Stage, candidate: str | None, fields: Mapping[str, Any]) -> Trial:
+        self.append("trial_created", trial=trial, stage=stage, candidate=candidate, **fields)
+        return self.history.trials[trial]
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()

@@ -1,0 +1,208 @@
+"""One process at a time in an experiment directory.
+
+The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends; the file's content names
+the holder. On a disk shared by machines whose locks do not reach each other, the name is all there is: a lock left by
+another host is believed until a person removes it. A host is known by its name, or by the id of its boot: the same name
+with another boot id is this host before it was started again, another name with the same boot id a container on it.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import random
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from orchestrator.journal import scratch as scratches
+from orchestrator.journal.leftovers import clear
+from trainables.errors import UserError
+
+FIELDS = {"pid", "host", "boot_id", "started", "scratch"}
+"""What a lock says of its holder."""
+
+
+class LockError(UserError):
+    """A lock that cannot be used as it is."""
+
+
+class AlreadyRunningError(UserError):
+    """Another process holds the experiment."""
+
+    exit_code = 3
+
+
+@contextmanager
+def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
+    """Hold an experiment directory for the length of a ``with`` block.
+
+    Args:
+        directory: The experiment's directory, which exists.
+        scratch: A temporary directory of this process. Should this one be killed, the next holder removes it, and ends
+            what runs from it.
+
+    Raises:
+        AlreadyRunningError: If another process holds it; the message names that process.
+        LockError: If the lock is not a file of its own, but a link.
+    """
+    with _open(directory / "lock") as file:
+        if not take(file):
+            raise AlreadyRunningError(_refusal(directory, _read(file)))
+        _clear_stale(directory, _read(file), _identity(file))
+        _write(file, describe_holder(scratch))
+        mark = None if scratch is None else scratches.mark(scratch, _identity(file))
+        try:
+            yield
+        finally:
+            _write(file, None)
+            if mark is not None:
+                os.close(mark)
+
+
+def take(file: IO[Any]) -> bool:
+    """Lock an open file for this process alone; say whether that was possible.
+
+    Whoever only asks whether a file is locked (``is_taken``) shares its lock for a moment: that moment is waited for,
+    so that no start loses to a question.
+    """
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if is_taken(file):
+                return False
+            # Of two that begin at once, both may take the other's question for a third one's.
+            time.sleep(random.uniform(0.001, 0.01))
+        else:
+            return True
+
+
+def is_taken(file: IO[Any]) -> bool:
+    """Say whether another process has locked an open file for itself alone."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+@contextmanager
+def make_scratch() -> Iterator[Path]:
+    """Make a directory that only this user can enter, and remove it in the end."""
+    path = scratches.make()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def find_holder(directory: Path) -> dict[str, Any] | None:
+    """Return pid, host and start of the process that holds a directory, or ``None`` where nobody does."""
+    path = directory / "lock"
+    if not path.is_file():
+        return None
+    with path.open("r", encoding="utf-8") as file:
+        holder = _read(file)
+        if holder is None or not is_here(holder):
+            return holder
+        return holder if is_taken(file) else None
+
+
+def read_lock(directory: Path) -> dict[str, Any] | None:
+    """Return what the lock of a directory says, whether its process lives or not."""
+    path = directory / "lock"
+    if not path.is_file():
+        return None
+    with path.open("r", encoding="utf-8") as file:
+        return _read(file)
+
+
+def left_scratch(directory: Path, holder: dict[str, Any]) -> Path | None:
+    """Return the scratch directory that a holder left behind, if the directory proves to be of this very lock."""
+    with _open(directory / "lock") as file:
+        scratch = None if holder["scratch"] is None else Path(holder["scratch"])
+        return scratch if scratch is not None and scratches.owner_of(scratch) == _identity(file) else None
+
+
+def _open(path: Path) -> IO[str]:
+    """Open a lock, and make it where there is none, without following a link that somebody has put in its place."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise LockError(f"{path}: is a link, which would have the file behind it written over; remove it") from None
+    return os.fdopen(descriptor, "r+", encoding="utf-8")
+
+
+def _identity(file: IO[str]) -> str:
+    """Return what this lock keeps when its folder is moved, and what no copy of it has, nor a lock written by hand."""
+    status = os.fstat(file.fileno())
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def describe_holder(scratch: Path | None) -> dict[str, Any]:
+    """Return what a lock says of this process."""
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "boot_id": boot_id(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "scratch": None if scratch is None else str(scratch),
+    }
+
+
+def boot_id() -> str:
+    """Return what distinguishes this start of the machine from others; empty where the system does not tell."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="ascii").strip() if path.is_file() else ""
+
+
+def is_here(holder: Mapping[str, Any]) -> bool:
+    """Say whether a holder ran on this machine, whose kernel knows whether it still does."""
+    return holder["host"] == socket.gethostname() or (holder["boot_id"] == boot_id() != "")
+
+
+def _clear_stale(directory: Path, holder: dict[str, Any] | None, identity: str) -> None:
+    """Take over from a holder that was killed, or refuse where it may live on another machine."""
+    if holder is None:
+        return
+    if not is_here(holder):
+        raise AlreadyRunningError(_refusal(directory, holder))
+    if holder["scratch"] is not None:
+        clear(Path(holder["scratch"]), identity)
+
+
+def _refusal(directory: Path, holder: dict[str, Any] | None) -> str:
+    if holder is None:
+        return f"{directory}: already running: another process has just started"
+    message = f"{directory}: already running: process {holder['pid']} on {holder['host']}, since {holder['started']}"
+    if is_here(holder):
+        return f"{message}; watch it with `orchestrator status {directory}`"
+    return f"{message}; if it is gone from there, remove {directory / 'lock'}"
+
+
+def _read(file: IO[str]) -> dict[str, Any] | None:
+    """Return who wrote the lock, or ``None`` where it was released or its writer was killed while writing."""
+    file.seek(0)
+    try:
+        content = json.loads(file.read())
+    except ValueError:
+        return None
+    is_whole = isinstance(content, dict) and content.keys() >= FIELDS
+    return content if is_whole and isinstance(content["scratch"], str | None) else None
+
+
+def _write(file: IO[str], holder: dict[str, Any] | None) -> None:
+    file.seek(0)
+    file.truncate()
+    if holder is not None:
+        file.write(json.dumps(holder))
+    file.flush()

@@ -1,0 +1,35 @@
+"""How long an experiment has run, over all its starts: whoever sets the machine's clock gives or takes nothing."""
+
+from dataclasses import dataclass
+
+from orchestrator.journal.journal import Record
+
+
+@dataclass
+class RunningTime:
+    """Adds up the time between the records of each start.
+
+    Time between two starts does not count, nor does time after the last record of a process that was killed, which
+    nobody knows.
+
+    Attributes:
+        seconds: Up to the newest record, >= 0.
+    """
+
+    seconds: float = 0.0
+    _newest: Record | None = None
+
+    def apply(self, record: Record) -> float:
+        """Take one record into account; return the seconds since the record before it, 0 where a start begins."""
+        is_first = self._newest is None or record["kind"] == "experiment_started"
+        passed = 0.0 if is_first or self._newest is None else _seconds_between(self._newest, record)
+        self._newest = record
+        self.seconds += passed
+        return passed
+
+
+def _seconds_between(before: Record, after: Record) -> float:
+    """Return the seconds between two records of one start; journals of older versions only have the dates."""
+    clock = "elapsed" if "elapsed" in before and "elapsed" in after else "time"
+    # A clock that was set back gives nothing back.
+    return max(0.0, float(after[clock]) - float(before[clock]))

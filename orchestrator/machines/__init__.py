@@ -1,0 +1,1 @@
+"""Which machines there are, and what a trial gets of them."""

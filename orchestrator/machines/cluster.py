@@ -1,0 +1,175 @@
+"""Which machines a search runs on: this one alone, or those of a Ray cluster that is there already.
+
+All of it is known, or refused, before Ray is imported, which takes seconds and reads its settings once.
+"""
+
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.storage.bucket import ObjectStore, StorageError, connection_problem, is_bucket
+from orchestrator.storage.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints
+from trainables.errors import ConfigError
+from trainables.files import make_writable
+
+HEALTH_CHECKS = {
+    "RAY_health_check_initial_delay_ms": "2000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "5",
+}
+"""Environment of ``ray start --head`` for a head that gives a silent node up after 15 s instead of some 65 s."""
+
+WAITING = "ICR_WAITING_TRIALS"
+"""Environment variable: how many trials wait for room, at which an autoscaler sees how many nodes are wanted."""
+
+
+class ClusterError(ConfigError):
+    """A cluster that cannot be joined."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a search runs, and where what must survive a machine is kept.
+
+    Attributes:
+        address: ``host:port`` of the head of a Ray cluster, or ``auto`` for the one that this machine is in; ``None``
+            starts a Ray of our own here.
+        storage: Folder or ``s3://bucket/prefix`` of the checkpoints; ``None`` is the experiment's own folder.
+        waiting: Trials that wait beyond those that there is room for, >= 1. What waits was suggested without the
+            results of what runs, so it is one unless the environment, where nodes come when they are wanted, says more.
+    """
+
+    address: str | None = None
+    storage: str | None = None
+    waiting: int = 1
+
+    def resolved(self) -> "Cluster":
+        """Return the same with everything looked up and found to answer; nothing is started for that.
+
+        Raises:
+            ClusterError: If nothing listens at the address, or the environment says nonsense.
+            StorageError: If the storage cannot be written.
+        """
+        waiting = count_waiting()
+        address = None if self.address is None else find_head(self.address)
+        if self.storage is None:
+            return Cluster(address, waiting=waiting)
+        if not is_bucket(self.storage):
+            return Cluster(address, str(Path(self.storage).resolve()), waiting)
+        store = ObjectStore.parse(self.storage)
+        store.check()
+        return Cluster(address, store.address, waiting)
+
+    @property
+    def place(self) -> object:
+        """Where the checkpoints are, whatever region or other way leads there; equal of equal places."""
+        if self.storage is None or not is_bucket(self.storage):
+            return self.storage
+        store = ObjectStore.parse(self.storage)
+        return store.bucket, store.prefix, store.endpoint
+
+    def below(self, name: str) -> "Cluster":
+        """Return the same with a folder of the storage, where there is one, in its place."""
+        if self.storage is None:
+            return self
+        if is_bucket(self.storage):
+            return replace(self, storage=ObjectStore.parse(self.storage).below(name).address)
+        return replace(self, storage=str(Path(self.storage) / name))
+
+    def checkpoints(self, directory: Path) -> Checkpoints:
+        """Return where the checkpoints of an experiment lie, given its directory; call it on what is resolved.
+
+        Raises:
+            StorageError: If the folder cannot be written.
+            AlreadyRunningError: If another driver has claimed the bucket's that may live.
+        """
+        if self.storage is not None and is_bucket(self.storage):
+            store = ObjectStore.parse(self.storage).below(f"{directory.name}/trials")
+            return StoredCheckpoints.claimed(store, directory)
+        trials = (directory if self.storage is None else Path(self.storage) / directory.name) / "trials"
+        try:
+            make_writable(trials)
+            trials.parent.chmod(0o700)
+        except OSError as error:
+            raise StorageError(f"--storage {trials}: cannot be written: {error.strerror}; choose another") from None
+        return FolderCheckpoints.claimed(trials)
+
+
+def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> str:
+    """Return ``host:port`` of a cluster's head after making sure that something listens there.
+
+    Raises:
+        ClusterError: If not; the message has the way out.
+    """
+    named = _current_head(environ) if address == "auto" else address
+    if "://" in named:
+        raise ClusterError(
+            f"--address {named}: a search keeps its journal in this process, which Ray's client would move to the "
+            f"head; make this machine a node (ray start --address=HOST:6379 --num-cpus=0) and give --address HOST:6379"
+        )
+    host, _, port = named.rpartition(":")
+    if not host or not port.isdigit():
+        raise ClusterError(f"--address {named}: must be host:port, e.g. 10.0.0.1:6379, or auto")
+    if problem := connection_problem(host.strip("[]"), int(port)):
+        raise ClusterError(
+            f"--address {named}: no Ray cluster answers: {problem}; start its head with `ray start --head` "
+            f"and make this machine a node of it, or leave out --address to run on this machine alone"
+        )
+    return named
+
+
+def count_waiting(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many trials are to wait for room, as the environment says; 1 where it does not.
+
+    Raises:
+        ClusterError: If that is not a number of at least 1.
+    """
+    said = environ.get(WAITING) or "1"
+    if not said.isdecimal() or int(said) < 1:
+        raise ClusterError(f"{WAITING}={said}: must be a whole number of at least 1, or not be set")
+    return int(said)
+
+
+def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Set what Ray reads when it is imported by a process that will join a cluster.
+
+    Token authentication is turned on where there is a token; for an address by name, Ray itself never does that. A head
+    that answers but refuses us is asked five times instead of twenty, a second apart.
+
+    Raises:
+        ClusterError: If a token is asked for, and there is none.
+    """
+    token = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    there = bool(environ.get("RAY_AUTH_TOKEN")) or token.is_file()
+    environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "5")
+    if there:
+        environ.setdefault("RAY_AUTH_MODE", "token")
+    elif environ.get("RAY_AUTH_MODE", "").lower() == "token":
+        raise ClusterError(
+            f"RAY_AUTH_MODE=token, but there is no token: copy the one of the cluster's head to {token}, "
+            f"or set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
+        )
+
+
+def ignored_address(cluster: Cluster, environ: MutableMapping[str, str] = os.environ) -> str | None:
+    """Return what to tell a person whose environment names a cluster that is not joined; ``None`` otherwise."""
+    named = environ.get("RAY_ADDRESS")
+    if cluster.address is not None or not named:
+        return None
+    return f"RAY_ADDRESS={named} is not used: a Ray of our own starts on this machine; join with --address auto"
+
+
+def _current_head(environ: MutableMapping[str, str]) -> str:
+    """Return the address of the cluster that this machine is in, as Ray finds it."""
+    if environ.get("RAY_ADDRESS"):
+        return environ["RAY_ADDRESS"]
+    written = Path(environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster"
+    try:
+        return written.read_text(encoding="utf-8").strip()
+    except OSError:
+        raise ClusterError(
+            "--address auto: this machine is in no Ray cluster; name one (--address host:port), "
+            "start one (`ray start --head`), or leave out --address to run on this machine alone"
+        ) from None

@@ -1,0 +1,241 @@
+"""Has a baseline slipped? Pure statistics on the seeds of an accepted and of a new run.
+
+Two groups of questions are asked of a suite, and a third where a drift can be tested; each group has an equal share of
+the suite's false-alarm rate:
+
+- *Scores* (recalls): one-sided, is the new mean lower? A drop is found where it is significant and the observed drop is
+  at least as large as the smallest drop that matters. Where it is neither found nor surely small, the answer is
+  *inconclusive*.
+- *Gradients* (training loss and COCOS counts): two-sided, has the mean moved? A change is found where it is significant
+  and the observed change is at least a share of the accepted mean. Gradients show what recall does not: a loss whose
+  gradients changed.
+- *Drift*: as scores, against what was accepted first (see ``drift.py``).
+
+Within a group every test has the same level: the group's rate divided by the number of its tests [Bonferroni] and,
+where more seeds may be added after a look, by the number of looks. Each test is Student's on the cell's own spread,
+with the degrees of freedom of that spread: where a cell has not changed, its accepted and its new runs are draws of one
+distribution, so the level holds whatever the spreads of other cells are. (A spread over all cells has more degrees of
+freedom, but calls a noisy cell among quiet cells slipped more often than stated.) Levels and powers hold for normal
+values.
+
+References:
+    [Bonferroni] Dunn, Multiple comparisons among means, J. American Statistical Association 56 (1961), 52-64.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from orchestrator.regression.rule import Rule, chance_to_exclude, quantile, standard_error
+from orchestrator.results.statistics import Measure, measure
+
+SURE = 0.95
+"""With this confidence a drop that matters is excluded before a cell is called fine."""
+
+POWER = 0.9
+"""The detectable drop is found with this probability; the seeds that are asked for settle a cell with it."""
+
+NEGLIGIBLE = 0.005
+"""The spread of a count between seeds is taken to be at least this share of it."""
+
+MOST_SEEDS = 50
+"""More are not asked for."""
+
+
+class Finding(StrEnum):
+    """What is found about one number, one cell, or a suite."""
+
+    OK = "ok"
+    """No drop that matters."""
+    IMPROVEMENT = "improvement"
+    """Significantly better, by a difference that matters: worth accepting."""
+    REGRESSION = "regression"
+    """Significantly worse, or other gradients, by a difference that matters."""
+    INCONCLUSIVE = "inconclusive"
+    """The seeds neither show a drop that matters nor exclude it."""
+    FAILED = "failed"
+    """A training of it diverged or failed: as bad as a regression."""
+    UNKNOWN = "unknown"
+    """There is nothing to compare with."""
+
+
+SEVERITY = (
+    Finding.FAILED,
+    Finding.REGRESSION,
+    Finding.INCONCLUSIVE,
+    Finding.IMPROVEMENT,
+    Finding.OK,
+    Finding.UNKNOWN,
+)
+"""The findings, the one first that decides over others."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """How sure one test must be.
+
+    Attributes:
+        rate: Of false alarms over all tests of the group and all looks, in (0, 1).
+        tests: In the group, >= 1.
+        looks: How often the group may be tested, >= 1.
+    """
+
+    rate: float
+    tests: int
+    looks: int = 1
+
+    @property
+    def each(self) -> float:
+        """The rate of false alarms of one test at one look."""
+        return self.rate / (max(self.tests, 1) * self.looks)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number of a cell, accepted and new.
+
+    Attributes:
+        metric: Its name.
+        accepted: Mean over the accepted seeds.
+        new: Mean over the new ones.
+        seeds: How many are behind each.
+        spread: Standard deviation between seeds that the test used; the next two take it for the true one.
+        p: One-sided for a drop of a score, two-sided for a gradient's number.
+        power: Probability of finding a true difference of exactly the smallest that matters. It is at most a half: the
+            observed difference must be as large, and half of the time it is smaller than the true one.
+        detectable: The true difference that is found with probability ``POWER``.
+        needed: New seeds that would settle it; ``None`` where it is settled, or where no number of them would.
+        finding: What it comes to.
+    """
+
+    metric: str
+    accepted: float
+    new: float
+    seeds: tuple[int, int]
+    spread: float
+    p: float
+    power: float
+    detectable: float
+    needed: int | None
+    finding: Finding
+
+    @property
+    def difference(self) -> float:
+        """New minus accepted, in the metric's unit."""
+        return self.new - self.accepted
+
+
+def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
+    """Return the standard deviation between seeds over several runs, each about its own mean, and its freedom.
+
+    Raises:
+        ValueError: If none is over two seeds with a known spread.
+    """
+    known = [one for one in measures if one.std is not None]
+    freedom = sum(one.seeds - 1 for one in known)
+    if freedom < 1:
+        raise ValueError("no run has two seeds, so there is no spread between seeds to compare with")
+    # ``std`` is of the population, hence the sum of squares.
+    return math.sqrt(sum(one.seeds * (one.std or 0.0) ** 2 for one in known) / freedom), freedom
+
+
+def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: float, level: Level) -> Change:
+    """Compare a score of which more is better.
+
+    Args:
+        metric: Its name.
+        accepted: Over at least two seeds; of a paper, without a spread where it gives none.
+        new: Over at least one seed; two where the accepted run has no spread.
+        matters: The smallest difference that matters, > 0, in the metric's unit.
+        level: Of the group of tests.
+    """
+    spread, freedom = pooled_spread([accepted, new])
+    drop, error = accepted.mean - new.mean, standard_error(spread, (accepted.seeds, new.seeds))
+    rule = Rule(level.each, matters)
+    needed = None
+    if rule.finds(drop, error, freedom):
+        finding = Finding.REGRESSION
+    elif rule.finds(-drop, error, freedom):
+        finding = Finding.IMPROVEMENT
+    elif drop + quantile(SURE, freedom) * error < matters:
+        finding = Finding.OK
+    else:
+        finding = Finding.INCONCLUSIVE
+        known = freedom - (new.seeds - 1)
+        needed = seeds_needed(spread, (accepted.seeds, known), matters, more_than=new.seeds)
+    test = _Test(rule, float(rule.p(drop, error, freedom)), spread, freedom)
+    return _change(metric, (accepted, new), test, finding, needed)
+
+
+def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: float, level: Level) -> Change:
+    """Compare a number that is neither good nor bad: training loss or a COCOS count.
+
+    Args:
+        metric: Its name.
+        accepted: Over at least two seeds.
+        new: Over at least one.
+        matters: The smallest change that matters as a share of the accepted mean, > 0.
+        level: Of the group of tests.
+    """
+    own, freedom = pooled_spread([accepted, new])
+    least = NEGLIGIBLE * max(abs(accepted.mean), abs(new.mean))
+    spread, change = max(own, least), new.mean - accepted.mean
+    error = standard_error(spread, (accepted.seeds, new.seeds))
+    rule = Rule(level.each, matters * abs(accepted.mean), both_ways=True)
+    finding = Finding.REGRESSION if rule.finds(change, error, freedom) else Finding.OK
+    test = _Test(rule, float(rule.p(change, error, freedom)), spread, freedom, least)
+    return _change(metric, (accepted, new), test, finding, None)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """A test that was made: its rule, its p-value, and the spread that it used, which was not taken below ``least``."""
+
+    rule: Rule
+    p: float
+    spread: float
+    freedom: int
+    least: float = 0.0
+
+
+def _change(metric: str, pair: tuple[Measure, Measure], test: _Test, finding: Finding, needed: int | None) -> Change:
+    """Return a comparison with what its test is able to find."""
+    accepted, new = pair
+    seeds = (accepted.seeds, new.seeds)
+    error, least = standard_error(test.spread, seeds), standard_error(test.least, seeds)
+    power = test.rule.power(test.rule.smallest, error, test.freedom, least_error=least)
+    detectable = test.rule.detectable(POWER, error, test.freedom, least_error=least)
+    return Change(metric, accepted.mean, new.mean, seeds, test.spread, test.p, power, detectable, needed, finding)
+
+
+def seeds_needed(spread: float, accepted: tuple[int, int], matters: float, *, more_than: int) -> int | None:
+    """Return how many new seeds exclude a drop that matters with probability ``POWER`` where there is no drop.
+
+    Args:
+        spread: Between seeds, taken for the true one.
+        accepted: Seeds of the accepted run, and the degrees of freedom that it gives to the spread.
+        matters: The smallest drop that matters, > 0.
+        more_than: New seeds that there are.
+
+    Returns:
+        A number above ``more_than``; ``None`` where even ``MOST_SEEDS`` do not, because too few were accepted.
+    """
+    for count in range(max(more_than + 1, 2), MOST_SEEDS + 1):
+        error = standard_error(spread, (accepted[0], count))
+        if chance_to_exclude(matters, error, accepted[1] + count - 1, SURE) >= POWER:
+            return count
+    return None
+
+
+def overall(findings: Sequence[Finding]) -> Finding:
+    """Return the worst of some findings; ``UNKNOWN`` where nothing could be compared."""
+    return next((finding for finding in SEVERITY if finding in findings), Finding.UNKNOWN)
+
+
+def measure_over_seeds(values: Mapping[int, Mapping[str, float]], metric: str) -> Measure | None:
+    """Return mean and spread of a metric over the seeds that have it; ``None`` where none has."""
+    found = [values[seed][metric] for seed in sorted(values) if metric in values[seed]]
+    return measure(np.array(found, dtype=np.float64)) if found else None

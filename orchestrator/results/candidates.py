@@ -1,0 +1,168 @@
+"""What a verdict is made of: candidates with their seeds, their ranking, and how the winner compares."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from orchestrator.results.statistics import Interval, Measure, Sample, measure
+
+
+class Verdict(StrEnum):
+    """How the winner stands to another candidate, or to all that it was compared with."""
+
+    BETTER = "better"
+    TIE = "tie"
+    """The seeds do not tell them apart."""
+    WORSE = "worse"
+    """Best on validation, beaten on test."""
+    UNTESTED = "untested"
+    """There are not the numbers for a test; never a win."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration that was trained again with fresh seeds.
+
+    Attributes:
+        dataset: Candidates of one dataset compete.
+        model: As in ``TrialConfig``.
+        loss: The same.
+        parameters: What tells it from other candidates, see ``history.Trial.parameters``.
+        label: Tells it from the other candidates of its dataset.
+        values: Metrics by seed, finite, larger is better for those that select and decide.
+        missing: What became of the seeds without metrics, e.g. ``{3: "diverged"}``.
+    """
+
+    dataset: str
+    model: str
+    loss: str
+    parameters: Mapping[str, Any]
+    label: str
+    values: Mapping[int, Mapping[str, float]]
+    missing: Mapping[int, str] = field(default_factory=dict)
+
+    def sample(self, metric: str) -> Sample:
+        """Return the values of a metric in the order of the seeds."""
+        return np.array([self.values[seed][metric] for seed in sorted(self.values)], dtype=np.float64)
+
+    def measures(self) -> dict[str, Measure]:
+        """Return each metric over the seeds that have it."""
+        names = sorted({name for metrics in self.values.values() for name in metrics})
+        by_seed = [self.values[seed] for seed in sorted(self.values)]
+        return {name: measure(np.array([metrics[name] for metrics in by_seed if name in metrics])) for name in names}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A candidate in the ranking of its dataset.
+
+    Attributes:
+        rank: From 1; the rest follows the winner in the order of the selection metric.
+        selected_by: Mean of the selection metric. Of the winner it is too high, being the best of several.
+        result: Mean and standard deviation (``ddof=0``) of the metric that decides.
+        bootstrap: 95 % interval of that mean within the range of the metric, ``None`` for one or two seeds; see
+            ``bootstrap_interval``.
+        student: The same from Student's distribution, ``None`` for one seed.
+        measures: Every metric over the seeds.
+    """
+
+    candidate: Candidate
+    rank: int
+    selected_by: float
+    result: Measure
+    bootstrap: Interval | None
+    student: Interval | None
+    measures: Mapping[str, Measure]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON, in which a seed is a text."""
+        one = self.candidate
+        return {
+            **{name: getattr(one, name) for name in ("label", "dataset", "model", "loss")},
+            "parameters": dict(one.parameters),
+            "seeds": sorted(one.values),
+            "missing": {str(seed): one.missing[seed] for seed in sorted(one.missing)},
+            "rank": self.rank,
+            "selected_by": self.selected_by,
+            "result": {**asdict(self.result), "sample_std": self.result.sample_std},
+            "bootstrap": asdict(self.bootstrap) if self.bootstrap else None,
+            "student": asdict(self.student) if self.student else None,
+            "measures": {name: asdict(value) for name, value in self.measures.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The winner against another candidate.
+
+    Attributes:
+        label: Of the other candidate.
+        roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``.
+        difference: Mean of the winner minus mean of the other.
+        interval: 95 % interval of the difference, Welch's; ``None`` where untested.
+        welch_p: Two-sided, ``None`` where untested.
+        holm_p: The same after Holm's correction over the comparisons of the dataset, and for a lead over baseline or
+            rival not below the chance that the best of the candidates leads so by luck. It decides.
+        paired_p: Over the ``pairs`` of equal seeds; ``None`` where that test can't be made. It decides nothing.
+        effect: Hedges' g, ``None`` without spread.
+        verdict: How the winner stands to the other.
+        reason: Why there was no test; empty where there was.
+    """
+
+    label: str
+    roles: tuple[str, ...]
+    difference: float
+    interval: Interval | None
+    welch_p: float | None
+    holm_p: float | None
+    paired_p: float | None
+    pairs: int
+    effect: float | None
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class DatasetVerdict:
+    """What a dataset's confirmed candidates say.
+
+    Attributes:
+        metric: It decides.
+        selection: It chose the winner.
+        verdict: The weakest of the comparisons.
+        reason: One sentence about it.
+        standings: The winner first; without candidates that have no finished seed.
+        comparisons: With the runner-up, the rival and the baseline.
+        warnings: What a reader must know about seeds that are missing; a sentence each.
+    """
+
+    dataset: str
+    metric: str
+    selection: str
+    verdict: Verdict
+    reason: str
+    standings: tuple[Standing, ...]
+    comparisons: tuple[Comparison, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def winner(self) -> Standing | None:
+        """The first of the standings; ``None`` where no seed of any candidate finished."""
+        return self.standings[0] if self.standings else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
+        return {
+            "dataset": self.dataset,
+            "winner": self.winner.candidate.label if self.winner else None,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "metric": self.metric,
+            "selection": self.selection,
+            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+            "standings": [standing.to_dict() for standing in self.standings],
+            "warnings": list(self.warnings),
+        }

@@ -1,0 +1,63 @@
+"""What a reader must know about the trials that could not win: a sentence each, so that none drops out silently."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.journal.history import Stage, Trial, TrialState
+from orchestrator.results.confirmation import best_first
+
+REVISION = 10
+"""Letters of a revision that tell it from others."""
+
+
+def caveats(trials: Sequence[Trial]) -> list[str]:
+    """Return the sentences about the trials of one dataset; none where all finished, trained by the same versions."""
+    searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
+    sentences = [*_mixed_versions(trials), *_running(trials), *_better_than_the_best(searched)]
+    moved = sum(bool(trial.moves) for trial in searched)
+    if moved:
+        sentences.append(f"{_count(moved)} moved to the model of another; parameters alone do not tell what they did.")
+    for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED):
+        count = sum(trial.state is state for trial in searched)
+        if count:
+            sentences.append(f"{_count(count)} {str(state).replace('_', ' ')}; none of them can win.")
+    return sentences
+
+
+def _mixed_versions(trials: Sequence[Trial]) -> list[str]:
+    """Name what differed between the starts that trained the trials: libraries, or the revision of the code."""
+    # Of thousands of trials most share one environment.
+    environments = {id(one): one for trial in trials for one in trial.environments}.values()
+    versions = [_versions(environment) for environment in environments]
+    names = dict.fromkeys(name for found in versions for name in found)
+    values = {name: list(dict.fromkeys(found.get(name, "none") for found in versions)) for name in names}
+    mixed = [f"{name} {' and '.join(found)}" for name, found in values.items() if len(found) > 1]
+    return [f"Trials were trained with {', with '.join(mixed)}; values may differ for that alone."] if mixed else []
+
+
+def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of the libraries, and as ``code`` the first letters of the revision."""
+    commit, dash, state = str(environment.get("git_revision") or "unknown").partition("-")
+    return {**environment.get("versions", {}), "code": commit[:REVISION] + dash + state}
+
+
+def _running(trials: Sequence[Trial]) -> list[str]:
+    count = sum(not trial.has_ended for trial in trials)
+    return [f"{_count(count)} not ended yet."] if count else []
+
+
+def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
+    """Name the trial that was stopped early, or broke, and had reached more than every one that finished."""
+    finished = [trial for trial in searched if trial.state is TrialState.FINISHED]
+    others = best_first(trial for trial in searched if trial.has_ended and trial not in finished)
+    if not others or not finished:
+        return []
+    first, best = others[0], best_first(finished)[0]
+    if (first.best_value or 0.0) <= (best.best_value or 0.0):
+        return []
+    how = str(first.state).replace("_", " ")
+    return [f"{first.id} had reached more, {first.metric} {first.best_value:.1f}, and {how}: it cannot win."]
+
+
+def _count(count: int) -> str:
+    return f"{count:,} trial" if count == 1 else f"{count:,} trials"

@@ -1,0 +1,87 @@
+"""What a confirmation says: the history's repeated trials as candidates, and the verdict on each dataset.
+
+A dataset is judged only when its confirmation is over: every repeated trial has ended and, where it finished, has been
+evaluated on the test split. Until then its best trial is a winner that nobody has confirmed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.results.confirmation import published_default
+from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
+
+
+def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
+    """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in history.stage(Stage.CONFIRM):
+        groups.setdefault(trial.config["dataset"], []).append(trial)
+    return {
+        dataset: _judge(history, dataset, trials) for dataset, trials in groups.items() if _is_over(history, trials)
+    }
+
+
+def champion_of(history: History, verdict: DatasetVerdict) -> Trial | None:
+    """Return the trained model that stands for a winner: of its seeds the one with the best validation value.
+
+    Returns:
+        ``None`` where no seed of any candidate finished.
+    """
+    if verdict.winner is None:
+        return None
+    label, metric = verdict.winner.candidate.label, verdict.selection
+    seeds = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == label and _has_finished(trial)]
+    return max(seeds, key=lambda trial: trial.epochs[trial.best_epoch or 0][metric])
+
+
+def metrics_of(trial: Trial, history: History) -> dict[str, float]:
+    """Return a trial's metrics at its best epoch and, under ``test/``, those on the test split."""
+    at_best = {} if trial.best_epoch is None else trial.epochs[trial.best_epoch]
+    test = {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
+    return {name: value for name, value in at_best.items() if not name.endswith("_best")} | test
+
+
+def _is_over(history: History, trials: Sequence[Trial]) -> bool:
+    return all(trial.has_ended and (not _has_finished(trial) or trial.id in history.tests) for trial in trials)
+
+
+def _has_finished(trial: Trial) -> bool:
+    return trial.state is TrialState.FINISHED
+
+
+def _judge(history: History, dataset: str, trials: Sequence[Trial]) -> DatasetVerdict:
+    names = dict.fromkeys(trial.candidate for trial in trials if trial.candidate is not None)
+    candidates = [_candidate(name, [t for t in trials if t.candidate == name], history) for name in names]
+    baseline, problem = _baseline(history, dataset, candidates)
+    selection = str(history.experiment["search"]["metric"])
+    metric = f"test/{selection.partition('/')[2]}"
+    (verdict,) = judge(candidates, metric=metric, selection=selection, baseline=baseline)
+    return replace(verdict, warnings=(*verdict.warnings, *problem))
+
+
+def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candidate:
+    config = trials[0].config
+    return Candidate(
+        dataset=config["dataset"],
+        model=config["model"],
+        loss=config["loss"],
+        parameters=trials[0].parameters,
+        label=label,
+        values={trial.config["seed"]: metrics_of(trial, history) for trial in trials if _has_finished(trial)},
+        missing={trial.config["seed"]: str(trial.state) for trial in trials if not _has_finished(trial)},
+    )
+
+
+def _baseline(history: History, dataset: str, candidates: Sequence[Candidate]) -> tuple[str | None, list[str]]:
+    """Return the label or loss of the baseline, or a sentence that says why there is none."""
+    confirm = history.experiment.get("confirm") or {}
+    loss = confirm.get("baseline")
+    if loss is not None:
+        known = any(one.loss == loss for one in candidates)
+        return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {dataset}"])
+    default = published_default(history, dataset)
+    if default is None:
+        return None, ["no trial had the published settings of its loss, so there is no baseline; name one"]
+    known = any(one.label == default.id for one in candidates)
+    return (default.id, []) if known else (None, [f"the published settings, {default.id}, were not confirmed"])

@@ -1,0 +1,59 @@
+"""A verdict in sentences, for people: what the winner reached, how it compares, and what is to be known beside that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.results.summary import Summary
+from orchestrator.text.values import count_text, values_text
+
+UNCONFIRMED = "unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"
+
+
+def statements(dataset: str, summary: Summary) -> list[str]:
+    """Return what is to be known of a dataset's winner, the verdict first."""
+    verdict = next((one for one in summary["verdicts"] if one["dataset"] == dataset), None)
+    sentences = [UNCONFIRMED] if verdict is None else _confirmed(verdict)
+    opened = summary["test_openings"].get(dataset, 0)
+    sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
+    return [*sentences, *(sentence.rstrip(".") for sentence in summary["caveats"].get(dataset, []))]
+
+
+def _confirmed(verdict: Mapping[str, Any]) -> list[str]:
+    sentences = [f"{verdict['verdict']}: {verdict['reason']}"]
+    if verdict["standings"]:
+        sentences.append(_winner(verdict["standings"][0], verdict["metric"]))
+    names = {standing["label"]: _name(standing) for standing in verdict["standings"]}
+    sentences += [_comparison(comparison, names[comparison["label"]]) for comparison in verdict["comparisons"]]
+    return [*sentences, *verdict["warnings"]]
+
+
+def _winner(standing: Mapping[str, Any], metric: str) -> str:
+    result, interval = standing["result"], standing["bootstrap"]
+    spread, seeds = result["sample_std"], count_text(result["seeds"], "seed")
+    deviation = "" if spread is None else f" ± {spread:.2f} (sample standard deviation)"
+    bounds = f"95 % bootstrap interval {_between(interval)}" if interval else "too few for an interval"
+    return f"{_name(standing)}: {metric} {result['mean']:.2f}{deviation} over {seeds}, {bounds}"
+
+
+def _name(standing: Mapping[str, Any]) -> str:
+    """Return the label of a candidate with the hyper-parameters that tell it from others."""
+    return f"{standing['label']} ({values_text(standing['parameters']) or 'defaults'})"
+
+
+def _comparison(comparison: Mapping[str, Any], name: str) -> str:
+    """Return the statistics against one other candidate; what could not be computed is left out."""
+    roles = " and ".join(role.replace("_", "-") for role in comparison["roles"])
+    interval = f" {_between(comparison['interval'])}" if comparison["interval"] else ""
+    numbers = {
+        "Welch p": comparison["welch_p"],
+        "corrected": comparison["holm_p"],
+        f"paired p over {comparison['pairs']} seeds": comparison["paired_p"],
+        "Hedges' g": comparison["effect"],
+    }
+    shown = "".join(f", {name} {value:.2g}" for name, value in numbers.items() if value is not None)
+    words = f"{comparison['difference']:+.2f}{interval}{shown}"
+    return f"against the {roles} {name}: {comparison['verdict']}, {words}"
+
+
+def _between(interval: Mapping[str, float]) -> str:
+    return f"[{interval['low']:.2f}, {interval['high']:.2f}]"

@@ -1,0 +1,154 @@
+"""Who won: a pure function of what the journal says.
+
+Where a dataset's best trials were confirmed with fresh seeds, the verdict on these names the winner. Before that, the
+best trial of the search stands in for it and is called unconfirmed: a diverged or failed trial never does, and one that
+was stopped early was worse than others of its study when it was. Ties go to the earlier trial.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.results.candidates import Standing
+from orchestrator.results.caveats import caveats
+from orchestrator.results.confirmed import champion_of, verdicts_of
+from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
+
+Summary = dict[str, Any]
+"""What ``summary.json`` holds.
+
+``experiment``, ``metric``, ``objectives`` (that one and the others, each with its ``direction``), ``ended_by`` (see
+``History``), ``winners`` (dataset -> its winner), ``verdicts``
+(``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``test_openings`` (dataset -> how often its
+test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win), ``trials`` and, where
+there are several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
+"""
+
+
+def find_winners(history: History) -> dict[str, Trial]:
+    """Return the best trial of each dataset's search; a dataset none of whose trials finished has none."""
+    winners: dict[str, Trial] = {}
+    for trial in history.stage(Stage.SEARCH):
+        if trial.state is not TrialState.FINISHED:
+            continue
+        dataset = trial.config["dataset"]
+        best = winners.get(dataset)
+        if best is None or _value(trial, history) > _value(best, history):
+            winners[dataset] = trial
+    return winners
+
+
+def find_champions(history: History) -> dict[str, Trial]:
+    """Return the trial whose trained model stands for the winner of each dataset, confirmed or not."""
+    confirmed = {dataset: champion_of(history, verdict) for dataset, verdict in verdicts_of(history).items()}
+    return find_winners(history) | {dataset: trial for dataset, trial in confirmed.items() if trial is not None}
+
+
+def summarise(history: History) -> Summary:
+    """Return the winners and verdicts per dataset and the list of all trials."""
+    verdicts = verdicts_of(history)
+    winners = {dataset: _unconfirmed(trial, history) for dataset, trial in find_winners(history).items()}
+    for dataset, verdict in verdicts.items():
+        champion = champion_of(history, verdict)
+        if verdict.winner is not None and champion is not None:
+            winners[dataset] = _confirmed(verdict.winner, champion, history)
+    trials = list(history.trials.values())
+    datasets = dict.fromkeys(trial.config["dataset"] for trial in trials)
+    goals = goals_of(history)
+    fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
+    return {
+        "experiment": history.experiment["name"],
+        "pareto": {
+            dataset: [{"trial": trial.id, **_identity(trial), **values_at_best(trial, goals)} for trial in front]
+            for dataset, front in fronts.items()
+        },
+        "metric": history.experiment["search"]["metric"],
+        "objectives": [goal.model_dump() for goal in goals],
+        "ended_by": history.ended_by,
+        "winners": winners,
+        "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
+        "test_openings": dict(history.test_openings),
+        "caveats": {name: caveats([one for one in trials if one.config["dataset"] == name]) for name in datasets},
+        "trials": [_row(trial, history) for trial in trials],
+    }
+
+
+def checkpoint_root(directory: Path, trial: Trial) -> Path:
+    """Return where the checkpoints of a trial lie in an experiment's directory."""
+    return directory / "trials" / trial.id
+
+
+def _value(trial: Trial, history: History) -> float:
+    """Return the experiment's metric at the best epoch, which a study may select by a metric of its own."""
+    if trial.best_epoch is None:
+        return float("-inf")
+    return trial.epochs[trial.best_epoch][history.experiment["search"]["metric"]]
+
+
+def _unconfirmed(trial: Trial, history: History) -> dict[str, Any]:
+    test = history.tests.get(trial.id)
+    return {
+        "trial": trial.id,
+        "confirmed": False,
+        "seeds": 1,
+        "model_of": trial.id,
+        **_identity(trial),
+        "best_epoch": trial.best_epoch,
+        "val": _best_metrics(trial, "val/"),
+        "test": None if test is None else dict(test),
+        "test_opened_for": history.tests_opened.get(trial.config["dataset"], []),
+    }
+
+
+def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str, Any]:
+    """Return a confirmed winner; its metrics are means over the seeds."""
+    means = {name: value.mean for name, value in winner.measures.items()}
+    return {
+        "trial": winner.candidate.label,
+        "confirmed": True,
+        "seeds": winner.result.seeds,
+        "model_of": champion.id,
+        **_identity(history.trials[winner.candidate.label]),
+        "best_epoch": champion.best_epoch,
+        "val": {name.removeprefix("val/"): value for name, value in means.items() if name.startswith("val/")},
+        "test": {name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
+        "test_opened_for": history.tests_opened.get(winner.candidate.dataset, []),
+    }
+
+
+def _row(trial: Trial, history: History) -> dict[str, Any]:
+    return {
+        "trial": trial.id,
+        "stage": str(trial.stage),
+        "candidate": trial.candidate,
+        **_identity(trial),
+        "state": history.standing(trial),
+        "epochs": trial.last_epoch,
+        "best_epoch": trial.best_epoch,
+        "best": _best_metrics(trial, ""),
+        "retries": trial.retries,
+        "error": trial.error,
+    }
+
+
+def _identity(trial: Trial) -> dict[str, Any]:
+    config = trial.config
+    return {
+        "study": trial.study,
+        **{name: config[name] for name in ("dataset", "model", "loss")},
+        # The loss's own, of the first epoch; ``parameters`` has beside them whatever else was searched.
+        "params": config["loss_parameters"],
+        "parameters": trial.parameters,
+        "seed": config["seed"],
+        **({"schedule": config["schedule"]} if config.get("schedule") else {}),
+    }
+
+
+def _best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:
+    """Return the metrics of the best epoch whose names begin with a prefix, without it; running bests are left out."""
+    if trial.best_epoch is None:
+        return {}
+    metrics = trial.epochs[trial.best_epoch]
+    names = [name for name in metrics if name.startswith(prefix) and not name.endswith("_best")]
+    return {name.removeprefix(prefix): metrics[name] for name in names}

@@ -1,0 +1,118 @@
+"""When a search ends although trials are left: hours, GPU hours, a target, a plateau; all of it read from the journal.
+
+A limit of hours or a target ends the search at once; what runs then keeps its checkpoints and its state ``running``, so
+that the same command with a larger budget goes on with it. A plateau holds back a study's next trials; those that run
+may still find something better, and then it goes on.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from orchestrator.experiment.sections import Budget
+from orchestrator.journal.actors import Actors, has_ended
+from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.journal import Record
+from orchestrator.journal.running_time import RunningTime
+
+SPENT = ("hours", "gpu_hours")
+"""The limits at which a search ends unfinished; a target or a plateau is an end as good as the last trial's."""
+
+
+@dataclass
+class Spending:
+    """What an experiment has used, over all its starts.
+
+    Attributes:
+        gpu_seconds: The running time of each trial that had an actor, times its GPUs.
+        actors: Those that run now.
+    """
+
+    gpu_seconds: float = 0.0
+    actors: Actors = field(default_factory=Actors)
+    _running: RunningTime = field(default_factory=RunningTime)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> "Spending":
+        """Add up records, oldest first."""
+        spending = cls()
+        for record in records:
+            spending.apply(record)
+        return spending
+
+    def apply(self, record: Record) -> None:
+        """Take one record into account."""
+        self.gpu_seconds += self._running.apply(record) * self.gpus
+        self.actors.apply(record)
+
+    @property
+    def seconds(self) -> float:
+        """The running time of the experiment, see ``running_time``."""
+        return self._running.seconds
+
+    @property
+    def gpus(self) -> float:
+        """How many are in use."""
+        return sum(self.actors.gpus.values())
+
+
+class Meter:
+    """Compares a search with its budget; kept up to date by the ledger, asked several times a second.
+
+    Args:
+        budget: The limits.
+        history: Kept up to date by others, and before this.
+        past: The records that the history was made of.
+    """
+
+    def __init__(self, budget: Budget, history: History, past: Iterable[Record]) -> None:
+        self._budget, self._history = budget, history
+        self._spending = Spending()
+        self._best: dict[str, float] = {}
+        self._since_best: dict[str, int] = {}
+        self._on_target = False
+        self._heard = time.monotonic()
+        for record in past:
+            self.listen(record)
+
+    def listen(self, record: Record) -> None:
+        """Take note of a new record."""
+        self._spending.apply(record)
+        self._heard = time.monotonic()
+        if has_ended(record):
+            trial = self._history.trials[record["trial"]]
+            if trial.stage is Stage.SEARCH:
+                self._note_end(trial, TrialState(record["state"]))
+
+    def limit(self) -> str | None:
+        """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if the search may go on."""
+        since = time.monotonic() - self._heard
+        seconds = self._spending.seconds + since
+        gpu_seconds = self._spending.gpu_seconds + since * self._spending.gpus
+        if self._budget.hours is not None and seconds >= self._budget.hours * 3600:
+            return "hours"
+        if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:
+            return "gpu_hours"
+        return "target" if self._on_target else None
+
+    def is_closed(self, study: str) -> bool:
+        """Say whether a study is on its plateau and gets no new trials."""
+        return self._budget.plateau is not None and self.since_best(study) >= self._budget.plateau
+
+    def since_best(self, study: str) -> int:
+        """Return how many trials of a study have ended since the one that was better than all before it."""
+        return self._since_best.get(study, 0)
+
+    def _note_end(self, trial: Trial, state: TrialState) -> None:
+        value = trial.best_value if state is TrialState.FINISHED else None
+        best = self._best.get(trial.study)
+        if value is not None and (best is None or value > best):
+            self._best[trial.study], self._since_best[trial.study] = value, 0
+        elif best is not None:
+            self._since_best[trial.study] += 1
+        if value is not None and self._budget.target is not None:
+            self._on_target |= trial.epochs[trial.best_epoch or 0][self._metric()] >= self._budget.target
+
+    def _metric(self) -> str:
+        """Return the experiment's metric; a study may select its epochs by another."""
+        return str(self._history.experiment["search"]["metric"])

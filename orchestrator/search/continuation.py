@@ -1,0 +1,116 @@
+"""An experiment as its journal describes it, to go on with it without its YAML file."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import Document, override, validate
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.results.confirmation import choose_candidates
+from orchestrator.search.budget import Spending
+from trainables.errors import ConfigError
+
+
+def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Return the experiment of the newest start, with ``--set`` applied.
+
+    Raises:
+        ConfigError: If it never started, or is refused.
+        JournalError: If the journal is missing or damaged.
+    """
+    history = History.of(read_journal(directory / NAME))
+    if not history.experiment:
+        raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
+    return validate(Experiment, override(Document(str(directory / NAME), history.experiment), overrides))
+
+
+def read_storage(directory: Path) -> str | None:
+    """Return the ``--storage`` of the newest start.
+
+    Raises:
+        JournalError: If the journal is missing or damaged.
+    """
+    return History.of(read_journal(directory / NAME)).storage
+
+
+def command_to_go_on(directory: Path, history: History) -> str | None:
+    """Return the command line that goes on with an experiment that nobody runs, ready to be pasted.
+
+    What has reached a limit of its budget gets as much again.
+
+    Returns:
+        ``None`` where its newest start came to its end, or where it never began.
+    """
+    if history.finished or not history.experiment:
+        return None
+    resolved = directory.resolve()
+    place = ["--output", os.path.relpath(resolved.parent)]
+    options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
+    return shlex.join(["orchestrator", *_verb(history), resolved.name, *place, *options])
+
+
+def _verb(history: History) -> list[str]:
+    """Return the command, with what makes a limit larger that was reached."""
+    limit = history.ended_by
+    if history.outcome != "budget_spent" or limit is None:
+        return ["resume"]
+    reached = history.experiment["budget"][limit]
+    return (
+        ["extend", "--hours", f"{reached:g}"]
+        if limit == "hours"
+        else ["extend", "--set", f"budget.{limit}={2 * reached:g}"]
+    )
+
+
+def extend_experiment(directory: Path, trials: int | None, hours: float | None, overrides: Sequence[str]) -> Experiment:
+    """Return an experiment with larger limits.
+
+    Args:
+        directory: Of the experiment.
+        trials: So many more in each study.
+        hours: So many more than it has taken until now, whatever its limit was.
+        overrides: ``--set``, applied last.
+
+    Raises:
+        ConfigError: If nothing is larger, or a value is refused.
+        JournalError: If the journal is missing or damaged.
+    """
+    before = read_experiment(directory)
+    if trials is not None and before.scheduler.name == "pbt":
+        raise ConfigError(f"--trials {trials}: {directory} is a population (pbt), all of which trains from the start")
+    settings = [] if trials is None else [f"search.trials={before.search.trials + trials}"]
+    if hours is not None:
+        if not hours > 0:
+            raise ConfigError(f"--hours {hours:g}: must be greater than 0")
+        spent = Spending.of(read_journal(directory / NAME)).seconds / 3600
+        settings.append(f"budget.hours={spent + hours}")
+    after = read_experiment(directory, [*settings, *overrides])
+    if after == before:
+        raise ConfigError(f"{directory}: extend it by what? --trials N, --hours H, or --set, e.g. budget.plateau=20")
+    if trials is not None and not any(after.trials_in(cell) > before.trials_in(cell) for cell in before.cells()):
+        raise ConfigError(f"--trials {trials}: {directory} is a grid that has had all its points; search another space")
+    return after
+
+
+def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experiment:
+    """Return an experiment whose best trials are to be confirmed.
+
+    Args:
+        directory: Of the experiment.
+        changes: Keys of ``confirm``; those that are ``None`` stay as they are.
+
+    Raises:
+        ConfigError: If no trial of the search has finished, or a value is refused.
+        JournalError: If the journal is missing or damaged.
+    """
+    before = read_experiment(directory).to_dict()
+    given = {key: value for key, value in changes.items() if value is not None}
+    values = {**before, "confirm": {**(before["confirm"] or {}), **given}}
+    experiment = validate(Experiment, values, str(directory / NAME))
+    if not choose_candidates(History.of(read_journal(directory / NAME)), 1):
+        raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
+    return experiment

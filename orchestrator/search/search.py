@@ -1,0 +1,347 @@
+"""A search from its description to its winners; ``run_search`` reads top to bottom."""
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from orchestrator.experiment.experiment import Experiment, changed_keys
+from orchestrator.experiment.problems import short
+from orchestrator.experiment.sections import Resources
+from orchestrator.journal.history import History, Stage
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.machines.cluster import Cluster, prepare_joining
+from orchestrator.machines.environment import describe_environment
+from orchestrator.results.confirmation import plan_confirmation
+from orchestrator.results.summary import Summary, summarise
+from orchestrator.search.budget import SPENT, Meter
+from orchestrator.search.display import Progress, make_display
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.studies.planned import PlannedTrials
+from orchestrator.studies.warm_start import read_sources, start_warm
+from orchestrator.text.terminal import say
+from orchestrator.tracking import choose_uri, without_password
+from orchestrator.tracking.registry import Registered, register_all
+from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.champions import pack_champions
+from orchestrator.winners.test_split import evaluate_on_test, selected
+from orchestrator.winners.weights import write_files
+from orchestrator.workload.workload import Workload
+from trainables.errors import ConfigError, UserError
+from trainables.files import make_writable, write_whole
+
+if TYPE_CHECKING:
+    from orchestrator.tuner.run import Session
+
+TRACKING_SECONDS = 30.0
+"""How long the end of a search waits for a tracking store that does not keep up."""
+
+
+class SearchInterruptedError(UserError):
+    """A search that was told to stop; the same command goes on with it."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search came to.
+
+    Attributes:
+        summary: See ``summary.Summary``.
+        directory: Of the experiment.
+        tracking_uri: The MLflow store.
+        tracking_problem: What is missing there and why, or ``None``.
+        ended_by: What ended it: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
+        registered: The winners' versions in the model registry.
+        unregistered: Why some winners have none, or models no file.
+    """
+
+    summary: Summary
+    directory: Path
+    tracking_uri: str
+    tracking_problem: str | None
+    ended_by: str
+    registered: Sequence[Registered] = ()
+    unregistered: Sequence[str] = ()
+
+
+def run_search(
+    experiment: Experiment,
+    workload: Workload,
+    output: Path,
+    *,
+    tracking_uri: str | None = None,
+    quiet: bool = False,
+    cluster: Cluster = Cluster(),
+    data_root: str | None = None,
+) -> SearchResult:
+    """Search and confirm an experiment, or go on with one that was interrupted or has got more trials.
+
+    Args:
+        experiment: What to search.
+        workload: What its trials run.
+        output: Root of everything that is written; the experiment gets a folder of its own in it.
+        tracking_uri: MLflow's store; by default a database under ``output``.
+        quiet: Print nothing.
+        cluster: Where trials run, and where their checkpoints are kept.
+        data_root: Where the workload has its data from, to be named in commands that go on; ``None`` is not known.
+
+    Raises:
+        UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
+        SearchInterruptedError: If SIGINT or SIGTERM ended it.
+    """
+    return _run(
+        _Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), (Stage.SEARCH, Stage.CONFIRM)
+    )
+
+
+def run_confirmation(
+    experiment: Experiment,
+    workload: Workload,
+    output: Path,
+    *,
+    tracking_uri: str | None = None,
+    quiet: bool = False,
+    cluster: Cluster = Cluster(),
+    data_root: str | None = None,
+) -> SearchResult:
+    """Confirm what a search has found so far, as ``run_search`` does after its last trial; the same arguments."""
+    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), (Stage.CONFIRM,))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The arguments of ``run_search``."""
+
+    experiment: Experiment
+    workload: Workload
+    output: Path
+    tracking_uri: str | None
+    quiet: bool
+    cluster: Cluster
+    data_root: str | None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Those of the command line, beside ``--output``, that a command which goes on needs as well."""
+        given = {"data-root": self.data_root, "address": self.cluster.address, "tracking-uri": self.tracking_uri}
+        return {name: without_password(value) for name, value in given.items() if value is not None}
+
+
+def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
+    experiment, workload = given.experiment, given.workload
+    uri = choose_uri(given.tracking_uri, given.output)
+    cluster = given.cluster.resolved()
+    if cluster.address is None:
+        check_cpus(experiment.resources)
+    digests = workload.check(experiment)
+    sources = read_sources(experiment, given.output)
+    directory = open_directory(given.output, experiment.name)
+    with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
+        check_unchanged(experiment, digests, ledger.history, directory)
+        checkpoints = open_checkpoints(cluster, ledger.history, directory)
+        if cluster.address is not None:
+            prepare_joining()
+        # Only now, because Ray and Optuna take longer to import than refusing everything above.
+        from orchestrator.tuner.run import Session
+
+        meter = Meter(experiment.budget, ledger.history, ledger.past)
+        ledger.listeners.append(meter.listen)
+        tracking = Tracker(uri, given.output, experiment.name, ledger.past)
+        with closing(checkpoints), tracked(ledger, tracking) as tracker:
+            signal, ended_by = None, ledger.history.ended_by or "trials"
+            start(ledger, experiment, digests, directory, cluster, given.options)
+            for sentence in start_warm(experiment, sources, ledger):
+                if not given.quiet:
+                    say(sentence)
+            ready = workload.expecting(digests)
+            session = Session(experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, cluster=cluster)
+            if Stage.SEARCH in stages:
+                signal = search_stage(session, meter, given.quiet)
+                ended_by = find_ending(experiment, ledger.history, meter)
+            if signal is None:
+                signal = confirm_stage(session, given.quiet)
+            if signal is not None:
+                ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+                raise SearchInterruptedError(f"{directory}: the same command goes on from here")
+            chosen = selected(ledger.history)
+            evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
+            unwritten = write_files(chosen, workload, checkpoints, directory)
+            outcome = "budget_spent" if ended_by in SPENT else "finished"
+            ledger.append("experiment_ended", outcome=outcome, ended_by=ended_by)
+            write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
+            unpacked = pack_champions(ledger.history, workload, checkpoints, directory)
+    # Only now, because a version belongs to the run of its trial.
+    registered, unregistered = register_all(uri, directory, tracker.problem)
+    problems = (*unwritten, *unpacked, *unregistered)
+    return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by, registered, problems)
+
+
+def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
+    """Return what ended a search that no signal ended: its last trial, or a limit of its budget."""
+    incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
+    running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
+    if running or not all(meter.is_closed(cell.name) for cell in incomplete):
+        limit = meter.limit()
+        if limit is not None:
+            return limit
+    return "plateau" if incomplete else "trials"
+
+
+def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
+    """Run what is left of the search; return the signal that ended it, or ``None`` where it is done."""
+    from orchestrator.studies.populations import Populations
+    from orchestrator.studies.study import Studies
+    from orchestrator.tuner.run import run_trials
+    from orchestrator.tuner.scheduler import InStep, StudyScheduler
+
+    experiment, ledger = session.experiment, session.ledger
+    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
+    with displayed(session, Stage.SEARCH, total, quiet) as shown:
+        studies = Studies(experiment, ledger, meter.is_closed)
+        if experiment.scheduler.name == "pbt":
+            populations = Populations(experiment, studies, ledger, session.checkpoints)
+            return run_trials(shown, populations, InStep(experiment.scheduler, ledger))
+        return run_trials(shown, studies, StudyScheduler(experiment, ledger))
+
+
+def confirm_stage(session: "Session", quiet: bool) -> int | None:
+    """Train the best trials again with fresh seeds; return the signal that ended it, or ``None``.
+
+    It has no limit but its number of trials: a budget is the search's.
+    """
+    from orchestrator.tuner.run import run_trials
+    from orchestrator.tuner.scheduler import Judge
+
+    ledger = session.ledger
+    planned = plan_confirmation(session.experiment, ledger.history)
+    known = {trial.id for trial in ledger.history.stage(Stage.CONFIRM)}
+    with displayed(session, Stage.CONFIRM, len(known | {one.id for one in planned}), quiet) as shown:
+        unlimited = replace(shown, limit=lambda: None)
+        return run_trials(unlimited, PlannedTrials(planned, Stage.CONFIRM, ledger), Judge(ledger))
+
+
+@contextmanager
+def displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> Iterator["Session"]:
+    """Show a stage of so many trials for the length of a ``with`` block, which gets the session that draws it."""
+    experiment, ledger = session.experiment, session.ledger
+    epochs = max(cell.training.total_epochs for cell in experiment.cells())
+    progress = Progress(ledger.history, total, epochs, stage)
+    with make_display(progress, f"{experiment.name}: {stage}", quiet=quiet) as display:
+        ledger.listeners.append(display.listen)
+        try:
+            yield replace(session, on_step=display.refresh)
+        finally:
+            ledger.listeners.remove(display.listen)
+
+
+@contextmanager
+def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
+    """Let a tracker follow the ledger for the length of a ``with`` block, however it ends."""
+    ledger.listeners.append(tracker.listen)
+    tracker.start()
+    try:
+        yield tracker
+    finally:
+        tracker.close(TRACKING_SECONDS)
+
+
+def start(
+    ledger: Ledger,
+    experiment: Experiment,
+    digests: Mapping[str, str],
+    directory: Path,
+    cluster: Cluster,
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """Write down what is searched, on what, where, and with which options of the command line."""
+    resolved = experiment.to_dict()
+    write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
+    ledger.append(
+        "experiment_started",
+        experiment=resolved,
+        data=digests,
+        environment=describe_environment(),
+        storage=cluster.storage,
+        options=dict(options or {}),
+    )
+
+
+def check_cpus(resources: Resources) -> None:
+    """Refuse at once what Ray, which takes ten seconds to start and knows the GPUs as well, would refuse later.
+
+    Raises:
+        ConfigError: If a trial asks for more CPUs than this machine has.
+    """
+    there = os.cpu_count() or 1
+    if resources.cpus > there:
+        raise ConfigError(
+            f"resources.cpus: a trial asks for {resources.cpus:g}, but there are {there}; "
+            f"lower it with --set resources.cpus=..."
+        )
+
+
+def open_directory(output: Path, name: str) -> Path:
+    """Make an experiment's directory, which only its user may enter, and make sure that it can be written.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    directory = output.resolve() / name
+    try:
+        make_writable(output)
+        make_writable(directory)
+        directory.chmod(0o700)
+        (directory / "trials").mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output {output}: cannot be written: {error.strerror}; choose another folder") from None
+    return directory
+
+
+def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history: History, directory: Path) -> None:
+    """Refuse to go on with trials that could not be compared with those there are.
+
+    Raises:
+        ConfigError: If experiment or data differ from those of the journal.
+    """
+    if not history.trials:
+        return
+    way_out = f"give the experiment another name (--set name=...) or remove {directory}"
+    changed = changed_keys(history.experiment, experiment.to_dict())
+    if changed:
+        told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
+        raise ConfigError(f"{directory}: was started with other settings than now: {told}; {way_out}")
+    for key, digest in history.data.items():
+        if digests.get(key) != digest:
+            raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")
+
+
+def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
+    """Return where the checkpoints lie, without those that the journal does not know.
+
+    Raises:
+        ConfigError: If the trials of the journal have theirs elsewhere, or those there are of another journal.
+        StorageError: If they cannot be written there.
+    """
+    if history.trials and Cluster(storage=history.storage).place != cluster.place:
+        place = f"with --storage {history.storage}" if history.storage else "without --storage"
+        raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
+    checkpoints = cluster.checkpoints(directory)
+    if not history.trials and not checkpoints.is_empty():
+        place = f"--storage {cluster.storage}" if cluster.storage else str(directory / "trials")
+        raise ConfigError(
+            f"{place}: holds checkpoints of {directory.name}, but {directory} has no journal of it: "
+            f"copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
+        )
+    trials = history.trials.values()
+    checkpoints.rewind(
+        {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
+    )
+    return checkpoints

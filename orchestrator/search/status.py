@@ -1,0 +1,141 @@
+"""How an experiment stands, read from its journal by anybody: stages, trials by state, budget, and what came of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.sections import Budget
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History, Stage, TrialState
+from orchestrator.journal.journal import NAME, Record, read_journal
+from orchestrator.journal.lock import find_holder
+from orchestrator.results.confirmation import plan_confirmation
+from orchestrator.search.budget import Meter, Spending
+from orchestrator.search.continuation import command_to_go_on
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """How one stage stands.
+
+    Attributes:
+        stage: ``search`` or ``confirm``.
+        total: Its trials in all, as far as is known now.
+        states: How many trials stand how, see ``History.standing``.
+    """
+
+    stage: Stage
+    total: int
+    states: Mapping[str, int]
+
+    @property
+    def waiting(self) -> int:
+        """How many trials nobody trains now, half trained or not begun."""
+        return self.states.get(HALF_TRAINED, 0) + self.states.get(NOT_BEGUN, 0)
+
+    @property
+    def ended(self) -> int:
+        """How many trials will not be trained any more."""
+        return sum(self.states.values()) - self.waiting - self.states.get(TrialState.RUNNING, 0)
+
+    def to_dict(self) -> dict[str, int]:
+        """Return it as plain values for JSON."""
+        return {"total": self.total, "ended": self.ended, "waiting": self.waiting, **self.states}
+
+
+@dataclass(frozen=True)
+class Status:
+    """How an experiment stands.
+
+    Attributes:
+        name: Of its folder.
+        holder: Process and host that run it; ``None`` where nobody does.
+        history: What its journal says.
+        stages: Those that have begun, or are certain to come.
+        budget: What of each limit is used: name -> (used, limit).
+        command: What goes on with it; ``None`` where it runs, or where nothing is left to do.
+    """
+
+    name: str
+    holder: Mapping[str, Any] | None
+    history: History
+    stages: Sequence[StageStatus]
+    budget: Mapping[str, tuple[float, float]]
+    command: str | None = None
+
+    @property
+    def words(self) -> str:
+        """How it stands in a word or two."""
+        if self.holder is not None:
+            running = [one.stage for one in self.stages if one.states.get(TrialState.RUNNING)]
+            doing = f"{running[-1]} " if running else ""
+            return f"{doing}running as process {self.holder['pid']} on {self.holder['host']}"
+        if self.history.outcome is None:
+            return "killed"
+        by = self.history.ended_by
+        limit = "" if by in (None, "trials", "signal") else f" (budget.{by})"
+        return self.history.outcome.replace("_", " ") + limit
+
+    @property
+    def damage(self) -> list[str]:
+        """The checkpoints that were found damaged and passed over, a line each."""
+        return [f"{trial.id}: {line}" for trial in self.history.trials.values() for line in trial.damage]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, without the trials."""
+        return {
+            "running": self.holder is not None,
+            "outcome": self.history.outcome,
+            "stages": {one.stage.value: one.to_dict() for one in self.stages},
+            "command": self.command,
+            "damage": self.damage,
+            "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
+        }
+
+
+def read_status(directory: Path) -> Status:
+    """Read how an experiment stands, whoever runs it.
+
+    Raises:
+        JournalError: If there is no journal, or it is damaged.
+    """
+    records = read_journal(directory / NAME)
+    history = History.of(records)
+    holder = find_holder(directory)
+    if holder is None:
+        # Where the process was killed, the journal does not say that its actors are gone.
+        history.actors.gpus.clear()
+    if not history.experiment:
+        return Status(directory.name, holder, history, (), {})
+    experiment = validate(Experiment, history.experiment, str(directory / NAME))
+    stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
+    repeats = {trial.id for trial in history.stage(Stage.CONFIRM)}
+    if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
+        planned = {one.id for one in plan_confirmation(experiment, history)}
+        stages.append(_stage(history, Stage.CONFIRM, len(repeats | planned)))
+    command = command_to_go_on(directory, history) if holder is None else None
+    return Status(directory.name, holder, history, stages, _used(experiment.budget, history, records), command)
+
+
+def _stage(history: History, stage: Stage, total: int) -> StageStatus:
+    return StageStatus(stage, total, history.count(stage, total))
+
+
+def _used(budget: Budget, history: History, records: Sequence[Record]) -> dict[str, tuple[float, float]]:
+    """Return what of each limit is used, up to the newest record."""
+    spending = Spending.of(records)
+    searched = history.stage(Stage.SEARCH)
+    metric = str(history.experiment["search"]["metric"])
+    # At each trial's best epoch, which its study may choose by another metric.
+    ends = [trial.epochs[trial.best_epoch or 0][metric] for trial in searched if trial.state is TrialState.FINISHED]
+    meter = Meter(budget, history, records)
+    used = {
+        "hours": spending.seconds / 3600,
+        "gpu_hours": spending.gpu_seconds / 3600,
+        "target": max(ends, default=0.0),
+        "plateau": float(min((meter.since_best(trial.study) for trial in searched), default=0)),
+    }
+    limits = budget.model_dump()
+    return {name: (value, float(limits[name])) for name, value in used.items() if limits[name] is not None}

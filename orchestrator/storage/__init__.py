@@ -1,0 +1,1 @@
+"""Bytes that outlive a machine: folders, buckets, checkpoints and datasets in them."""

@@ -1,0 +1,306 @@
+"""A place in an S3 bucket that every node of a cluster reaches: directories there are whole or not there at all.
+
+An object store has neither renames nor appends. A directory's files go up first and its manifest last; what has no
+manifest does not exist. No key is ever written twice, so that two writers cannot spoil each other's files.
+"""
+
+import logging
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from orchestrator.text.addresses import without_password
+from trainables.checkpoint import MANIFEST
+from trainables.errors import UserError
+
+PATIENCE_SECONDS = 600.0
+"""How long a store that does not answer is asked again; a training waits so long for its checkpoint."""
+
+QUERY = frozenset({"endpoint_override", "region", "scheme"})
+"""What may stand behind the question mark of an address."""
+
+METADATA_SERVICE = ("169.254.169.254", 80)
+"""Where a machine of Amazon's finds the credentials of its role."""
+
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+_NO_CREDENTIALS = (
+    "credentials do not belong into an address, which is written down; give AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY to every node"
+)
+_ENDPOINT = re.compile(r"(https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?)?")
+"""What the address of a server may be: it has neither user nor path nor parameters; or none at all."""
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class StorageError(UserError):
+    """A storage that cannot be used as it is: no such bucket, no credentials, no permission, no answer."""
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A prefix in a bucket; pickled as its address, and opened again where it is used.
+
+    Attributes:
+        bucket: Of S3.
+        prefix: Of all keys, without slashes at its ends.
+        endpoint: ``http://host:port`` of a server other than Amazon's; empty for Amazon's.
+        region: Of the bucket; empty for what the environment says.
+        patience: Seconds for which an operation is tried again, >= 0.
+    """
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str = ""
+    region: str = ""
+    patience: float = PATIENCE_SECONDS
+
+    @classmethod
+    def parse(cls, address: str, environ: Mapping[str, str] = os.environ) -> "ObjectStore":
+        """Read ``s3://bucket/prefix?endpoint_override=...``.
+
+        Raises:
+            StorageError: If it is no such address, or holds credentials.
+        """
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            raise StorageError("--storage and --data-root: must be s3://bucket/prefix") from None
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        # Without what follows the question mark, which may be anything.
+        shown = without_password(address.partition("?")[0])
+        if parts.scheme != "s3" or not parts.netloc:
+            raise StorageError(f"{shown}: must be s3://bucket/prefix")
+        if "@" in parts.netloc or ":" in parts.netloc:
+            raise StorageError(f"{shown}: {_NO_CREDENTIALS}")
+        if unknown := set(query) - QUERY:
+            raise StorageError(f"{shown}: unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(QUERY))}")
+        given = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
+        endpoint = query.get("endpoint_override", given).rstrip("/")
+        if endpoint and "://" not in endpoint:
+            endpoint = f"{query.get('scheme', 'https')}://{endpoint}"
+        if _ENDPOINT.fullmatch(endpoint) is None:
+            raise StorageError(f"{shown}: endpoint_override must be http://host:port; {_NO_CREDENTIALS}")
+        region = query.get("region") or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ""
+        return cls(parts.netloc, parts.path.strip("/"), endpoint, region)
+
+    @property
+    def address(self) -> str:
+        """The ``s3://`` address, complete but for credentials; ``parse`` reads it back."""
+        query = {"endpoint_override": self.endpoint, "region": self.region}
+        told = "&".join(f"{key}={value}" for key, value in query.items() if value)
+        return f"s3://{self._path('')}" + (f"?{told}" if told else "")
+
+    def below(self, key: str) -> "ObjectStore":
+        """Return the part of the store under a key."""
+        prefix = str(PurePosixPath(self.prefix) / key) if self.prefix else key
+        return ObjectStore(self.bucket, prefix, self.endpoint, self.region, self.patience)
+
+    def check(self) -> None:
+        """Prove that the store can be written, read and tidied, without waiting for one that is not there.
+
+        Raises:
+            StorageError: If it cannot; the message says why, and the way out.
+        """
+        self.reach()
+        key = f".writable-{secrets.token_hex(8)}"
+        try:
+            self._write(key, b"")
+            self._delete_file(key)
+        except OSError as error:
+            raise StorageError(f"{self.address}: {explain(error)}") from None
+
+    def reach(self) -> None:
+        """Make sure that there is a server and that there are credentials, without waiting for either.
+
+        Raises:
+            StorageError: If not.
+        """
+        self._check_endpoint()
+        self._check_credentials()
+
+    def put(self, source: Path, key: str) -> None:
+        """Upload a directory that has a manifest, the manifest last."""
+        names = sorted((path.name for path in source.iterdir()), key=lambda name: name == MANIFEST)
+        for name in names:
+            self._patiently(partial(self._upload, source / name, f"{key}/{name}"))
+
+    def get(self, key: str, target: Path) -> None:
+        """Download a directory, with those in it, into a local one.
+
+        Raises:
+            FileNotFoundError: If there is none.
+        """
+        names = list(self.listing(key))
+        if not names:
+            raise FileNotFoundError(f"{self.address}: no {key}")
+        for name in names:
+            if ".." in name.split("/"):
+                raise StorageError(f"{self.address}: {key}/{name} leads out of its folder; refused")
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            self._patiently(partial(self._download, f"{key}/{name}", target / name))
+
+    def read(self, key: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            FileNotFoundError: If there is none.
+        """
+        content: bytes = self._patiently(partial(self._read, key))
+        return content
+
+    def write(self, key: str, content: bytes) -> None:
+        """Write a file, over the one that was there."""
+        self._patiently(partial(self._write, key, content))
+
+    def remove(self, key: str) -> None:
+        """Delete a file; one that is gone already is none to delete."""
+        with suppress(FileNotFoundError):
+            self._patiently(partial(self._delete_file, key))
+
+    def listing(self, key: str) -> dict[str, list[int]]:
+        """Return the files under a key by their paths relative to it, each with its size and time of change."""
+        return dict(self._patiently(lambda: list(self._files(key))))
+
+    def names(self, key: str, depth: int = 1) -> list[tuple[str, ...]]:
+        """Return the directories so many levels under a key that are whole, as their names on the way, in no order."""
+        found = [tuple(path.split("/")) for path in self.listing(key)]
+        return [path[:-1] for path in found if len(path) == depth + 1 and path[-1] == MANIFEST]
+
+    def delete(self, key: str) -> None:
+        """Delete a directory, its manifest first; one that is gone already is none to delete."""
+        with suppress(FileNotFoundError):
+            self._patiently(lambda: self._delete_file(f"{key}/{MANIFEST}"))
+        with suppress(FileNotFoundError):
+            self._patiently(lambda: self._system.delete_dir(self._path(key)))
+
+    def _patiently(self, action: Callable[[], _T]) -> _T:
+        """Do what may fail for a while; what is missing is missing at once."""
+        attempts = retry(
+            retry=retry_if_exception(_may_pass),
+            stop=stop_after_delay(self.patience),
+            wait=wait_random_exponential(multiplier=0.2, max=20),
+            before_sleep=before_sleep_log(_log, logging.WARNING),
+            reraise=True,
+        )
+        return attempts(action)()
+
+    def _path(self, key: str) -> str:
+        return "/".join(part for part in (self.bucket, self.prefix, key) if part)
+
+    def _files(self, key: str) -> Iterator[tuple[str, list[int]]]:
+        """Yield all files under a key: path relative to it, and what changes when the file does."""
+        from pyarrow.fs import FileSelector, FileType
+
+        base = self._path(key)
+        for found in self._system.get_file_info(FileSelector(base, recursive=True, allow_not_found=True)):
+            if found.type == FileType.File:
+                yield found.path.removeprefix(f"{base}/"), [found.size, found.mtime_ns]
+
+    def _write(self, key: str, content: bytes) -> None:
+        with self._system.open_output_stream(self._path(key)) as stream:
+            stream.write(content)
+
+    def _read(self, key: str) -> bytes:
+        with self._system.open_input_stream(self._path(key)) as stream:
+            return bytes(stream.read())
+
+    def _upload(self, source: Path, key: str) -> None:
+        with source.open("rb") as file, self._system.open_output_stream(self._path(key)) as stream:
+            shutil.copyfileobj(file, stream, 2**22)
+
+    def _download(self, key: str, target: Path) -> None:
+        with self._system.open_input_stream(self._path(key)) as stream, target.open("wb") as file:
+            shutil.copyfileobj(stream, file, 2**22)
+
+    def _delete_file(self, key: str) -> None:
+        self._system.delete_file(self._path(key))
+
+    @property
+    def _system(self) -> Any:
+        return _open(self.endpoint, self.region)
+
+    def _check_endpoint(self) -> None:
+        if not self.endpoint:
+            return
+        parts = urlsplit(self.endpoint)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if problem := connection_problem(parts.hostname or "", port):
+            raise StorageError(f"{self.address}: {self.endpoint} does not answer: {problem}; is the server running?")
+
+    def _check_credentials(self) -> None:
+        """Look for credentials ourselves, because the search for a machine's role takes seconds where there is none."""
+        files = (Path.home() / ".aws" / name for name in ("credentials", "config"))
+        if any(os.environ.get(name) for name in _CREDENTIALS) or any(path.is_file() for path in files):
+            return
+        asked = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true"
+        if not asked or connection_problem(*METADATA_SERVICE, seconds=0.3):
+            raise StorageError(
+                f"{self.address}: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
+                f"or write ~/.aws/credentials; every node of the cluster needs them too"
+            )
+
+
+def is_bucket(place: str) -> bool:
+    """Say whether a place is an address rather than a folder."""
+    return "://" in place
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Say whether trying again may help: the store did not answer, or had too much to do."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return not any(reason in str(error) for reason in ("NO_SUCH_BUCKET", "ACCESS_DENIED"))
+
+
+def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None:
+    """Return why nothing listens at an address, or ``None`` where something does."""
+    try:
+        socket.create_connection((host, port), timeout=seconds).close()
+    except OSError as error:
+        return error.strerror or str(error) or "no answer"
+    return None
+
+
+def explain(error: OSError) -> str:
+    """Return in one line what a store said, with the way out where the reason is a known one."""
+    said = str(error).split(" (Request ID")[0].replace("\n", " ")
+    if "NO_SUCH_BUCKET" in said:
+        return "there is no such bucket; make it, or name another"
+    if "ACCESS_DENIED" in said or "INVALID_ACCESS_KEY" in said or "SIGNATURE" in said.upper():
+        return f"these credentials do not allow it: {said}"
+    return said
+
+
+@lru_cache(maxsize=8)
+def _open(endpoint: str, region: str) -> Any:
+    """Open a file system once in a process."""
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    options: dict[str, Any] = {"region": region} if region else {}
+    if endpoint:
+        parts = urlsplit(endpoint)
+        options |= {"endpoint_override": parts.netloc, "scheme": parts.scheme, "region": region or "us-east-1"}
+    # Files go up in the foreground, so that an upload that failed is known to have failed.
+    return S3FileSystem(
+        **options, background_writes=False, connect_timeout=5, retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3)
+    )

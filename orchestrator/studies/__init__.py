@@ -1,0 +1,1 @@
+"""Which trial comes next in a study. The only package that imports Optuna."""

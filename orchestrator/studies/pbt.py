@@ -1,0 +1,86 @@
+"""Population-based training: which trials of a study take over whose model, and with what they go on [Jaderberg2017].
+
+All trials of a study train side by side. After every so many epochs those that are left wait for each other; the worst
+then take the checkpoint of one of the best (exploit), and hyper-parameters near its own (explore). What is decided
+depends on the journal and on seeds alone, not on who came first.
+
+A trial that moved has its model's whole past: the epochs, and a config whose schedule tells every change, so that its
+training can be repeated from the start, with this seed or another.
+
+References:
+    [Jaderberg2017] Jaderberg et al., Population Based Training of Neural Networks. arXiv:1711.09846
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from orchestrator.experiment.experiment import Cell
+from orchestrator.experiment.sections import Scheduler
+from orchestrator.experiment.spaces import movable
+from orchestrator.journal.history import History, Trial
+from orchestrator.results.confirmation import best_first
+from search_spaces import Suggestion, perturb
+from trainables.config import CHANGEABLE, Change, TrialConfig
+from trainables.seeding import derive_seed
+
+
+@dataclass(frozen=True)
+class PlannedMove:
+    """What becomes of one trial.
+
+    Attributes:
+        trial: Which takes over a model.
+        source: Whose model.
+        params: With which it goes on, by the names of the search space.
+        config: The source's, with a schedule that ends in these.
+    """
+
+    trial: Trial
+    source: Trial
+    params: Mapping[str, Any]
+    config: TrialConfig
+
+
+def waits(trial: Trial, rules: Scheduler, history: History) -> bool:
+    """Say whether a trial has reached an epoch after which nobody has decided yet who goes on how."""
+    epoch = trial.last_epoch
+    is_due = not trial.has_ended and rules.pauses_after(epoch, trial.total_epochs)
+    return is_due and epoch > history.moved.get(trial.study, 0)
+
+
+def moving_trials(rules: Scheduler, living: int) -> int:
+    """Return how many of so many trials move, and to how many."""
+    return min(math.ceil(rules.quantile * living), living // 2)
+
+
+def plan_moves(cell: Cell, rules: Scheduler, waiting: Sequence[Trial]) -> list[PlannedMove]:
+    """Return which of the trials that wait after one and the same epoch move, none where they are too few.
+
+    The best value so far decides, as everywhere; of equals the earlier trial is the better.
+    """
+    ranked = best_first(waiting)
+    count = moving_trials(rules, len(ranked))
+    return [_plan(cell, trial, ranked[:count]) for trial in ranked[len(ranked) - count :]]
+
+
+def _plan(cell: Cell, trial: Trial, best: Sequence[Trial]) -> PlannedMove:
+    epoch = trial.last_epoch
+    draw = Random(derive_seed(cell.seed, "population", epoch, trial.number))
+    source = draw.choice(best)
+    kept = set(source.params) - set(movable(cell.space))
+    params, suggestion = perturb(cell.space, source.params, kept, draw)
+    config = TrialConfig.from_dict(source.config)
+    changed = replace(config, schedule=(*config.schedule, _change(cell, epoch + 1, suggestion)))
+    return PlannedMove(trial, source, params, changed)
+
+
+def _change(cell: Cell, epoch: int, suggestion: Suggestion) -> Change:
+    fixed = cell.space.losses[suggestion.loss].fixed
+    return Change(
+        epoch=epoch,
+        loss_parameters={name: value for name, value in suggestion.loss_parameters.items() if name not in fixed},
+        training={name: value for name, value in suggestion.training.items() if name in CHANGEABLE},
+    )

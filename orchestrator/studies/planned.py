@@ -1,0 +1,62 @@
+"""Trials that are known beforehand: what is trained again with fresh seeds, to confirm a winner or to watch a baseline.
+
+Optuna never sees them, and nothing stops them early.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.journal.history import Stage, Trial
+from orchestrator.journal.ledger import Ledger
+from trainables.config import TrialConfig
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """A trial to run.
+
+    Attributes:
+        id: Of its own, the same in every start.
+        study: To which it belongs.
+        number: Position in its stage of the study, from 0.
+        config: All that decides its outcome.
+        params: What a table shows of it, by the names of a search space.
+        candidate: Id of the trial of the search that it repeats with another seed; ``None`` where there is none.
+    """
+
+    id: str
+    study: str
+    number: int
+    config: TrialConfig
+    params: Mapping[str, Any] = field(default_factory=dict)
+    candidate: str | None = None
+
+
+class PlannedTrials:
+    """A source of trials (see ``issuer.py``) that issues a list, in its order.
+
+    Those that the journal holds as ended are left out; one that it holds as running is issued again under its id.
+    """
+
+    def __init__(self, planned: Iterable[PlannedTrial], stage: Stage, ledger: Ledger) -> None:
+        self._stage, self._ledger = stage, ledger
+        trials = ledger.history.trials
+        self._left = deque(one for one in planned if one.id not in trials or not trials[one.id].has_ended)
+
+    @property
+    def outstanding(self) -> int:
+        """How many trials are still to be issued."""
+        return len(self._left)
+
+    def next(self) -> Trial | None:
+        """Return the next of the list; ``None`` after the last."""
+        if not self._left:
+            return None
+        planned = self._left.popleft()
+        known = self._ledger.history.trials.get(planned.id)
+        return known or self._ledger.plan(planned, self._stage)
+
+    def observe(self, trial: Trial) -> None:
+        """Learn nothing: what comes next does not depend on how others went."""

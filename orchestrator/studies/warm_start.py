@@ -1,0 +1,124 @@
+"""Trials of past experiments that a search starts from: read from their journals once, and kept in its own.
+
+After that the search does not depend on the other directories any more.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.journal import NAME, find_directory, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.workload.workload import data_key
+from trainables.config import TrialConfig
+from trainables.errors import ConfigError
+
+UNSEEN = ("cocos_every",)
+"""Settings of ``training`` that change what is counted, and no model."""
+
+
+def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
+    """Return what the experiments named by ``search.warm_start_from`` came to.
+
+    Raises:
+        UserError: If one is not there, is damaged, or had another metric.
+    """
+    found = {}
+    for name in experiment.search.warm_start_from:
+        history = History.of(read_journal(find_directory(name, output) / NAME))
+        metric = history.experiment["search"]["metric"]
+        if metric != experiment.search.metric:
+            raise ConfigError(
+                f"search.warm_start_from: {name} has search.metric {metric}, not {experiment.search.metric}; "
+                f"its values cannot be compared"
+            )
+        found[name] = history
+    return found
+
+
+def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: Ledger) -> list[str]:
+    """Write down, for each study, the trials of other experiments that fit it; once, before its first trial.
+
+    Returns:
+        A sentence for each experiment from which trials are taken now.
+    """
+    sentences = []
+    for name, history in sources.items():
+        if name in ledger.history.warmed_by:
+            continue
+        studies: dict[str, list[dict[str, Any]]] = {}
+        passed_over = 0
+        for cell in experiment.cells():
+            config = experiment.trial_config(cell, {})
+            same_data = history.data.get(data_key(config)) == ledger.history.data.get(data_key(config))
+            trials = list(_ended(history, cell))
+            fitting = [
+                trial
+                for trial in trials
+                if same_data and _is_alike(trial, config, cell) and _fits(trial, cell, experiment)
+            ]
+            studies[cell.name] = [_as_record(trial, experiment) for trial in fitting]
+            passed_over += len(trials) - len(fitting)
+        ledger.append("warm_started", source=name, studies=studies, passed_over=passed_over)
+        taken = sum(map(len, studies.values()))
+        sentences.append(f"search.warm_start_from: {name}: {taken} trials taken{_passed_over(passed_over)}")
+    return sentences
+
+
+def _passed_over(trials: int) -> str:
+    why = "whose data, training or model settings, metric or parameters are not those of the study"
+    return f", {trials} passed over {why}" if trials else ""
+
+
+def _ended(history: History, cell: Cell) -> Iterator[Trial]:
+    """Yield the ended trials of a search on the same dataset with the same model and, unless it is chosen, loss."""
+    for trial in history.stage(Stage.SEARCH):
+        same = (trial.config["dataset"], trial.config["model"]) == (cell.dataset, cell.model)
+        # One that moved owes its value to several points.
+        if same and trial.has_ended and not trial.moves and trial.config["loss"] in cell.space.losses:
+            yield trial
+
+
+def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
+    """Whether a trial was trained and rated as those of a study are, what that searches left out.
+
+    A value after 3 epochs says nothing of the same point after 30.
+
+    Args:
+        trial: Of another experiment.
+        config: Of any trial of the study.
+        cell: The study.
+    """
+    theirs = TrialConfig.from_dict(trial.config)
+    training = {name: getattr(config.training, name) for name in (*cell.space.training, *UNSEEN)}
+    searched = cell.space.model_parameters
+    models = [
+        {name: value for name, value in each.model_parameters.items() if name not in searched}
+        for each in (theirs, config)
+    ]
+    ratings = [(each.vocabulary, each.val_images, each.metric) for each in (theirs, config)]
+    return (
+        ratings[0] == ratings[1] and models[0] == models[1] and replace(theirs.training, **training) == config.training
+    )
+
+
+def _fits(trial: Trial, cell: Cell, experiment: Experiment) -> bool:
+    """Whether a trial's point is one of the space, whole and within bounds, and has all objectives."""
+    bounds = cell.space.bounds()
+    inside = all(name in bounds and bounds[name].contains(value) for name, value in trial.params.items())
+    whole = cell.space.is_conditional or set(trial.params) == set(bounds)
+    return inside and whole and (trial.state is not TrialState.FINISHED or _values(trial, experiment) is not None)
+
+
+def _as_record(trial: Trial, experiment: Experiment) -> dict[str, Any]:
+    values = _values(trial, experiment) if trial.state is TrialState.FINISHED else None
+    return {"params": dict(trial.params), "state": trial.state, "values": list(values or ())}
+
+
+def _values(trial: Trial, experiment: Experiment) -> tuple[float, ...] | None:
+    metrics = trial.epochs[trial.best_epoch] if trial.best_epoch is not None else {}
+    names = [goal.metric for goal in experiment.search.goals]
+    return tuple(metrics[name] for name in names) if all(name in metrics for name in names) else None

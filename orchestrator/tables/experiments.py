@@ -1,0 +1,136 @@
+"""What experiments came to, as rows of tables like those of Bleeker and de Rijke (2022).
+
+The rows are confirmed candidates, or else the best trials.
+
+A dataset that was confirmed shows the metrics of its test split, over the seeds; one that was not shows those of
+val, of one training each, and says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.results.confirmation import best_first
+from orchestrator.results.confirmed import metrics_of, verdicts_of
+from orchestrator.results.sentences import statements
+from orchestrator.results.statistics import Measure
+from orchestrator.results.summary import Summary, summarise
+from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_of
+from orchestrator.tables.pareto import pareto_tables
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one experiment came to.
+
+    Attributes:
+        name: Of the experiment.
+        summary: See ``summary.Summary``.
+        rows: A row a candidate.
+        data: Digest of each dataset by name.
+    """
+
+    name: str
+    summary: Summary
+    rows: tuple[Row, ...]
+    data: dict[str, str]
+
+
+def read_result(directory: Path) -> Result:
+    """Read an experiment's journal, whatever state the experiment is in.
+
+    Raises:
+        JournalError: If there is no journal, or it is damaged.
+    """
+    history = History.of(read_journal(directory / NAME))
+    verdicts = verdicts_of(history)
+    rows: list[Row] = [row for verdict in verdicts.values() for row in rows_of(verdict)]
+    for dataset in dict.fromkeys(str(trial.config["dataset"]) for trial in history.trials.values()):
+        if dataset not in verdicts:
+            rows += _unconfirmed(history, dataset)
+    return Result(str(history.experiment["name"]), summarise(history), tuple(rows), dict(history.data))
+
+
+def tables_of(
+    results: Sequence[Result], *, with_published: bool = False, cocos: bool = False, brief: bool = False
+) -> list[Table]:
+    """Return the table of retrieval metrics with what is to be known under it, Pareto fronts, and on request COCOS.
+
+    Args:
+        results: In the order of their rows.
+        with_published: Put the rows of Bleeker and de Rijke (2022) beside ours.
+        cocos: Add the tables of COCOS.
+        brief: Say the verdict on each dataset under the table, and nothing more.
+    """
+    rows = [row for result in results for row in result.rows]
+    table = retrieval_table(rows, with_published=with_published)
+    notes = [*table.notes, *(note for result in results for note in _notes(result, len(results) > 1, brief))]
+    tables = [replace(table, notes=(*notes, *_differing_data(results)))]
+    for result in results:
+        tables += pareto_tables(result.summary, result.name if len(results) > 1 else "")
+    return [*tables, *(cocos_tables(rows, with_published=with_published) if cocos else ())]
+
+
+def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return verdicts with all their numbers, and the tables, as plain values."""
+    kept = (
+        "experiment",
+        "metric",
+        "ended_by",
+        "winners",
+        "verdicts",
+        "test_openings",
+        "caveats",
+        "objectives",
+        "pareto",
+    )
+    experiments = [{name: result.summary[name] for name in kept} for result in results]
+    return {"experiments": experiments, "tables": list(tables)}
+
+
+def _unconfirmed(history: History, dataset: str) -> list[Row]:
+    """Return the best finished trial of each study, best first."""
+    studies: dict[str, list[Trial]] = {}
+    for trial in best_first(history.trials.values()):
+        if trial.config["dataset"] == dataset and trial.state is TrialState.FINISHED and trial.candidate is None:
+            studies.setdefault(trial.study, []).append(trial)
+    return [_row(trials[0], rank, history) for rank, trials in enumerate(studies.values(), start=1)]
+
+
+def _row(trial: Trial, rank: int, history: History) -> Row:
+    metrics = metrics_of(trial, history)
+    retrieval = {name.removeprefix("val/"): value for name, value in metrics.items() if name.startswith("val/")}
+    cocos = {name.removeprefix("cocos/"): value for name, value in metrics.items() if name.startswith("cocos/")}
+    measures = {name: Measure(value, None, 1) for name, value in (retrieval | cocos).items()}
+    spreads = {name: Measure(value, cocos.get(f"{name}_std"), 1) for name, value in cocos.items()}
+    return Row(
+        dataset=trial.config["dataset"],
+        model=trial.config["model"],
+        loss=trial.config["loss"],
+        parameters=trial.parameters,
+        measures=measures | spreads,
+        number=str(rank),
+        verdict="unconfirmed",
+    )
+
+
+def _notes(result: Result, several: bool, brief: bool) -> list[str]:
+    """Return the statements on each dataset, behind its name; values of an unconfirmed one are said to be of val."""
+    notes = []
+    for dataset in dict.fromkeys(row.dataset for row in result.rows):
+        where = " ".join([*([f"{result.name}:"] if several else []), f"{Path(dataset).name}:"])
+        confirmed = any(one["dataset"] == dataset for one in result.summary["verdicts"])
+        values = [] if confirmed else ["its rows show val, of one training each"]
+        said = statements(dataset, result.summary)
+        notes += [f"{where} {sentence}." for sentence in (*(said[:1] if brief else said), *values)]
+    return notes
+
+
+def _differing_data(results: Sequence[Result]) -> list[str]:
+    """Name the datasets that two experiments had in different versions: their rows can't be compared."""
+    names = dict.fromkeys(name for result in results for name in result.data)
+    differing = [name for name in names if len({one.data[name] for one in results if name in one.data}) > 1]
+    return [f"The experiments had different versions of {name}; their rows can't be compared." for name in differing]

@@ -1,0 +1,1 @@
+"""How strings, numbers and addresses are shown to people."""

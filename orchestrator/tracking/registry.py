@@ -1,0 +1,312 @@
+"""Winners in MLflow's model registry: ``icr-<dataset>``, alias ``champion``; imports MLflow, as ``tracking`` does.
+
+A version is a pyfunc whose loader is ``trainables.serving.retriever``, packed with it: tensors as safetensors, all else as
+JSON, no pickle. What this product itself reads from a registry is the tensors and the JSON; no code of it is run.
+
+The champion is the best founded of the versions that were selected by the same metric on the same data as the newest:
+a confirmed one before others, then the highest value.
+
+MLflow can neither lock a model nor change an alias only if nobody else has. Processes that share an output folder take
+turns. Machines that share a server may come between two requests of ours, so each looks again after it has written: who
+finds that an equal version was made first removes its own, and who finds that the alias is not with the best moves it
+there. Whoever writes last looks last, and sees everything.
+"""
+
+import re
+import sqlite3
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.text.values import markdown
+from orchestrator.tracking import (
+    choose_uri,
+    find_former_folders,
+    find_run,
+    first_line,
+    store_failures,
+    sync_command,
+    without_password,
+)
+from orchestrator.winners.champions import MODEL, Champion, packed_champions
+from trainables.errors import UserError
+from trainables.files import alone
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+    from mlflow.entities.model_registry import ModelVersion
+    from mlflow.models import ModelSignature
+
+ALIAS = "champion"
+ARTIFACT = "champion"
+"""Folder of the model among the artifacts of its run."""
+
+LOCK = ".registry.lock"
+"""In the root of all output: who holds it registers."""
+
+ATTEMPTS = 5
+"""At finding the alias where it was put; more would mean that somebody else follows other rules."""
+
+COMPARED = {"data_digest", "metric", "confirmed", "value"}
+"""Tags of a version that decide which one is the champion."""
+
+REQUIREMENTS = ["torch", "torchvision", "numpy", "safetensors", "pillow", "nltk"]
+"""What the packed code imports; no versions, because any that train will do."""
+
+
+class RegistryError(UserError):
+    """A registry that does not answer, or does not hold what is asked for."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A version in the registry.
+
+    Attributes:
+        name: ``icr-<dataset>``.
+        version: From 1.
+        is_champion: Whether the alias points to it.
+    """
+
+    name: str
+    version: int
+    is_champion: bool
+
+
+def model_name(dataset: str) -> str:
+    """Return the registered name of a dataset's winner, without what MLflow refuses in names."""
+    return "icr-" + re.sub(r"[^A-Za-z0-9._-]", "-", Path(dataset).name)
+
+
+def register(uri: str, packed: Path, champion: Champion) -> Registered:
+    """Register a packed model as a new version, unless it is one already, and let the alias point to the best.
+
+    Args:
+        uri: The MLflow store, which holds the run of the champion's trial.
+        packed: Folder of the model.
+        champion: What it is.
+
+    Raises:
+        RegistryError: If the store does not answer, or has no such run.
+    """
+    name = model_name(champion.dataset)
+    try:
+        client = _client(uri)
+        version = _find_version(client, name, champion) or _create_version(client, name, packed, champion)
+        return Registered(name, version, _move_alias(client, name) == version)
+    except store_failures() as error:
+        raise RegistryError(f"{without_password(uri)}: {name} is not registered: {first_line(error)}") from None
+
+
+def register_all(uri: str, directory: Path, unreachable: str | None = None) -> tuple[list[Registered], list[str]]:
+    """Register what an experiment has packed; return what is registered, and why some is not.
+
+    Args:
+        uri: The MLflow store.
+        directory: Of the experiment.
+        unreachable: Why the store is known not to answer; it is not asked again then.
+    """
+    registered: list[Registered] = []
+    problems: list[str] = []
+    with alone(directory.resolve().parent / LOCK):
+        for packed, champion in packed_champions(directory).items():
+            try:
+                if unreachable is not None:
+                    name = model_name(champion.dataset)
+                    raise RegistryError(f"{name} is not registered; `orchestrator sync` does it")
+                registered.append(register(uri, packed, champion))
+            except RegistryError as error:
+                problems.append(str(error))
+    return registered, problems
+
+
+def find_store(given: str | None, output: Path) -> str:
+    """Return the store that was named, or the one that the experiments under an output directory share.
+
+    Raises:
+        RegistryError: If there is none yet.
+        ConfigError: If it is a server with the password that everybody knows.
+    """
+    if given is None and not (output / "mlflow.db").is_file():
+        raise RegistryError(
+            f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
+        )
+    return choose_uri(given, output)
+
+
+def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Registered]:
+    """Return the packed model of a dataset's champion, downloaded into a folder where it lies elsewhere.
+
+    Raises:
+        RegistryError: If the store does not answer, or has no champion for the dataset.
+    """
+    name = model_name(dataset)
+    try:
+        client = _client(uri)
+        version = _champion(client, name)
+        if version is None:
+            there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
+            found = f"there are: {there or 'none'}. A search registers its winner"
+            raise RegistryError(f"{without_password(uri)}: no champion {name}; {found}")
+        from mlflow.artifacts import download_artifacts
+
+        # The loader's code lies beside it, and stays there: only what holds no code is fetched.
+        source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
+        local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
+    except store_failures() as error:
+        raise RegistryError(_why_not_fetched(uri, name, error)) from None
+    return Path(local), Registered(name, int(version.version), True)
+
+
+def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
+    former: list[str] = []
+    # A database that cannot be read is what the error is about.
+    with suppress(sqlite3.Error):
+        former = find_former_folders(uri)
+    if former:
+        output = Path(uri.removeprefix("sqlite:///")).parent
+        return (
+            f"{output}: was moved or copied from {', '.join(former)}, where {name} is looked for; "
+            f"`{sync_command(uri, output)}` corrects it"
+        )
+    return f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"
+
+
+def _client(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def _versions(client: "MlflowClient", name: str) -> list["ModelVersion"]:
+    return list(client.search_model_versions(f"name='{name}'", max_results=10_000))
+
+
+def _number(version: "ModelVersion") -> int:
+    return int(version.version)
+
+
+def _find_version(client: "MlflowClient", name: str, champion: Champion) -> int | None:
+    """Return the first version that was made of the same."""
+    wanted = _tags(champion)
+    same = [_number(version) for version in _versions(client, name) if wanted.items() <= version.tags.items()]
+    return min(same, default=None)
+
+
+def _create_version(client: "MlflowClient", name: str, packed: Path, champion: Champion) -> int:
+    """Put the model among the artifacts of its trial's run, and register it there, once."""
+    run = _run_of(client, champion)
+    with tempfile.TemporaryDirectory() as scratch:
+        _save(packed, Path(scratch) / ARTIFACT)
+        client.log_artifacts(run.info.run_id, str(Path(scratch) / ARTIFACT), ARTIFACT)
+    with _tolerating("RESOURCE_ALREADY_EXISTS"):
+        client.create_registered_model(name, description=f"Answers a caption with images of {champion.dataset}.")
+    source = f"{run.info.artifact_uri}/{ARTIFACT}"
+    version = client.create_model_version(
+        name, source, run.info.run_id, tags=_tags(champion), description=about_version(champion)
+    )
+    made = _number(version)
+    first = _find_version(client, name, champion) or made
+    if first != made:
+        # Another machine made the same meanwhile.
+        client.delete_model_version(name, str(made))
+    return first
+
+
+def about_version(champion: Champion) -> str:
+    """Return what MLflow's page of a version says of it, in Markdown."""
+    return markdown(f"{champion.trial} of {champion.experiment}: {champion.parameters or 'defaults'}")
+
+
+@contextmanager
+def _tolerating(code: str) -> Iterator[None]:
+    """Go on after MLflow's error of a code, which says that another process was there first."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != code:
+            raise
+
+
+def _save(packed: Path, folder: Path) -> None:
+    import mlflow.pyfunc
+
+    import trainables
+
+    code = [str(Path(trainables.__file__ or "").parent)]
+    with warnings.catch_warnings():
+        # It wants an example of the input, which would have to be run for that.
+        warnings.simplefilter("ignore", UserWarning)
+        mlflow.pyfunc.save_model(
+            str(folder),
+            loader_module="trainables.serving.retriever",
+            data_path=str(packed),
+            code_paths=code,
+            pip_requirements=REQUIREMENTS,
+            signature=_signature(),
+        )
+
+
+def _signature() -> "ModelSignature":
+    """Return what a query is: a caption, or an image of the gallery, and how many answers it gets."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+    caption, image = (ColSpec("string", name, required=False) for name in ("caption", "image"))
+    return ModelSignature(inputs=Schema([caption, image]), params=ParamSchema([ParamSpec("top", "long", 10)]))
+
+
+def _run_of(client: "MlflowClient", champion: Champion) -> "Run":
+    experiment = client.get_experiment_by_name(champion.experiment)
+    run = None if experiment is None else find_run(client, experiment.experiment_id, champion.trial)
+    if run is None:
+        raise RegistryError(
+            f"{champion.trial} has no run in MLflow yet; `orchestrator sync` brings it, and registers it"
+        )
+    return run
+
+
+def _move_alias(client: "MlflowClient", name: str) -> int:
+    """Let the alias point to the best version, until it is found there; return that version."""
+    for _ in range(ATTEMPTS):
+        # A version may be removed between two requests; the next look no longer finds it.
+        with _tolerating("RESOURCE_DOES_NOT_EXIST"):
+            best = _number(_best(_versions(client, name)))
+            current = _champion(client, name)
+            if current is not None and _number(current) == best:
+                return best
+            client.set_registered_model_alias(name, ALIAS, str(best))
+    raise RegistryError(f"{name}: the alias {ALIAS} does not stay where it is put; `orchestrator sync` tries again")
+
+
+def _champion(client: "MlflowClient", name: str) -> "ModelVersion | None":
+    models = client.search_registered_models(f"name='{name}'")
+    if not models or ALIAS not in models[0].aliases:
+        return None
+    return client.get_model_version_by_alias(name, ALIAS)
+
+
+def _best(versions: Sequence["ModelVersion"]) -> "ModelVersion":
+    """Return the champion among versions, of which at least one is ours: others lack our tags."""
+    kind = itemgetter("data_digest", "metric")
+    ours = [version for version in versions if version.tags.keys() >= COMPARED]
+    newest = kind(max(ours, key=_number).tags)
+    return max((version for version in ours if kind(version.tags) == newest), key=_rank)
+
+
+def _rank(version: "ModelVersion") -> tuple[bool, float, int]:
+    return version.tags["confirmed"] == "true", float(version.tags["value"]), _number(version)
+
+
+def _tags(champion: Champion) -> dict[str, str]:
+    """Return the tags by which a version is found again, of those that older versions registered as well."""
+    values = {one.name: getattr(champion, one.name) for one in fields(champion) if one.compare}
+    return {name: str(value).lower() if name == "confirmed" else str(value) for name, value in values.items()}

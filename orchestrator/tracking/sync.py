@@ -1,0 +1,92 @@
+"""What a tracking store is still owed by experiments that have ended: their journals, delivered afterwards."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.lock import find_holder
+from orchestrator.tracking import (
+    STATUS,
+    ExperimentDeletedError,
+    Store,
+    first_line,
+    restore,
+    store_failures,
+    sync_command,
+    without_password,
+)
+from trainables.errors import UserError
+
+ATTEMPTS = 3
+"""At one delivery, before the store counts as not answering."""
+
+
+class DeliveryError(UserError):
+    """A store that does not take what it is sent."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of one experiment.
+
+    Attributes:
+        experiment: Its name.
+        runs: Trials whose runs now agree with the journal.
+        running: Whether a search of it is under way, which goes on delivering.
+    """
+
+    experiment: str
+    runs: int
+    running: bool
+
+
+class DeletedError(DeliveryError):
+    """An experiment that somebody has deleted in MLflow's pages, and nobody has asked for since."""
+
+
+def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) -> Delivery:
+    """Make a store agree with an experiment's journal; what it has already is not sent again.
+
+    Args:
+        directory: Of the experiment.
+        output: Root of all output, where the default store lies.
+        uri: Of the store.
+        restores: Bring the experiment back where it was deleted in MLflow's pages.
+
+    Raises:
+        UserError: If the journal is damaged.
+        DeletedError: If it was deleted there, and is not to be restored.
+        DeliveryError: If the store does not answer, or refuses.
+    """
+    history = History.of(read_journal(directory / NAME))
+    name = history.experiment["name"]
+    is_running = find_holder(directory) is not None
+    # Nobody trains what a search that has ended left unfinished: it is resumable, not running.
+    status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
+    failures = store_failures()
+    try:
+        # Each begins by looking what the last one came to.
+        for attempt in Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_exponential(multiplier=0.5),
+            retry=retry_if_exception_type(failures),
+            reraise=True,
+        ):
+            with attempt:
+                if restores:
+                    restore(uri, output, name)
+                store = Store(uri, output, name, directory)
+                store.deliver(history, history.trials, status)
+                if not is_running:
+                    store.end_studies(history, "FINISHED" if history.finished else "KILLED")
+    except ExperimentDeletedError as error:
+        way_out = f"`{sync_command(uri, output, name)}` brings it back; if it is not wanted, remove {directory}"
+        raise DeletedError(f"{error}: {way_out}") from None
+    except failures as error:
+        raise DeliveryError(
+            f"{without_password(uri)}: {first_line(error)}; the journal keeps everything, try again later"
+        ) from None
+    return Delivery(name, len(history.trials), is_running)

@@ -1,0 +1,128 @@
+"""The thread that keeps MLflow in step with the journal, so that training waits for nobody.
+
+Whatever fails is tried again, after another look at what the store holds; whatever is missing in the end is said.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import Record
+from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
+from orchestrator.tracking.breaker import Breaker
+
+PAUSE = 0.5
+"""Seconds between passes; what comes in between goes into one request a trial."""
+
+LONGEST_PAUSE = 30.0
+"""Seconds that a store which does not answer is left alone at most."""
+
+ATTEMPTS = 3
+"""At one delivery, a moment apart, before the store counts as not answering."""
+
+
+class Tracker:
+    """The thread that keeps a store in step with the journal.
+
+    Attributes:
+        problem: Why the last attempt failed, or what was not delivered in the end; ``None`` if nothing.
+    """
+
+    def __init__(self, uri: str, output: Path, experiment: str, past: Iterable[Record]) -> None:
+        self._make_store = lambda: Store(uri, output, experiment)
+        self._sync_command = sync_command(uri, output, experiment)
+        self._history = History.of(past)
+        self._due = dict.fromkeys(self._history.trials)
+        self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
+        self._deadline: float | None = None
+        self._store: Store | None = None
+        self.problem: str | None = None
+        self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def listen(self, record: Record) -> None:
+        """Take a new record of the journal; returns at once."""
+        self._records.put(record)
+
+    def close(self, seconds: float) -> None:
+        """Deliver what is left, for some seconds at most; no run of ours stays RUNNING in a store that answers."""
+        self._deadline = time.monotonic() + seconds
+        self._thread.join(seconds + 5)
+        if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:
+            reason = self.problem or "it did not answer in time"
+            self.problem = (
+                f"{len(self._due)} runs are not up to date in MLflow: {reason}; "
+                f"`{self._sync_command}` delivers them when it answers again"
+            )
+
+    def _run(self) -> None:
+        failures = store_failures()
+        breaker = Breaker(2 * PAUSE, LONGEST_PAUSE)
+        while True:
+            # Asked before the queue is emptied, so that nothing put before the close is left behind.
+            deadline = self._deadline
+            self._take_records()
+            try:
+                self._deliver_in_attempts(failures, closing=deadline is not None)
+                breaker.succeed()
+                self.problem = None
+            except failures as error:
+                breaker.fail()
+                self.problem = first_line(error)
+            if deadline is not None and (self.problem is None or time.monotonic() > deadline):
+                return
+            self._sleep(breaker.remaining if breaker.failures else PAUSE)
+
+    def _deliver_in_attempts(self, failures: tuple[type[Exception], ...], *, closing: bool) -> None:
+        for attempt in Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_exponential(multiplier=PAUSE / 4),
+            retry=retry_if_exception_type(failures),
+            # What the store did before its answer was lost is found by looking again.
+            after=lambda state: self._forget_store(),
+            reraise=True,
+        ):
+            with attempt:
+                self._deliver(closing=closing)
+
+    def _forget_store(self) -> None:
+        self._store = None
+
+    def _take_records(self) -> None:
+        while not self._records.empty():
+            record = self._records.get()
+            self._history.apply(record)
+            if "trial" in record:
+                self._due[record["trial"]] = None
+            self._due |= {move["trial"]: None for move in record.get("moves", ())}
+
+    def _deliver(self, *, closing: bool) -> None:
+        if closing:
+            # A request that was given up may have been carried out since.
+            self._forget_store()
+        if self._store is None:
+            self._store = self._make_store()
+            self._due |= dict.fromkeys(self._history.trials)
+            if not closing:
+                self._store.open_studies(self._history)
+        status = {**STATUS, TrialState.RUNNING: "KILLED"} if closing else STATUS
+        for trial in list(self._due):
+            self._store.deliver(self._history, [trial], status)
+            del self._due[trial]
+        if closing:
+            self._store.end_studies(self._history, "FINISHED" if self._history.outcome == "finished" else "KILLED")
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep, but not past the moment at which the tracker is closed."""
+        until = time.monotonic() + seconds
+        was_open = self._deadline is None
+        while time.monotonic() < until and not (was_open and self._deadline is not None):
+            time.sleep(0.05)

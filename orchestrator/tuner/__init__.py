@@ -1,0 +1,1 @@
+"""How trials run on Ray. The only package that imports Ray, beside ``orchestrator.extraction.workers``."""

@@ -1,0 +1,112 @@
+"""What a trial gets of the machines: CPUs as asked for, and a part of a GPU as asked for or as measured."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import ray
+from ray.exceptions import RayError
+
+from orchestrator.machines.gpu_share import Footprint, choose_share, describe_fusion, describe_limit
+from orchestrator.machines.nodes import Node, check_fits, total
+from orchestrator.workload.workload import Workload
+from trainables.config import TrialConfig
+
+if TYPE_CHECKING:
+    from orchestrator.tuner.run import Session
+
+
+def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float], int]:
+    """Return what a trial asks Ray for and how many are fused, and write down what limits how many run at once.
+
+    Args:
+        session: Of the process.
+        nodes: Machines on which trials can run.
+
+    Raises:
+        ConfigError: If no trial could ever start.
+    """
+    wanted, available = session.experiment.resources, total(nodes)
+    has_gpu = available["GPU"] >= 1
+    # What is measured takes a whole GPU, and so would wait for ever on the same machines.
+    check_fits(wanted.cpus, float(has_gpu) if wanted.gpus == "auto" else wanted.gpus, nodes)
+    fuse = choose_fuse(session, has_gpu=has_gpu) if wanted.fuse == "auto" else wanted.fuse
+    gpus = wanted.gpus
+    if gpus == "auto":
+        # Fused trials have a GPU to themselves.
+        gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure(session))
+    if limit := describe_limit(wanted, gpus, available, fuse):
+        session.ledger.append("limit_noted", message=limit)
+    # Rounded down to the 1/10,000 in which Ray counts.
+    shares = {"cpu": wanted.cpus / fuse, "gpu": gpus / fuse}
+    return {name: math.floor(share * 10_000) / 10_000 for name, share in shares.items()}, fuse
+
+
+def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
+    """Return how many trials are fused in every study, and write down which study keeps others from more."""
+    found = measure_fusion(session, has_gpu=has_gpu)
+    if limit := describe_fusion(found):
+        session.ledger.append("limit_noted", message=limit)
+    return min(found.values())
+
+
+def measure(session: "Session") -> list[Footprint]:
+    """Return what a trial of each study takes, from the journal where it was measured before."""
+    known = session.ledger.history.footprints
+    asked = {
+        cell.name: _measure.options(num_cpus=session.experiment.resources.cpus).remote(
+            session.workload, session.experiment.trial_config(cell, {})
+        )
+        for cell in session.experiment.cells()
+        if cell.name not in known
+    }
+    for study, answer in asked.items():
+        try:
+            found: Footprint = ray.get(answer)
+        except RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            session.ledger.append(
+                "limit_noted", message=f"{study}: its GPU memory could not be measured, so a trial gets a GPU: {reason}"
+            )
+            return [Footprint(1, 1)]
+        session.ledger.append("memory_measured", study=study, peak=found.peak, room=found.room)
+    return [Footprint(**session.ledger.history.footprints[cell.name]) for cell in session.experiment.cells()]
+
+
+def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
+    """Return how many trials of each study train fastest at once, from the journal where it was measured before."""
+    from trainables.cost.fused_pace import choose_fusion
+
+    known, wanted = session.ledger.history.fusions, session.experiment.resources
+    gpus = 1 if wanted.gpus != 0 and has_gpu else 0
+    asked = {
+        cell.name: _rates.options(num_cpus=wanted.cpus, num_gpus=gpus).remote(
+            session.workload, session.experiment.trial_config(cell, {})
+        )
+        for cell in session.experiment.cells()
+        if cell.name not in known
+    }
+    for study, answer in asked.items():
+        try:
+            rates: Mapping[int, float] = ray.get(answer)
+        except RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            session.ledger.append(
+                "limit_noted", message=f"{study}: trials are not fused, for timing them failed: {reason}"
+            )
+            return {study: 1}
+        # As keys of JSON, which are text.
+        told = {str(trials): round(rate, 2) for trials, rate in rates.items()}
+        session.ledger.append("fusion_measured", study=study, trials=choose_fusion(rates), epochs_per_hour=told)
+    return {cell.name: session.ledger.history.fusions[cell.name] for cell in session.experiment.cells()}
+
+
+@ray.remote(max_calls=1, max_retries=1)
+def _rates(workload: Workload, config: TrialConfig) -> Mapping[int, float]:
+    return workload.rates(config)
+
+
+# In a process that ends with it, so that no memory stays with Ray's workers.
+@ray.remote(num_gpus=1, max_calls=1, max_retries=1)
+def _measure(workload: Workload, config: TrialConfig) -> Footprint:
+    return workload.measure(config)

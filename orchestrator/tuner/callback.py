@@ -1,0 +1,109 @@
+"""What Ray's trials go through, put into the journal: starts, failures, retries; and hung ones are ended.
+
+A trial that is tried again is issued again, as it would be after a restart. Ray's own retries cannot wait for the
+other trials to become fewer, and forget how often they tried when the driver dies.
+"""
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.tune.experiment import Trial as RayTrial
+from ray.tune.progress_reporter import TrialProgressCallback
+
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.tuner.failures import Cause, Failure, give_up
+from orchestrator.tuner.issuer import Issuer, TrialSource
+from orchestrator.tuner.not_pickled import Ephemeral
+
+if TYPE_CHECKING:
+    from orchestrator.tuner.run import Session
+
+
+class Witness(Ephemeral, TrialProgressCallback):
+    """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended.
+
+    It stands in the place of Ray's own progress callback, which prints nothing here but keeps every trial.
+
+    Attributes:
+        problem: Why the search cannot go on: there is no room for checkpoints, or another driver has claimed them;
+            ``None`` while it can.
+    """
+
+    def __init__(self, session: "Session", source: TrialSource, issuer: Issuer) -> None:
+        self._ledger, self._checkpoints, self._on_step = session.ledger, session.checkpoints, session.on_step
+        self._patience = session.experiment.patience
+        self._source, self._issuer = source, issuer
+        self._heard: dict[RayTrial, float] = {}
+        self._hung: set[RayTrial] = set()
+        self.problem: OSError | AlreadyRunningError | None = None
+
+    def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
+        """Give the display a turn, and end the trials that have been silent for too long."""
+        self._on_step()
+        silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
+        for trial, heard in self._heard.items():
+            actor = trial.temporary_state.ray_actor
+            if heard < silent_since and trial not in self._hung and actor is not None:
+                self._hung.add(trial)
+                # Ray notices that the actor is gone, and comes back with an error of the trial.
+                ray.kill(actor)
+
+    def on_trial_start(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Note that a trial has got its actor, and what it takes from now on."""
+        self._heard[trial] = time.monotonic()
+        wanted = trial.placement_group_factory
+        gpus = 0.0 if wanted is None else wanted.required_resources.get("GPU", 0.0)
+        self._ledger.append("trial_started", trial=trial.config["trial"], gpus=gpus)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[RayTrial], trial: RayTrial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Note that a trial is alive."""
+        self._heard[trial] = time.monotonic()
+
+    def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Try a trial again, with fewer at a time if memory was short, or note that it failed for good."""
+        self._heard.pop(trial, None)
+        ours = self._ledger.history.trials[trial.config["trial"]]
+        failure = Failure.hung(self._patience.epoch_minutes) if trial in self._hung else Failure.of(_error(trial))
+        if failure.cause is Cause.DISK:
+            # The trial is as it was after its last checkpoint, and goes on from there when there is room again.
+            self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {ours.id}")
+            return
+        if failure.cause is Cause.CLAIM:
+            self.problem = AlreadyRunningError(f"{failure.message}; this process stops, what it wrote before is whole")
+            return
+        reason = give_up(ours, failure, self._patience)
+        if failure.cause is Cause.MEMORY:
+            self._run_fewer(trial)
+        if reason is None:
+            self._ledger.append("trial_retried", trial=ours.id, cause=failure.cause, error=failure.message)
+            self._issuer.issue_again(ours)
+        else:
+            self._ledger.end(ours, TrialState.FAILED, reason)
+            self._source.observe(ours)
+            self._checkpoints.prune(ours.id)
+
+    def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
+        self._heard.pop(trial, None)
+        ours = self._ledger.history.trials[trial.config["trial"]]
+        if ours.state is not TrialState.RUNNING:
+            self._checkpoints.prune(ours.id)
+
+    def _run_fewer(self, trial: RayTrial) -> None:
+        limit = self._issuer.run_fewer(trial.trial_id)
+        if limit is not None:
+            self._ledger.append("concurrency_lowered", trials=limit)
+
+
+def _error(trial: RayTrial) -> str:
+    """Return what Ray wrote down about the newest failure of a trial."""
+    path = trial.error_file
+    text = Path(path).read_text(encoding="utf-8", errors="replace") if path and Path(path).is_file() else ""
+    return text.rpartition("Failure # ")[2]

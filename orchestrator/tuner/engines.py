@@ -1,0 +1,217 @@
+"""Fused trials on Ray: each is an actor of its own, as any trial is, and those of a device train in one engine.
+
+To Ray, the journal, the sampler and the scheduler they are ordinary trials, whose actors take a fraction of what an
+engine takes. What such an actor would train itself it asks its engine for, which trains all of its trials in rounds.
+Engines belong to the harbour, and that to the driver: with it they go. An engine that dies fails its trials, which are
+issued again and go on from their own checkpoints; for its last chance each is trained by its own actor, so that the one
+that brings its engines down is found out. When the harbour dies, its engines go with it: Ray starts it again, and it
+starts new ones. An engine that hangs is killed when the next trial comes, once all that it trains have been ended.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from orchestrator.tuner.lockstep import Rounds
+from orchestrator.workload.workload import Stream, Trains, Workload
+from trainables.config import TrialConfig
+from trainables.errors import DivergedError, UserError
+from trainables.reports import EpochReport
+
+THREADS = 4
+"""Of an engine for each of its trials: one waits for a round, others save and leave."""
+
+ANSWER_SECONDS = 60.0
+"""An engine that does not even say for so long how many trials it has hangs."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an engine says: an epoch, nothing where there is none to tell of, or why the trial cannot go on."""
+
+    epoch: int = 0
+    metrics: Mapping[str, float] | None = None
+    is_best: bool = False
+    error: DivergedError | UserError | None = None
+
+
+class Engine:
+    """Trains the trials of one device; a Ray actor with many threads."""
+
+    def __init__(self, workload: Workload, gpus: list[str]) -> None:
+        # The trials hold the GPUs for it. It asks Ray for none itself, and so what it sees is not what they have.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        self._rounds = Rounds(workload.together)
+
+    def members(self) -> int | None:
+        """Return how many trials are there; ``None`` where it hangs, and nobody waits for that any more."""
+        return None if self._rounds.is_stuck else self._rounds.members
+
+    def reserve(self, name: str, process: int) -> None:
+        """See ``Rounds``, and so the others; a trial is there as long as a process of this machine, its actor's."""
+        self._rounds.reserve(name, _watch(process))
+
+    def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
+        """Take a trial in."""
+        return _answer(lambda: self._rounds.start(name, config, resume))
+
+    def next(self, name: str) -> Answer:
+        """Train a trial's next epoch."""
+        return _answer(lambda: self._rounds.next(name))
+
+    def save(self, name: str, directory: Path) -> None:
+        """Write a trial's checkpoint."""
+        self._rounds.save(name, directory)
+
+    def leave(self, name: str) -> None:
+        """Let a trial go."""
+        self._rounds.leave(name)
+
+
+def _watch(number: int) -> Callable[[], bool]:
+    """Return what says whether a process that runs now, by its number, still does."""
+    try:
+        process = psutil.Process(number)
+    except psutil.NoSuchProcess:
+        return lambda: False
+
+    def runs() -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    return runs
+
+
+def _answer(work: Callable[[], EpochReport | None]) -> Answer:
+    """Return what happened; errors as values, because Ray's copy of an error has a traceback for its text."""
+    try:
+        report = work()
+    except (DivergedError, UserError) as error:
+        return Answer(error=error)
+    return Answer() if report is None else Answer(report.epoch, dict(report.metrics), report.is_best)
+
+
+class Harbour:
+    """Knows the engines and starts them; a Ray actor, one an experiment.
+
+    Args:
+        workload: What the trials run.
+        fuse: So many trials are in an engine.
+        share: What an engine takes of the machines, by Ray's ``cpu`` and ``gpu``.
+    """
+
+    def __init__(self, workload: Workload, fuse: int, share: Mapping[str, float]) -> None:
+        self._workload, self._fuse, self._share = workload, fuse, share
+        self._engines: dict[tuple[str, ...], list[Any]] = {}
+
+    def berth(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
+        """Return the engine for a trial on a node with these GPUs: the emptiest there, or one that is new."""
+        here = self._engines.setdefault((node, *gpus), [])
+        members = {engine: count for engine in list(here) if (count := self._members(engine, here)) is not None}
+        cpus = next(each["Resources"].get("CPU", 1) for each in ray.nodes() if each["NodeID"] == node)
+        if not members or (min(members.values()) > 0 and len(here) < room(self._share, cpus, len(gpus))):
+            chosen = self._start(node, gpus)
+            here.append(chosen)
+        else:
+            chosen = min(members, key=lambda engine: members[engine])
+        ray.get(chosen.reserve.remote(name, process))
+        return chosen
+
+    def _members(self, engine: Any, here: list[Any]) -> int | None:
+        """Return how many trials an engine has; one that is dead, or is now because it hung, is dropped."""
+        try:
+            members: int | None = ray.get(engine.members.remote(), timeout=ANSWER_SECONDS)
+        except RayActorError:
+            members = None
+        except GetTimeoutError:
+            # Not even a thread that has nothing to do with what it trains gets its turn.
+            members = None
+        if members is None:
+            here.remove(engine)
+            ray.kill(engine)
+        return members
+
+    def _start(self, node: str, gpus: list[str]) -> Any:
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        # No CPU of its own: its trials hold what it uses.
+        options = {"num_cpus": 0, "max_concurrency": self._fuse * THREADS, "scheduling_strategy": there}
+        return ray.remote(Engine).options(**options).remote(self._workload, gpus)
+
+
+def room(share: Mapping[str, float], cpus: float, gpus: int) -> int:
+    """Return how many engines may be in one place.
+
+    Args:
+        share: What one takes, by ``cpu`` and ``gpu``.
+        cpus: Of the node.
+        gpus: How many GPUs a trial there sees: a part of a GPU is a part of one that it sees whole.
+    """
+    wanted, there = (share["gpu"], gpus) if gpus else (share["cpu"], cpus)
+    return max(1, int(there / wanted + 1e-6)) if wanted else 1
+
+
+@dataclass(frozen=True)
+class FusedTraining:
+    """Trains in an engine what an actor would train itself.
+
+    Attributes:
+        harbour: Handle of the ``Harbour``.
+    """
+
+    harbour: Any
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
+        """Yield a report an epoch; see ``Workload``."""
+        name, context = uuid.uuid4().hex, ray.get_runtime_context()
+        gpus = sorted(map(str, context.get_accelerator_ids().get("GPU", [])))
+        engine = ray.get(self.harbour.berth.remote(name, os.getpid(), context.get_node_id(), gpus))
+
+        def save(directory: Path) -> None:
+            ray.get(engine.save.remote(name, directory))
+
+        try:
+            answer: Answer = ray.get(engine.start.remote(name, config, resume))
+            while True:
+                if answer.error is not None:
+                    raise answer.error
+                if answer.metrics is not None:
+                    yield EpochReport(answer.epoch, answer.metrics, answer.is_best, save)
+                answer = ray.get(engine.next.remote(name))
+        finally:
+            engine.leave.remote(name)
+
+
+@contextmanager
+def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[Trains]:
+    """Yield what the trials' actors are to run: the workload itself, or, of more than 1, what asks an engine for it.
+
+    Args:
+        workload: What the trials run.
+        fuse: So many trials are in an engine.
+        resources: What a trial asks Ray for, by ``cpu`` and ``gpu``.
+    """
+    if fuse == 1:
+        yield workload
+        return
+    # On the driver's machine: it is to outlive all others.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    # One that died is started again, knows no engine, and has none: Ray ends what a dead process has started.
+    options = {"num_cpus": 0, "scheduling_strategy": here, "max_restarts": -1, "max_task_retries": -1}
+    share = {name: amount * fuse for name, amount in resources.items()}
+    harbour: Any = ray.remote(Harbour).options(**options).remote(workload, fuse, share)
+    try:
+        yield FusedTraining(harbour)
+    finally:
+        # Its engines go with it.
+        ray.kill(harbour)

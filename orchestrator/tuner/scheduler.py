@@ -1,0 +1,192 @@
+"""Which trials go on: halving by rungs, or the median, a study at a time, so that only like is compared with like.
+
+Every result of a trial comes through here before anybody acts on it: it is judged, and the epoch goes into the journal
+together with the verdict. What is compared is the best value so far.
+
+References:
+    [Golovin2017] Golovin et al., Google Vizier: A Service for Black-Box Optimization, section 3.1. KDD 2017
+    [Li2018] Li et al., Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization. JMLR 18
+    [Li2020] Li et al., A System for Massively Parallel Hyperparameter Tuning (ASHA). arXiv:1810.05934
+"""
+
+from collections.abc import Callable
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+
+from ray.tune.experiment import Trial as RayTrial
+from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.sections import Scheduler
+from orchestrator.journal.history import Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.pbt import waits
+from orchestrator.tuner.actor import Step
+from orchestrator.tuner.not_pickled import Ephemeral
+from orchestrator.tuner.tune_memory import forget_ended
+from orchestrator.tuner.tune_places import Places
+
+
+class Ladder:
+    """The rungs of one study [Li2020], as Ray climbs them."""
+
+    def __init__(self, epochs: int, rules: Scheduler, bracket: int = 0) -> None:
+        grace = round(rules.grace_epochs * rules.reduction_factor**bracket)
+        self._asha = AsyncHyperBandScheduler(
+            time_attr="epoch",
+            metric="best",
+            mode="max",
+            max_t=epochs,
+            grace_period=min(grace, epochs),
+            reduction_factor=rules.reduction_factor,
+        )
+        self._known: set[str] = set()
+
+    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+        """Note the best value so far at an epoch; say whether the trial may go on."""
+        # Of a Ray trial, all that is looked at is its id; ours is the one that outlives a restart.
+        proxy: Any = SimpleNamespace(trial_id=trial_id)
+        nobody: Any = None
+        if trial_id not in self._known:
+            self._known.add(trial_id)
+            self._asha.on_trial_add(nobody, proxy)
+        return bool(self._asha.on_trial_result(nobody, proxy, {"epoch": epoch, "best": best}) != TrialScheduler.STOP)
+
+
+class Brackets:
+    """Ladders that begin to judge one after the other [Li2018]: a trial that is slow at first has one to its liking."""
+
+    def __init__(self, epochs: int, rules: Scheduler) -> None:
+        self._ladders = [Ladder(epochs, rules, bracket) for bracket in range(rules.brackets)]
+
+    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+        """Note the best value so far; say whether the trial may go on in the bracket of its number."""
+        return self._ladders[number % len(self._ladders)].climbs(trial_id, number, epoch, best)
+
+
+class Median:
+    """A trial goes on while its best value is no lower than the median of the others' at the same epoch [Golovin2017].
+
+    The original compares running averages, to which an early lead clings; here the one value that counts everywhere.
+    """
+
+    def __init__(self, rules: Scheduler) -> None:
+        self._rules = rules
+        self._best: dict[int, dict[str, float]] = {}
+
+    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+        """Note the best value so far at an epoch; say whether the trial may go on."""
+        at_epoch = self._best.setdefault(epoch, {})
+        others = [value for other, value in at_epoch.items() if other != trial_id]
+        at_epoch[trial_id] = best
+        if epoch < self._rules.grace_epochs or len(others) < self._rules.min_trials:
+            return True
+        return best >= median(others)
+
+
+def make_rule(rules: Scheduler, epochs: int) -> Ladder | Brackets | Median | None:
+    """Return what ends the trials of one study; ``None`` where nothing does."""
+    makers: dict[str, Callable[[], Ladder | Brackets | Median | None]] = {
+        "none": lambda: None,
+        "asha": lambda: Ladder(epochs, rules),
+        "hyperband": lambda: Brackets(epochs, rules),
+        "median": lambda: Median(rules),
+        "pbt": lambda: None,
+    }
+    return makers[rules.name]()
+
+
+class Judge(Ephemeral, FIFOScheduler):
+    """Records every epoch of every trial with the verdict on it; itself it ends none before its last epoch.
+
+    Attributes:
+        places: What is free for trials.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self.places = Places()
+
+    def judge(self, trial: Trial, step: Step) -> TrialState:
+        """Record a step of a trial and return how the trial stands after it."""
+        for damage in step.damage:
+            self._ledger.note_damage(trial, damage)
+        if step.diverged is not None:
+            self._ledger.end(trial, TrialState.DIVERGED, step.diverged)
+        elif step.refused is not None:
+            self._ledger.end(trial, TrialState.FAILED, step.refused)
+        elif step.epoch > trial.last_epoch and trial.state is TrialState.RUNNING:
+            value = step.metrics[trial.metric]
+            best = value if trial.best_value is None else max(value, trial.best_value)
+            self._ledger.report(trial, step.epoch, step.metrics, self._verdict(trial, step.epoch, best))
+        return trial.state
+
+    def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:
+        """Judge what an actor returned; ``STOP`` ends the trial there."""
+        ours = self._ledger.history.trials[trial.config["trial"]]
+        state = self.judge(ours, result["step"])
+        goes_on = state is TrialState.RUNNING and not self.pauses(ours)
+        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
+        """Return the trial for an actor that has become free, and let Ray forget those that have ended."""
+        controller = tune_controller._tune_controller
+        forget_ended(controller)
+        return self.places.offer(controller)
+
+    def pauses(self, trial: Trial) -> bool:
+        """Say whether a trial is to leave its actor to others, and will be issued again."""
+        return False
+
+    def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
+        """Say whether a trial with this best value so far may go on after an epoch."""
+        return True
+
+    def _verdict(self, trial: Trial, epoch: int, best: float) -> TrialState:
+        climbs = self.climbs(trial, epoch, best)
+        if epoch >= trial.total_epochs:
+            return TrialState.FINISHED
+        return TrialState.RUNNING if climbs else TrialState.STOPPED_EARLY
+
+
+class InStep(Judge):
+    """Lets the trials of a population wait for each other; what becomes of them is decided in ``populations.py``."""
+
+    def __init__(self, rules: Scheduler, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._rules = rules
+
+    def pauses(self, trial: Trial) -> bool:
+        """Say whether a trial has reached an epoch after which it waits, and put that in the journal."""
+        if not waits(trial, self._rules, self._ledger.history):
+            return False
+        self._ledger.append("trial_paused", trial=trial.id, epoch=trial.last_epoch)
+        return True
+
+
+class StudyScheduler(Judge):
+    """Ends trials that are worse than others of their study; starts from what the journal says was judged before."""
+
+    def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self._rules = {
+            cell.name: make_rule(experiment.scheduler, cell.training.total_epochs) for cell in experiment.cells()
+        }
+        self._replay()
+
+    def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
+        """Say whether the rule of its study lets the trial go on."""
+        rule = self._rules.get(trial.study)
+        return rule is None or rule.climbs(trial.id, trial.number, epoch, best)
+
+    def _replay(self) -> None:
+        """Judge again in the order of the journal, so that the rules know what they knew."""
+        best: dict[str, float] = {}
+        trials = self._ledger.history.trials
+        for record in self._ledger.past:
+            trial = trials[record["trial"]] if record["kind"] == "epoch" else None
+            if trial is not None and trial.stage is Stage.SEARCH:
+                best[trial.id] = max(best.get(trial.id, float("-inf")), record["metrics"][trial.metric])
+                self.climbs(trial, record["epoch"], best[trial.id])

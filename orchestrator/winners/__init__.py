@@ -1,0 +1,1 @@
+"""What becomes of selected trials: test metrics, weight files, packed champions."""

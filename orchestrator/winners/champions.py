@@ -1,0 +1,105 @@
+"""The winner of each dataset as something that can be asked: packed in the experiment's folder, then registered.
+
+Packing takes the data and the checkpoint, registering takes the store; neither is a reason for a search to fail. What
+was packed stays, so that ``orchestrator sync`` can register it later.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from orchestrator.journal.history import History, Trial
+from orchestrator.results.summary import checkpoint_root, find_champions, summarise
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.text.values import values_text
+from orchestrator.workload.workload import Workload, data_key
+from trainables.config import TrialConfig
+from trainables.errors import UserError
+from trainables.files import write_whole
+
+CHAMPIONS = "champions"
+"""Folder of the packed models in an experiment's directory."""
+
+MODEL, CARD = "model", "champion.json"
+
+
+@dataclass(frozen=True)
+class Champion:
+    """What a packed model is.
+
+    Attributes:
+        dataset: Name of its folder.
+        experiment: That found it.
+        trial: Whose trained model it is.
+        confirmed: Whether its settings were confirmed with fresh seeds.
+        metric: That selected it.
+        value: Of that metric; of a confirmed one the mean over its seeds.
+        data_digest: Of the data that it was trained on.
+        parameters: What tells its trial from others, for people; empty in what older versions packed.
+    """
+
+    dataset: str
+    experiment: str
+    trial: str
+    confirmed: bool
+    metric: str
+    value: float
+    data_digest: str
+    # What older versions packed without it is the same champion.
+    parameters: str = field(default="", compare=False)
+
+
+def pack_champions(history: History, workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
+    """Pack the model of each dataset's winner that has not been packed; return why some could not be."""
+    problems = []
+    for dataset, trial in find_champions(history).items():
+        folder = directory / CHAMPIONS / Path(dataset).name
+        champion = describe_champion(history, dataset, trial)
+        if read_champion(folder) == champion:
+            continue
+        partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
+            workload.pack(TrialConfig.from_dict(trial.config), checkpoint, partial / MODEL)
+            write_whole(partial / CARD, json.dumps(asdict(champion), indent=2) + "\n")
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+        except (UserError, OSError) as error:
+            problems.append(f"the winner of {dataset} was not packed: {str(error).splitlines()[0]}")
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return problems
+
+
+def packed_champions(directory: Path) -> Mapping[Path, Champion]:
+    """Return the packed models of an experiment by their folders."""
+    folders = sorted(path.parent for path in (directory / CHAMPIONS).glob(f"[!.]*/{CARD}"))
+    return {folder / MODEL: champion for folder in folders if (champion := read_champion(folder)) is not None}
+
+
+def read_champion(folder: Path) -> Champion | None:
+    """Return what lies packed in a folder; ``None`` where that is nothing, or nothing whole."""
+    try:
+        return Champion(**json.loads((folder / CARD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
+    """Return what the winner of a dataset is, whose trained model is that of a trial."""
+    summary = summarise(history)
+    winner, metric = summary["winners"][dataset], summary["metric"]
+    return Champion(
+        dataset=Path(dataset).name,
+        experiment=summary["experiment"],
+        trial=trial.id,
+        confirmed=winner["confirmed"],
+        metric=metric,
+        value=winner["val"][metric.removeprefix("val/")],
+        data_digest=history.data.get(data_key(TrialConfig.from_dict(trial.config)), ""),
+        parameters=values_text(winner["parameters"]),
+    )

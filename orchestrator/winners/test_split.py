@@ -1,0 +1,41 @@
+"""Opening the test split: after all selection is over, for the trials that were selected, and written down first."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.summary import checkpoint_root, find_winners
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.workload.workload import Workload
+from trainables.config import TrialConfig
+
+
+def selected(history: History) -> list[Trial]:
+    """Return the trials for which the test split of their dataset may be opened.
+
+    With a confirmation these are its trials that finished, never one of the search; without, the best of the search.
+    """
+    if not history.experiment.get("confirm"):
+        return list(find_winners(history).values())
+    return [trial for trial in history.stage(Stage.CONFIRM) if trial.state is TrialState.FINISHED]
+
+
+def evaluate_on_test(
+    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, trials: Iterable[Trial]
+) -> None:
+    """Evaluate trials on the test split, each once, and write down beforehand that it was opened for them.
+
+    Raises:
+        CheckpointError: If one has no good checkpoint left.
+    """
+    due = [trial for trial in trials if trial.id not in ledger.history.tests]
+    for dataset in dict.fromkeys(str(trial.config["dataset"]) for trial in due):
+        opened = ledger.history.tests_opened.get(dataset, [])
+        new = [trial.id for trial in due if trial.config["dataset"] == dataset and trial.id not in opened]
+        if new:
+            ledger.append("test_opened", dataset=dataset, trials=new)
+    for trial in due:
+        checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
+        metrics = workload.test(TrialConfig.from_dict(trial.config), checkpoint)
+        ledger.append("test_evaluated", trial=trial.id, metrics=dict(metrics))

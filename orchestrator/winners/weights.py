@@ -1,0 +1,32 @@
+"""The best models of the trials that were looked at on test, as files that MLflow gets beside their runs."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.journal.history import Trial
+from orchestrator.results.summary import checkpoint_root
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.workload.workload import Workload
+from trainables.errors import UserError
+
+FOLDER, FILE = "weights", "best.safetensors"
+
+
+def weights_file(directory: Path, trial: str) -> Path:
+    """Return where the file of a trial lies in an experiment's directory."""
+    return directory / FOLDER / trial / FILE
+
+
+def write_files(trials: Iterable[Trial], workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
+    """Write the files that are not there; return why some could not be, which is no reason for a search to fail."""
+    problems = []
+    for trial in trials:
+        file = weights_file(directory, trial.id)
+        if file.is_file():
+            continue
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            workload.write_weights(checkpoints.bring(trial.id, checkpoint_root(directory, trial)), file)
+        except (UserError, OSError) as error:
+            problems.append(f"{trial.id}: {FILE} was not written: {str(error).splitlines()[0]}")
+    return problems

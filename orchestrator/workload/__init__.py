@@ -1,0 +1,1 @@
+"""What runs in a trial: the one door to ``trainables``."""

@@ -1,0 +1,1 @@
+"""What a training takes: time and memory, from a few real steps."""

@@ -1,0 +1,1 @@
+"""The forms of datasets that are read."""

@@ -1,0 +1,211 @@
+"""MS-COCO captions, 2014 or 2017, and whatever else is written like them: ``annotations/captions_*.json``.
+
+The splits and the order of the images are those of a Karpathy JSON (``dataset_*.json``) in the same folder, with
+restval joined to train: 113,287 / 5,000 / 5,000 images. Without one, the folder gets a split of its own, the same on
+every machine: images in the order of the SHA-256 of their ids; of the official val images the first half, at most
+5,000, is val, as many after them are test, and the rest joins the official train images. Where the annotations have no
+official train and val, val and test get a tenth each. Feature rows then go by ascending image id.
+
+The captions are those of the annotations. An image of which a Karpathy JSON has none of these captions is a problem;
+one of which it has others as well is counted in a note.
+
+References:
+    [Chen2015] Chen et al., Microsoft COCO Captions. arXiv:1504.00325
+"""
+
+import contextlib
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem, filename_problem
+from trainables.data.formats import karpathy
+from trainables.data.text_files import read_json, records
+
+FORMAT = "COCO captions (annotations/captions_*.json)"
+RELEASES = ("train2014", "val2014", "train2017", "val2017")
+"""Of MS-COCO's own annotations; other datasets are written in its format."""
+
+LARGEST_SPLIT = 5000
+"""Images in val and in test at most, as in Karpathy's splits."""
+
+
+class _Annotated(NamedTuple):
+    """An image of an annotation file with its captions."""
+
+    place: str
+    filename: str
+    official: str
+    captions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the annotation files and the split file hold.
+
+    Attributes:
+        images: By COCO's id.
+        refused: Ids of images whose records are among the problems: what refers to them is none.
+    """
+
+    images: dict[int, _Annotated] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the annotation files in a folder and the split file beside them, or nothing."""
+    annotations = sorted((folder / "annotations").glob("captions_*.json"))
+    return [*annotations, *karpathy.find(folder)] if annotations else []
+
+
+def read(files: Sequence[Path]) -> Corpus:
+    """Read the annotations with pycocotools, then the splits."""
+    found = _Found()
+    annotations = [file for file in files if file.parent.name == "annotations"]
+    for file in annotations:
+        _read_annotations(file, found)
+    place = str(annotations[0])
+    if len(annotations) == len(files):
+        notes = ["no Karpathy JSON beside the annotations: a split of our own"]
+        return Corpus(place, _own_split(found.images), found.problems, notes)
+    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), found)
+    left_out = len(found.images) - len({image.id for image in listed})
+    if left_out > 0:
+        found.notes.append(f"{left_out} images with captions are in no split and left out")
+    return Corpus(place, listed, found.problems, found.notes)
+
+
+def _read_annotations(file: Path, found: _Found) -> None:
+    """Add the good images and captions of a file, and its problems."""
+    images, problems = found.images, found.problems
+    content = read_json(file)
+    entries = {
+        key: _good_records(file, content, key, check, problems)
+        for key, check in (("images", _image_problem), ("annotations", _annotation_problem))
+    }
+    known = {record["id"] for record in content["images"] if _has_id(record)}
+    found.refused.update(known - {image["id"] for image in entries["images"]})
+    for annotation in entries["annotations"]:
+        if annotation["image_id"] not in known:
+            problems.append(
+                f"{file}: annotation {annotation['id']}: caption without image: "
+                f"there is no image {annotation['image_id']}"
+            )
+    index = _index(entries)
+    official = next((SPLIT_ALIASES[name] for name in ("train", "val") if name in file.stem), "")
+    for image in entries["images"]:
+        place = f"{file}: image {image['id']}"
+        if image["id"] in images:
+            problems.append(f"{place}: two images of one id: it is that of {images[image['id']].place} too")
+        captions = tuple(annotation["caption"] for annotation in index.imgToAnns.get(image["id"], []))
+        images[image["id"]] = _Annotated(place, image["file_name"], official, captions)
+
+
+def _index(entries: Mapping[str, list[dict[str, Any]]]) -> Any:
+    """Return pycocotools' index of checked records: it would answer broken ones with a KeyError, and it prints."""
+    from pycocotools.coco import COCO
+
+    index = COCO()
+    index.dataset = dict(entries)
+    with contextlib.redirect_stdout(io.StringIO()):
+        index.createIndex()
+    return index
+
+
+def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, problems: list[str]) -> list[Any]:
+    """Return the entries of a list that are what they should be; the others become problems."""
+    good = []
+    for position, record in enumerate(records(file, content, key, "a COCO captions file")):
+        if wrong := check(record):
+            problems.append(f"{file}: {key}[{position}]: {wrong}")
+        else:
+            good.append(record)
+    return good
+
+
+def _has_id(record: Any) -> bool:
+    return isinstance(record, dict) and isinstance(record.get("id"), int)
+
+
+def _image_problem(record: Any) -> str | None:
+    if not _has_id(record):
+        return f"another schema: must be an object with a whole number 'id', got {record!r:.60}"
+    return filename_problem(record.get("file_name"))
+
+
+def _annotation_problem(record: Any) -> str | None:
+    if not isinstance(record, dict) or not all(isinstance(record.get(key), int) for key in ("id", "image_id")):
+        return f"another schema: must be an object with whole numbers 'id' and 'image_id', got {record!r:.60}"
+    wrong = caption_problem(record.get("caption"))
+    return f"annotation {record['id']} of image {record['image_id']}: {wrong}" if wrong else None
+
+
+def _listed_split(file: Path, found: _Found) -> list[Image]:
+    """Return the images that a Karpathy JSON lists, in its order, matched by COCO's id, else by file name."""
+    images, problems, edited = found.images, found.problems, 0
+    by_name = {image.filename: key for key, image in images.items()}
+    listed = []
+    for position, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
+        place = f"{file}: images[{position}]"
+        if wrong := karpathy.image_problem(record):
+            problems.append(f"{place}: {wrong}")
+            continue
+        key = record.get("cocoid", by_name.get(record["filename"]))
+        if not isinstance(key, int) or key not in images:
+            if isinstance(key, int) and key in found.refused:
+                # Its annotation is a problem already.
+                continue
+            problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the one that has it")
+            continue
+        image = images[key]
+        split = SPLIT_ALIASES[record["split"]]
+        listed.append(Image(place, str(key), image.filename, split, image.captions))
+        unknown, known = _compare_captions(record, image)
+        edited += bool(unknown and known)
+        if unknown and not known:
+            problems.append(
+                f"{place}: {record['filename']!r} has other captions than {image.place}, such as {unknown[0]!r:.60}: "
+                "these are two images; fetch annotations and split file of one release"
+            )
+    if edited:
+        found.notes.append(
+            f"{edited:,} images have captions in {file.name} that the annotations do not have; those of the "
+            "annotations are taken"
+        )
+    return listed
+
+
+def _compare_captions(record: dict[str, Any], image: _Annotated) -> tuple[list[str], list[str]]:
+    """Return the captions of a split file's record that its annotated image does not have, and those that it has."""
+    annotated = {_letters(caption) for caption in image.captions}
+    sentences = record.get("sentences")
+    listed = sentences if isinstance(sentences, list) and annotated else []
+    raw = [sentence.get("raw") for sentence in listed if isinstance(sentence, dict)]
+    captions = [caption for caption in raw if isinstance(caption, str)]
+    unknown = [caption for caption in captions if _letters(caption) not in annotated]
+    return unknown, [caption for caption in captions if _letters(caption) in annotated]
+
+
+def _letters(caption: str) -> str:
+    """Return what two copies of a caption share, however their spaces, capitals and punctuation were changed."""
+    return "".join(character for character in caption.casefold() if character.isalnum())
+
+
+def _own_split(images: Mapping[int, _Annotated]) -> list[Image]:
+    """Return all images by ascending id, split as the module says."""
+    official = Counter(image.official for image in images.values())
+    has_official = official["train"] > 0 and official["val"] > 0
+    pool = [key for key, image in images.items() if not has_official or image.official == "val"]
+    size = min(LARGEST_SPLIT, len(pool) // (2 if has_official else 10))
+    shuffled = sorted(pool, key=lambda key: hashlib.sha256(str(key).encode()).hexdigest())
+    split = dict.fromkeys(shuffled[:size], "val") | dict.fromkeys(shuffled[size : 2 * size], "test")
+    return [
+        Image(image.place, str(key), image.filename, split.get(key, "train"), image.captions)
+        for key, image in sorted(images.items())
+    ]

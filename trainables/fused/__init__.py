@@ -1,0 +1,1 @@
+"""Several trials trained as one stacked model."""

@@ -1,0 +1,92 @@
+"""Several trials trained at once in one process, those of one shape as one stacked model.
+
+A trial on features takes a small part of a GPU, and much of its time is launches. K trials whose models have the same
+shape take one forward and one backward pass over parameters of shape (K, ...), and are else what they are alone: each
+has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and diverges, ends or is replaced without the
+others. What it learns is what it learns alone, up to rounding: its batches and draws come from its own seed and epoch.
+
+Trials may be at different epochs; those of one seed at the same epoch have the same batches, which are gathered once.
+What cannot be stacked, or has nobody of its shape beside it, is trained as it is alone, one after another.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.devices import choose_device
+from trainables.errors import DivergedError
+from trainables.fused.stacked_epoch import stack_shape, train_stacked
+from trainables.reports import EpochReport
+from trainables.trial import Trial
+
+T = TypeVar("T")
+
+
+class FusedTrials:
+    """Trials of one process, each under a name of the caller's.
+
+    Args:
+        device: See ``trainables.devices``.
+    """
+
+    def __init__(self, device: str = "auto") -> None:
+        self._device = choose_device(device)
+        self._trials: dict[str, Trial] = {}
+
+    def add(self, name: str, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
+        """Take a trial in, and return the report of its checkpoint where it is resumed; see ``run_trial``.
+
+        Raises:
+            CheckpointError: If ``resume`` is damaged or of another trial.
+        """
+        neighbours = (other for other in self._trials.values() if other.data is data and not other.model.crop_size)
+        beside = None if config.training.finetune else next(neighbours, None)
+        trial = Trial(config, data, self._device, is_new=resume is None, beside=beside)
+        report = None if resume is None else trial.restore(resume)
+        self._trials[name] = trial
+        return report
+
+    def remove(self, name: str) -> None:
+        """Let a trial go, if it is there."""
+        self._trials.pop(name, None)
+
+    def run_epoch(self, names: Iterable[str]) -> dict[str, EpochReport | DivergedError]:
+        """Train some of the trials for their next epoch; one that diverges is let go.
+
+        Returns:
+            Each trial's report, or why it diverged. Its ``time/train_seconds`` is its share of the common time.
+        """
+        shapes: dict[Hashable, dict[str, Trial]] = {}
+        for name in names:
+            trial = self._trials[name]
+            trial.begin_epoch()
+            shapes.setdefault(stack_shape(trial), {})[name] = trial
+        outcomes: dict[str, EpochReport | DivergedError] = {}
+        for trials in shapes.values():
+            outcomes |= zip(trials, run_together(list(trials.values())), strict=True)
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, DivergedError):
+                self.remove(name)
+        return outcomes
+
+
+def run_together(trials: list[Trial]) -> list[EpochReport | DivergedError]:
+    """Train and evaluate trials of one shape for the epoch that they have begun."""
+    started = time.monotonic()
+    losses = train_stacked(trials) if len(trials) > 1 else [_or_error(trials[0].train)]
+    each = (time.monotonic() - started) / len(trials)
+    return [
+        loss if isinstance(loss, DivergedError) else _or_error(partial(trial.end_epoch, loss, each))
+        for trial, loss in zip(trials, losses, strict=True)
+    ]
+
+
+def _or_error(work: Callable[[], T]) -> T | DivergedError:
+    try:
+        return work()
+    except DivergedError as error:
+        return error

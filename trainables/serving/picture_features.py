@@ -1,0 +1,47 @@
+"""What a model reads of a picture that is in no dataset: its pixels, or features made as its dataset's were."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainables.data.pictures.pixels import center_crop, decode
+from trainables.errors import DataError
+from trainables.models.backbones import build_backbone, make_encoder, weights_digest
+
+
+def pixels_of_picture(path: Path, size: int) -> np.ndarray:
+    """Return the centre of a picture, shape (size, size, 3), uint8.
+
+    Raises:
+        DataError: If the file is no picture.
+    """
+    return center_crop(decode(path), size)
+
+
+def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:
+    """Return the features of a picture by the backbone that made those of a dataset, float32.
+
+    Args:
+        path: A picture.
+        origin: The JSON beside the dataset's features.
+        kind: ``global``, shape (D,), or ``regions``, shape (R, D).
+
+    Raises:
+        DataError: If the file is no picture, or the backbone is unknown or cannot be had as it was.
+    """
+    if origin is None or "backbone" not in origin:
+        raise DataError(f"{path}: it is not known how the dataset's features were made; ask with an image's id")
+    name, weights = str(origin["backbone"]), str(origin["weights"])
+    if weights not in ("DEFAULT", "none"):
+        raise DataError(
+            f"{path}: the features come from {name} with weights {weights}, which are not packed with the model"
+        )
+    backbone = build_backbone(name, weights, seed=int(origin.get("seed", 0)))
+    if weights_digest(backbone) != origin.get("weights_digest"):
+        raise DataError(f"{path}: {name} with weights {weights} is not what it was when the features were made")
+    crop = pixels_of_picture(path, backbone.image_size).copy()
+    encode = make_encoder(backbone, (kind,), torch.device("cpu"))
+    return encode(crop[None])[kind][0].astype(np.float32)

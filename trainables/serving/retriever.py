@@ -1,0 +1,244 @@
+"""A trained model packed with the images and captions of a split, so that it answers queries without its dataset.
+
+A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16) and
+``retriever.json`` (config, vocabulary, names). Nothing in it can run code. MLflow finds ``_load_pyfunc`` here, which
+makes of such a folder a model that it can serve.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset, Split
+from trainables.data.resident import ResidentSplit
+from trainables.data.strings import Strings
+from trainables.data.vocabulary import Vocabulary
+from trainables.devices import choose_device
+from trainables.errors import CheckpointError, DataError
+from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.files import write_whole
+from trainables.models import RetrievalModel, build_model
+
+FORMAT = 1
+MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.json"
+TOP = 10
+"""Answers to a query that does not say how many."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An image, or a caption with its image.
+
+    Attributes:
+        image: What the source calls the image.
+        filename: Of the image; empty where the source has none.
+        caption: As written; empty where images were asked for.
+        score: Cosine similarity to the query (WSABIE: dot product); larger is closer.
+    """
+
+    image: str
+    filename: str
+    caption: str
+    score: float
+
+
+def write_retriever(
+    folder: Path, checkpoint: Path, data: Dataset, split: str, *, origin: Mapping[str, Any] | None = None
+) -> None:
+    """Pack the best model of a checkpoint with the images and captions of a split.
+
+    Args:
+        folder: New; made here.
+        checkpoint: An ``epoch_NNNN`` directory.
+        data: What the model was trained on.
+        split: Whose images and captions are the answers.
+        origin: How features are made of a picture (the JSON that an extraction leaves beside them), where that is
+            known; without it, the model takes features for a picture it has not seen.
+
+    Raises:
+        CheckpointError: If the checkpoint is damaged, or of other data.
+    """
+    model, config = load_best(checkpoint, data)
+    part = data.splits[split]
+    with evaluating(model):
+        resident = ResidentSplit(part, torch.device("cpu"), model.crop_size)
+        gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
+    folder.mkdir(parents=True)
+    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
+    save_file({name: value.half().contiguous() for name, value in gallery.items()}, folder / GALLERY)
+    about = {
+        "format": FORMAT,
+        "config": config.to_dict(),
+        "dataset": data.name,
+        "digest": data.digest,
+        "split": split,
+        "feature_shape": list(data.splits["train"].features.shape[1:]),
+        "origin": None if origin is None else dict(origin),
+        "vocabulary": data.vocabulary.words,
+        "images": list(part.image_ids),
+        "filenames": list(part.filenames),
+        "captions": list(part.captions),
+        "image_of_caption": part.image_of_caption.tolist(),
+    }
+    write_whole(folder / ABOUT, json.dumps(about, ensure_ascii=False))
+
+
+class Retriever:
+    """A packed model, ready to be asked.
+
+    Attributes:
+        about: What ``retriever.json`` says.
+    """
+
+    def __init__(self, folder: Path, *, device: str = "cpu") -> None:
+        """Load what ``write_retriever`` wrote.
+
+        Raises:
+            CheckpointError: If the folder holds something else, or is damaged.
+        """
+        self.about = _read_about(folder)
+        self._device = choose_device(device)
+        self._config = TrialConfig.from_dict(self.about["config"])
+        self._vocabulary = Vocabulary(tuple(self.about["vocabulary"]))
+        try:
+            gallery = load_file(folder / GALLERY)
+            self._model = _build(self._config, self._vocabulary, self.about["feature_shape"])
+            self._model.load_state_dict(load_file(folder / MODEL))
+        except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+            raise CheckpointError(
+                f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again"
+            ) from None
+        self._images, self._captions = gallery["images"].float(), gallery["captions"].float()
+        self._model.to(self._device)
+
+    def images_for(self, caption: str, top: int = TOP) -> list[Answer]:
+        """Return the images nearest to a caption, the nearest first."""
+        tokens = torch.tensor([self._vocabulary.encode(caption)])
+        with evaluating(self._model):
+            query = self._model.encode_captions(tokens.to(self._device), torch.tensor([tokens.shape[1]]))[0]
+        scores = self._images @ query.float().cpu()
+        return [self._answer(image, score) for image, score in _best(scores, top)]
+
+    def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Answer]:
+        """Return the captions nearest to an image, the nearest first.
+
+        Args:
+            image: An id or file name of the gallery, features as the model reads them, or a picture file.
+            top: How many.
+
+        Raises:
+            DataError: If there is no such image, or features cannot be made of a picture.
+        """
+        query = self._query_image(image)
+        scores = self._captions @ query.float().cpu()
+        owners = self.about["image_of_caption"]
+        best = _best(scores, top)
+        return [self._answer(owners[caption], score, self.about["captions"][caption]) for caption, score in best]
+
+    def _answer(self, image: int, score: float, caption: str = "") -> Answer:
+        return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
+
+    def _query_image(self, image: str | Path | Sequence[float]) -> Tensor:
+        if not isinstance(image, str | Path):
+            return self._encode_features(np.asarray(image, dtype=np.float32))
+        for names in (self.about["images"], self.about["filenames"]):
+            if str(image) in names:
+                return self._images[names.index(str(image))]
+        if Path(image).is_file():
+            return self._encode_picture(Path(image))
+        raise DataError(
+            f"{image}: neither an image of {self.about['dataset']} {self.about['split']} "
+            f"({', '.join(self.about['images'][:3])} ...) nor a file"
+        )
+
+    def _encode_features(self, features: np.ndarray) -> Tensor:
+        if list(features.shape) != self.about["feature_shape"] or not np.isfinite(features).all():
+            wanted = tuple(self.about["feature_shape"])
+            raise DataError(f"features must be finite and of shape {wanted}, got shape {features.shape}")
+        return self._encode(torch.from_numpy(features)[None])
+
+    def _encode_picture(self, path: Path) -> Tensor:
+        from trainables.serving.picture_features import features_of_picture, pixels_of_picture
+
+        if self._model.crop_size:
+            return self._encode(torch.from_numpy(pixels_of_picture(path, self._model.crop_size).copy())[None])
+        return self._encode_features(features_of_picture(path, self.about["origin"], self._config.features))
+
+    def _encode(self, images: Tensor) -> Tensor:
+        with evaluating(self._model):
+            return self._model.encode_images(images.to(self._device))[0]
+
+
+class Served:
+    """A retriever as MLflow asks it: a table of queries in, a list of answers for each out."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[list[dict[str, Any]]]:
+        """Answer each row of a table: a ``caption`` gets images, an ``image`` captions.
+
+        Args:
+            model_input: A data frame, or a list of mappings.
+            params: ``top``: answers to each.
+
+        Raises:
+            DataError: If a row holds neither, or an image is not known.
+        """
+        rows = model_input.to_dict("records") if hasattr(model_input, "to_dict") else list(model_input)
+        top = int((params or {}).get("top", TOP))
+        return [[asdict(answer) for answer in self._ask(row, top)] for row in rows]
+
+    def _ask(self, row: Mapping[str, Any], top: int) -> list[Answer]:
+        caption, image = row.get("caption"), row.get("image")
+        if isinstance(caption, str) and caption:
+            return self._retriever.images_for(caption, top)
+        if isinstance(image, str | list | tuple | np.ndarray) and len(image):
+            return self._retriever.captions_for(image, top)  # type: ignore[arg-type]
+        raise DataError(f"a query needs a caption or an image, got {sorted(row)}")
+
+
+def _load_pyfunc(path: str) -> Served:
+    """Load a packed model for MLflow."""
+    return Served(Retriever(Path(path)))
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / ABOUT}: cannot be read: {error}; register the model again") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise CheckpointError(f"{folder / ABOUT}: not of format {FORMAT}; register the model again")
+    return about
+
+
+def _build(config: TrialConfig, vocabulary: Vocabulary, feature_shape: Sequence[int]) -> RetrievalModel:
+    """Make the model of a config for a dataset of which only the sizes are known."""
+    nothing = Strings.pack([])
+    empty = Split(
+        name="train",
+        features=np.zeros((1, *feature_shape), dtype=np.float32),
+        image_rows=np.zeros(0, dtype=np.int64),
+        image_ids=nothing,
+        filenames=nothing,
+        tokens=np.zeros(0, dtype=np.int32),
+        offsets=np.zeros(1, dtype=np.int64),
+        image_of_caption=np.zeros(0, dtype=np.int64),
+        captions=nothing,
+    )
+    return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
+
+
+def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:
+    found = scores.topk(min(max(top, 1), len(scores)))
+    return [(int(index), float(score)) for score, index in zip(found.values, found.indices, strict=True)]
