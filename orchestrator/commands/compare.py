@@ -47,7 +47,7 @@ def _print(found: "TrialComparison") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from orchestrator.search.display import format_parameters
+    from orchestrator.text.values import format_parameters
 
     console = make_console(plain_width=140)
     for side in (found.first, found.second):

@@ -24,7 +24,7 @@ def confirm(
 ) -> None:
     """Confirm what a search has found so far; the same command goes on with a confirmation that was interrupted."""
     from orchestrator.commands.search import run
-    from orchestrator.journal.journal import find_directory
+    from orchestrator.journal.directory import find_directory
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.continuation import confirm_experiment, read_storage
 

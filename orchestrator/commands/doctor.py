@@ -50,7 +50,7 @@ def doctor(
 
 def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Finding]":
     from orchestrator.doctor.experiment import check_experiment
-    from orchestrator.journal.journal import find_directory
+    from orchestrator.journal.directory import find_directory
     from orchestrator.tracking import choose_uri
 
     directory = find_directory(experiment, output).resolve()

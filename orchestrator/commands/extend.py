@@ -22,7 +22,7 @@ def extend(
 ) -> None:
     """Go on with a search that has ended: more trials, more hours, or another limit with [bold]--set[/bold]."""
     from orchestrator.commands.search import run
-    from orchestrator.journal.journal import find_directory
+    from orchestrator.journal.directory import find_directory
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.continuation import extend_experiment, read_storage
 

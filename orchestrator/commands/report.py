@@ -21,7 +21,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write an experiment's report, finished or not: one HTML file that needs no network."""
-    from orchestrator.journal.journal import find_directory
+    from orchestrator.journal.directory import find_directory
     from orchestrator.report.experiment_report import report_experiment
 
     directory = find_directory(experiment, output)

@@ -19,7 +19,7 @@ def resume(
 ) -> None:
     """Go on with a search that was interrupted or killed, as it was described when it started."""
     from orchestrator.commands.search import run
-    from orchestrator.journal.journal import find_directory
+    from orchestrator.journal.directory import find_directory
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.continuation import read_experiment, read_storage
 

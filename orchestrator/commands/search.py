@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.experiment.sections import Resources
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.search import SearchResult
-    from orchestrator.workload.workload import Training
+    from orchestrator.workload.training import TrainablesWorkload
 
 
 def search(
@@ -56,7 +56,7 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
     """
     from orchestrator.forecast.dry_run import dry_run
     from orchestrator.forecast.terminal import print_dry_run
-    from orchestrator.search.search import check_cpus
+    from orchestrator.search.preparation import check_cpus
     from orchestrator.studies.warm_start import read_sources
 
     if address is not None:
@@ -70,14 +70,14 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         print_dry_run(found)
 
 
-def make_workload(resources: "Resources", data_root: str) -> "Training":
+def make_workload(resources: "Resources", data_root: str) -> "TrainablesWorkload":
     """Return what trials that get these resources run on the data under a root."""
     from orchestrator.storage.bucket import is_bucket
-    from orchestrator.workload.workload import Training
+    from orchestrator.workload.training import TrainablesWorkload
 
     root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
     # The driver as well leaves the GPUs alone, which measures and evaluates with it.
-    return Training(root, max(1, math.ceil(resources.cpus)), "cpu" if resources.gpus == 0 else "auto")
+    return TrainablesWorkload(root, max(1, math.ceil(resources.cpus)), "cpu" if resources.gpus == 0 else "auto")
 
 
 def run(

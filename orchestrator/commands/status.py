@@ -29,7 +29,7 @@ def status(
     """Show how an experiment stands that runs or has ended: stages, trials, budget, winners."""
     from rich.live import Live
 
-    from orchestrator.journal.journal import find_directory
+    from orchestrator.journal.directory import find_directory
     from orchestrator.search.status import read_status
 
     directory = find_directory(experiment, output)

@@ -22,7 +22,7 @@ def summarise(
     as_json: Json = False,
 ) -> None:
     """Show what experiments came to: winners, verdicts and statistics, as the tables of Bleeker and de Rijke (2022)."""
-    from orchestrator.journal.journal import find_directory
+    from orchestrator.journal.directory import find_directory
     from orchestrator.tables import render
     from orchestrator.tables.experiments import read_result, tables_of, to_dict
     from orchestrator.tables.records import to_dict as table_to_dict

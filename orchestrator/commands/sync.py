@@ -18,13 +18,14 @@ def sync(
     as_json: Json = False,
 ) -> None:
     """Deliver what MLflow missed, or all of it to another store: [bold]orchestrator sync[/bold]. Safe to repeat."""
-    from orchestrator.journal.journal import NAME, JournalError, find_directory
+    from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+    from orchestrator.journal.journal import JournalError
     from orchestrator.tracking import choose_uri, without_password
     from orchestrator.tracking.registry import register_all
     from orchestrator.tracking.sync import DeletedError, deliver
 
     directories = [find_directory(name, output) for name in experiments or []]
-    directories = directories or sorted(path.parent for path in output.glob(f"*/{NAME}"))
+    directories = directories or sorted(path.parent for path in output.glob(f"*/{JOURNAL_FILE}"))
     if not directories:
         raise JournalError(f"{output}: holds no experiment; name another with --output")
     uri = choose_uri(tracking_uri, output)

@@ -17,9 +17,9 @@ import yaml
 from orchestrator.doctor.machine import Finding
 from orchestrator.experiment.yaml_text import YamlTextError, parse_yaml
 from orchestrator.journal.actors import has_ended
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History, Trial, TrialState
 from orchestrator.journal.journal import (
-    NAME,
     Journal,
     JournalError,
     Record,
@@ -74,9 +74,9 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     breaches = list(find_breaches(directory, uri))
     if repair:
         with hold(directory):
-            if (directory / NAME).is_file():
-                with (directory / NAME).open("rb") as journal:
-                    refuse_taken(journal, directory / NAME)
+            if (directory / JOURNAL_FILE).is_file():
+                with (directory / JOURNAL_FILE).open("rb") as journal:
+                    refuse_taken(journal, directory / JOURNAL_FILE)
             findings = [_mended(breach) for breach in breaches]
         if any(breach.hides for breach in breaches):
             # Only named: what the lost records said of checkpoints, a person may still look up in the copy.
@@ -96,12 +96,12 @@ def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
     if not runs:
         yield from check_lock(directory)
     try:
-        records = read_journal(directory / NAME)
+        records = read_journal(directory / JOURNAL_FILE)
     except JournalError as error:
-        yield _salvaged(directory / NAME, error)
+        yield _salvaged(directory / JOURNAL_FILE, error)
         return
     history = History.of(records)
-    yield from check_journal(directory / NAME, records, history, runs=runs)
+    yield from check_journal(directory / JOURNAL_FILE, records, history, runs=runs)
     yield from check_passed_over(history)
     if history.storage is None or not is_bucket(history.storage):
         yield from check_checkpoints(_trials(directory, history), history, runs=runs)

@@ -276,3 +276,8 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
     for model in change.models or experiment.models:
         mistakes.of(refuse_as, key, partial(check_model_parameters, model, change.model_parameters))
     mistakes.refuse()
+
+
+def data_key(config: TrialConfig) -> str:
+    """Return under what name the digest of a trial's data stands, which depends on what its model reads."""
+    return f"{config.dataset}:{config.features}"

@@ -13,7 +13,7 @@ from typing import Any, cast
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from orchestrator.tuner.run import ray_runtime
+from orchestrator.tuner.runtime import ray_runtime
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
 from trainables.errors import UserError
 

@@ -14,7 +14,7 @@ from orchestrator.forecast.forecast import Concurrency, Forecast, StudyLoad, for
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.machines.nodes import Node, check_fits
 from orchestrator.studies.pbt import moving_trials
-from orchestrator.workload.workload import Training
+from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import Range, Suggestion, Values
 from trainables.config import TrialConfig
 
@@ -68,7 +68,7 @@ class DryRun:
         return asdict(self)
 
 
-def dry_run(experiment: Experiment, workload: Training) -> DryRun:
+def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     """Describe a search without running it.
 
     Raises:
@@ -168,7 +168,7 @@ def _machine() -> dict[str, float]:
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
 
 
-def _rates(experiment: Experiment, workload: Training) -> dict[str, Mapping[int, float]]:
+def _rates(experiment: Experiment, workload: TrainablesWorkload) -> dict[str, Mapping[int, float]]:
     """Time fused trials of each study, where it is to be found out how many are best."""
     if experiment.resources.fuse != "auto":
         return {}
@@ -183,7 +183,7 @@ def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
 
 
 def _slower(
-    experiment: Experiment, workload: Training, rates: Mapping[str, Mapping[int, float]], together: int
+    experiment: Experiment, workload: TrainablesWorkload, rates: Mapping[str, Mapping[int, float]], together: int
 ) -> list[float]:
     """Return how much longer an epoch of each study takes beside the others of so many that train together."""
     if together == 1:
@@ -198,7 +198,7 @@ def _slower(
     return slower
 
 
-def _gpus(experiment: Experiment, workload: Training, machine: Mapping[str, float], fuse: int) -> float:
+def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping[str, float], fuse: int) -> float:
     """Return what a trial, or those that are fused, get of a GPU: as asked for, or measured."""
     wanted = experiment.resources.gpus
     if wanted != "auto":

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.forecast.dry_run import DryRun, StudyPlan
-from orchestrator.search.display import format_parameters
 from orchestrator.text.terminal import make_console
+from orchestrator.text.values import format_parameters
 
 
 def print_dry_run(found: DryRun, show: Callable[..., None] | None = None) -> None:

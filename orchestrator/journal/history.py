@@ -456,3 +456,9 @@ _HANDLERS = {
     "test_opened": _open_test,
     "test_evaluated": _test,
 }
+
+
+def best_first(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials that have a value, the highest first, of equals the earlier first."""
+    rated = [(trial.best_value, trial) for trial in trials if trial.best_value is not None]
+    return [trial for _, trial in sorted(rated, key=lambda pair: (-pair[0], pair[1].study, pair[1].number))]

@@ -25,8 +25,6 @@ from trainables.files import write_whole
 Record = Mapping[str, Any]
 """One event as it was written, without its checksum."""
 
-NAME = "journal.jsonl"
-"""Of the journal in an experiment's directory."""
 
 _log = logging.getLogger(__name__)
 
@@ -164,25 +162,6 @@ def torn_bytes(path: Path) -> int:
     """
     content = path.read_bytes()
     return len(content) - _parse(content, path)[1]
-
-
-def find_directory(experiment: str, output: Path) -> Path:
-    """Return an experiment's directory: a path to one, or a name under ``output``.
-
-    Raises:
-        JournalError: If neither holds a journal (the message lists the experiments there are), or it holds nothing.
-    """
-    for directory in (output / experiment, Path(experiment)):
-        if (directory / NAME).is_file():
-            with (directory / NAME).open("rb") as file:
-                if file.readline().endswith(b"\n"):
-                    return directory
-            raise JournalError(f"{directory / NAME}: holds no record; start it (again) with `orchestrator search`")
-    there = sorted(path.parent.name for path in output.glob(f"*/{NAME}"))
-    raise JournalError(
-        f"{experiment}: no experiment of that name under {output}, nor a directory with a {NAME}; "
-        f"there are: {', '.join(there) or 'none'}. Name another with --output"
-    )
 
 
 def is_damaged(content: bytes, whole: int) -> bool:

@@ -2,15 +2,52 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.journal.history import History, Stage, Trial, TrialState
 from orchestrator.journal.journal import Journal, JournalGoneError, Record
+from trainables.config import TrialConfig
 
-if TYPE_CHECKING:
-    from orchestrator.studies.pbt import PlannedMove
-    from orchestrator.studies.planned import PlannedTrial
+
+@dataclass(frozen=True)
+class PlannedMove:
+    """What becomes of one trial.
+
+    Attributes:
+        trial: Which takes over a model.
+        source: Whose model.
+        params: With which it goes on, by the names of the search space.
+        config: The source's, with a schedule that ends in these.
+    """
+
+    trial: Trial
+    source: Trial
+    params: Mapping[str, Any]
+    config: TrialConfig
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """A trial to run.
+
+    Attributes:
+        id: Of its own, the same in every start.
+        study: To which it belongs.
+        number: Position in its stage of the study, from 0.
+        config: All that decides its outcome.
+        params: What a table shows of it, by the names of a search space.
+        candidate: Id of the trial of the search that it repeats with another seed; ``None`` where there is none.
+    """
+
+    id: str
+    study: str
+    number: int
+    config: TrialConfig
+    params: Mapping[str, Any] = field(default_factory=dict)
+    candidate: str | None = None
+
 
 Listener = Callable[[Record], None]
 

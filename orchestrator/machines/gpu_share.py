@@ -6,9 +6,9 @@ what the largest trial took, with a margin for longer captions and fragments, an
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from orchestrator.experiment.sections import Resources
+from orchestrator.workload.workload import Footprint
 
 MARGIN = 1.25
 """Times the measured peak: captions that are longer than those measured, and memory that is free in pieces."""
@@ -18,19 +18,6 @@ CONTEXT_BYTES = 600 * 2**20
 
 MOST = 8
 """Trials on a GPU at a time: more only wait for each other's kernels."""
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What a training was measured to take.
-
-    Attributes:
-        peak: Bytes that it held at a time, >= 0.
-        room: Bytes of the GPU that were free before, > 0.
-    """
-
-    peak: int
-    room: int
 
 
 def choose_share(footprints: Iterable[Footprint]) -> float:
@@ -43,7 +30,7 @@ def choose_share(footprints: Iterable[Footprint]) -> float:
     return math.floor(10_000 / trials) / 10_000
 
 
-def widen(share: float, halvings: int) -> float:
+def share_after_oom(share: float, halvings: int) -> float:
     """Return the part of a GPU that a trial gets after memory ran out so often: half as many share one each time.
 
     Fewer trials at a time would not do: several GPUs may hold the same number each, and stand empty beside each other.

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.regression.accepted import Accepted, AcceptedError, CellRuns, FirstRuns, read_accepted, write_accepted
 from orchestrator.regression.causes import asks_the_same
 from orchestrator.regression.past import past_reruns
@@ -38,8 +39,10 @@ def accept(
     if not finished:
         raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {suite.name}` first")
     directory = finished[-1]
-    records = read_journal(directory / NAME)
-    ran = validate(Suite, next(one["suite"] for one in reversed(records) if one["kind"] == "suite_started"), NAME)
+    records = read_journal(directory / JOURNAL_FILE)
+    ran = validate(
+        Suite, next(one["suite"] for one in reversed(records) if one["kind"] == "suite_started"), JOURNAL_FILE
+    )
     if ran.cells != suite.cells or ran.training != suite.training:
         raise AcceptedError(f"{directory}: ran other cells, or otherwise, than {suite.name} has now; rerun it first")
     history = History.of(records)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.journal.journal import NAME
+from orchestrator.journal.directory import JOURNAL_FILE
 from trainables.errors import UserError
 
 SUMMARY = "summary.json"
@@ -55,7 +55,7 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
         now: Seconds since the epoch; by default the clock of this machine.
     """
     latest = (time.time() if now is None else now) + SKEW
-    begun = {path.parent: _started(path.parent) for name in (NAME, SUMMARY) for path in home.glob(f"*/{name}")}
+    begun = {path.parent: _started(path.parent) for name in (JOURNAL_FILE, SUMMARY) for path in home.glob(f"*/{name}")}
     # A copy under another name is nobody's rerun.
     folders = sorted(path for path, started in begun.items() if started is not None)
     future = {path for path in folders if (begun[path] or 0.0) > latest}
@@ -63,7 +63,7 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
     # The clock may have been set forward while a rerun ran; only the newest end decides anything.
     while finished and read_summary(finished[-1])["ended"] > latest:
         future.add(finished.pop())
-    started = [path for path in folders if path not in future and (path / NAME).exists()]
+    started = [path for path in folders if path not in future and (path / JOURNAL_FILE).exists()]
     return Past(tuple(finished), tuple(started), tuple(sorted(future)))
 
 

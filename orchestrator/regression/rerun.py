@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import Stage, Trial, TrialState
-from orchestrator.journal.journal import NAME, read_journal
-from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.machines.environment import describe_environment
@@ -31,8 +32,8 @@ from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
 from orchestrator.search.display import Progress, make_display
-from orchestrator.search.search import check_cpus, open_checkpoints, open_directory, start, tracked
-from orchestrator.studies.planned import PlannedTrial, PlannedTrials
+from orchestrator.search.preparation import check_cpus, open_checkpoints, open_directory, start, tracked
+from orchestrator.studies.planned import PlannedTrials
 from orchestrator.tracking import choose_uri
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.test_split import evaluate_on_test
@@ -41,7 +42,7 @@ from trainables.errors import UserError
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
-    from orchestrator.tuner.run import Session
+    from orchestrator.tuner.session import Session
 
 
 class RerunInterruptedError(UserError):
@@ -120,9 +121,9 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         if cluster.address is not None:
             prepare_joining()
         # Only now, because Ray takes longer to import than refusing everything above.
-        from orchestrator.tuner.run import Session
+        from orchestrator.tuner.session import Session
 
-        with closing(Ledger(directory / NAME)) as ledger, ExitStack() as opened:
+        with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as opened:
             with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
                 start(ledger, experiment, digests, directory, cluster)
                 ledger.append("suite_started", suite=suite.model_dump(mode="json"))
@@ -191,7 +192,7 @@ def _run(work: Work, accepted: Accepted | None, nights: tuple[Night, ...], *, qu
 def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
     """Train what is left of the plan; the test split is opened only for what is compared with the papers."""
     from orchestrator.tuner.run import run_trials
-    from orchestrator.tuner.scheduler import Judge
+    from orchestrator.tuner.scheduler import RecordingScheduler
 
     ledger = work.ledger
     source = PlannedTrials(work.plan(seeds), Stage.REGRESS, ledger)
@@ -199,7 +200,7 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
     progress = Progress(ledger.history, sum(seeds.values()), epochs, Stage.REGRESS)
     with make_display(progress, work.suite.name, quiet=quiet) as display:
         ledger.listeners.append(display.listen)
-        signal = run_trials(replace(work.session, on_step=display.refresh), source, Judge(ledger))
+        signal = run_trials(replace(work.session, on_step=display.refresh), source, RecordingScheduler(ledger))
         ledger.listeners.remove(display.listen)
     if signal is not None:
         ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
@@ -216,7 +217,7 @@ def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str,
     """Return the newest rerun if it has not ended, and ran the same suite on the same data with the same code."""
     if not started or (started[-1] / SUMMARY).exists():
         return None
-    records = read_journal(started[-1] / NAME)
+    records = read_journal(started[-1] / JOURNAL_FILE)
     here = describe_environment()
     wanted = (suite.model_dump(mode="json"), dict(digests), here["git_revision"], here["versions"])
     suites = [record["suite"] for record in records if record["kind"] == "suite_started"]

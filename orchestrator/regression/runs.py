@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History, Stage, Trial, TrialState
 from orchestrator.regression.accepted import CellRuns, Conditions
 from orchestrator.regression.suite import Suite
-from orchestrator.workload.workload import data_key
 
 
 def cell_runs(suite: Suite, history: History, cell_of: Mapping[str, str]) -> dict[str, CellRuns]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History, Trial
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import find_holder
@@ -10,7 +11,7 @@ from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Queries, retrieve
 from orchestrator.report.render import write_report
 from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import checkpoint_root, find_champions
+from orchestrator.results.summary import find_champions
 from trainables.errors import CheckpointError, ConfigError, DataError
 
 NAME = "report.html"

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.history import History, Stage, Trial, TrialState
-from orchestrator.studies.planned import PlannedTrial
+from orchestrator.journal.history import History, Stage, Trial, TrialState, best_first
+from orchestrator.journal.ledger import PlannedTrial
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
@@ -60,12 +60,6 @@ def published_default(history: History, dataset: str) -> Trial | None:
     finished = [trial for trial in defaults if trial.state is TrialState.FINISHED]
     stopped = [trial for trial in defaults if trial.state is TrialState.STOPPED_EARLY]
     return next(iter([*best_first(finished), *best_first(stopped)]), None)
-
-
-def best_first(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials that have a value, the highest first, of equals the earlier first."""
-    rated = [(trial.best_value, trial) for trial in trials if trial.best_value is not None]
-    return [trial for _, trial in sorted(rated, key=lambda pair: (-pair[0], pair[1].study, pair[1].number))]
 
 
 def fresh_seeds(seed: int, count: int) -> list[int]:

@@ -48,3 +48,14 @@ def _beats(rival: Sequence[float], point: Sequence[float]) -> bool:
     return all(a >= b for a, b in zip(rival, point, strict=True)) and any(
         a > b for a, b in zip(rival, point, strict=True)
     )
+
+
+def explain_front(objectives: list[dict[str, str]]) -> str:
+    """Return a sentence that says what a Pareto front is of."""
+    goals = [
+        f"{goal['metric']} {'maximised' if goal['direction'] == 'maximize' else 'minimised'}" for goal in objectives
+    ]
+    return (
+        f"No finished trial of the search is better than one of these in one objective without being worse in another: "
+        f"{', '.join(goals)}. Values are those of each trial's best epoch, of one training each."
+    )

@@ -6,7 +6,6 @@ was stopped early was worse than others of its study when it was. Ties go to the
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from orchestrator.journal.history import History, Stage, Trial, TrialState
@@ -72,11 +71,6 @@ def summarise(history: History) -> Summary:
         "caveats": {name: caveats([one for one in trials if one.config["dataset"] == name]) for name in datasets},
         "trials": [_row(trial, history) for trial in trials],
     }
-
-
-def checkpoint_root(directory: Path, trial: Trial) -> Path:
-    """Return where the checkpoints of a trial lie in an experiment's directory."""
-    return directory / "trials" / trial.id
 
 
 def _value(trial: Trial, history: History) -> float:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History, Trial
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import find_winners
 from trainables.errors import UserError
@@ -95,7 +96,7 @@ def find_side(name: str, output: Path) -> Side:
     """Return a trial by its name; see ``compare_trials``."""
     experiment, _, trial_id = name.rpartition("/")
     found: list[Side] = []
-    for path in sorted(output.glob(f"{experiment or '*'}/{NAME}")):
+    for path in sorted(output.glob(f"{experiment or '*'}/{JOURNAL_FILE}")):
         history = History.of(read_journal(path))
         own = history.experiment.get("name", path.parent.name)
         wanted, why = history.trials.get(trial_id), ""

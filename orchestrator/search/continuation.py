@@ -8,8 +8,9 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.results.confirmation import choose_candidates
 from orchestrator.search.budget import Spending
 from trainables.errors import ConfigError
@@ -22,10 +23,10 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
         ConfigError: If it never started, or is refused.
         JournalError: If the journal is missing or damaged.
     """
-    history = History.of(read_journal(directory / NAME))
+    history = History.of(read_journal(directory / JOURNAL_FILE))
     if not history.experiment:
         raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
-    return validate(Experiment, override(Document(str(directory / NAME), history.experiment), overrides))
+    return validate(Experiment, override(Document(str(directory / JOURNAL_FILE), history.experiment), overrides))
 
 
 def read_storage(directory: Path) -> str | None:
@@ -34,7 +35,7 @@ def read_storage(directory: Path) -> str | None:
     Raises:
         JournalError: If the journal is missing or damaged.
     """
-    return History.of(read_journal(directory / NAME)).storage
+    return History.of(read_journal(directory / JOURNAL_FILE)).storage
 
 
 def command_to_go_on(directory: Path, history: History) -> str | None:
@@ -86,7 +87,7 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
     if hours is not None:
         if not hours > 0:
             raise ConfigError(f"--hours {hours:g}: must be greater than 0")
-        spent = Spending.of(read_journal(directory / NAME)).seconds / 3600
+        spent = Spending.of(read_journal(directory / JOURNAL_FILE)).seconds / 3600
         settings.append(f"budget.hours={spent + hours}")
     after = read_experiment(directory, [*settings, *overrides])
     if after == before:
@@ -110,7 +111,7 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     before = read_experiment(directory).to_dict()
     given = {key: value for key, value in changes.items() if value is not None}
     values = {**before, "confirm": {**(before["confirm"] or {}), **given}}
-    experiment = validate(Experiment, values, str(directory / NAME))
-    if not choose_candidates(History.of(read_journal(directory / NAME)), 1):
+    experiment = validate(Experiment, values, str(directory / JOURNAL_FILE))
+    if not choose_candidates(History.of(read_journal(directory / JOURNAL_FILE)), 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
     return experiment

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Group
 from rich.live import Live
@@ -21,6 +20,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.tables.pareto import pareto_tables
 from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console, say
+from orchestrator.text.values import format_parameters
 from trainables.config import TrialConfig
 
 ROWS = 16
@@ -203,17 +203,6 @@ def describe_end(trial: Trial) -> str:
     if trial.error is not None:
         return f"{words}: {trial.error}"
     return f"{words}, best {trial.metric} {trial.best_value:.2f} in epoch {trial.best_epoch}"
-
-
-def format_parameters(parameters: Mapping[str, Any]) -> str:
-    """Return ``name=value`` pairs, numbers with four significant digits."""
-    return " ".join(f"{name}={_short(value)}" for name, value in parameters.items())
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_short(part) for part in value) + "]"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> None:

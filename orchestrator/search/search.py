@@ -1,28 +1,29 @@
 """A search from its description to its winners; ``run_search`` reads top to bottom."""
 
 import json
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
-from orchestrator.experiment.experiment import Experiment, changed_keys
-from orchestrator.experiment.problems import short
-from orchestrator.experiment.sections import Resources
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History, Stage
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.cluster import Cluster, prepare_joining
-from orchestrator.machines.environment import describe_environment
 from orchestrator.results.confirmation import plan_confirmation
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.display import Progress, make_display
-from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.search.preparation import (
+    check_cpus,
+    check_unchanged,
+    open_checkpoints,
+    open_directory,
+    start,
+    tracked,
+)
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.terminal import say
@@ -33,14 +34,11 @@ from orchestrator.winners.champions import pack_champions
 from orchestrator.winners.test_split import evaluate_on_test, selected
 from orchestrator.winners.weights import write_files
 from orchestrator.workload.workload import Workload
-from trainables.errors import ConfigError, UserError
-from trainables.files import make_writable, write_whole
+from trainables.errors import UserError
+from trainables.files import write_whole
 
 if TYPE_CHECKING:
-    from orchestrator.tuner.run import Session
-
-TRACKING_SECONDS = 30.0
-"""How long the end of a search waits for a tracking store that does not keep up."""
+    from orchestrator.tuner.session import Session
 
 
 class SearchInterruptedError(UserError):
@@ -150,7 +148,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         if cluster.address is not None:
             prepare_joining()
         # Only now, because Ray and Optuna take longer to import than refusing everything above.
-        from orchestrator.tuner.run import Session
+        from orchestrator.tuner.session import Session
 
         meter = Meter(experiment.budget, ledger.history, ledger.past)
         ledger.listeners.append(meter.listen)
@@ -200,7 +198,7 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
     from orchestrator.studies.populations import Populations
     from orchestrator.studies.study import Studies
     from orchestrator.tuner.run import run_trials
-    from orchestrator.tuner.scheduler import InStep, StudyScheduler
+    from orchestrator.tuner.scheduler import PopulationScheduler, StudyScheduler
 
     experiment, ledger = session.experiment, session.ledger
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
@@ -208,7 +206,7 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
         studies = Studies(experiment, ledger, meter.is_closed)
         if experiment.scheduler.name == "pbt":
             populations = Populations(experiment, studies, ledger, session.checkpoints)
-            return run_trials(shown, populations, InStep(experiment.scheduler, ledger))
+            return run_trials(shown, populations, PopulationScheduler(experiment.scheduler, ledger))
         return run_trials(shown, studies, StudyScheduler(experiment, ledger))
 
 
@@ -218,14 +216,14 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
     It has no limit but its number of trials: a budget is the search's.
     """
     from orchestrator.tuner.run import run_trials
-    from orchestrator.tuner.scheduler import Judge
+    from orchestrator.tuner.scheduler import RecordingScheduler
 
     ledger = session.ledger
     planned = plan_confirmation(session.experiment, ledger.history)
     known = {trial.id for trial in ledger.history.stage(Stage.CONFIRM)}
     with displayed(session, Stage.CONFIRM, len(known | {one.id for one in planned}), quiet) as shown:
         unlimited = replace(shown, limit=lambda: None)
-        return run_trials(unlimited, PlannedTrials(planned, Stage.CONFIRM, ledger), Judge(ledger))
+        return run_trials(unlimited, PlannedTrials(planned, Stage.CONFIRM, ledger), RecordingScheduler(ledger))
 
 
 @contextmanager
@@ -240,108 +238,3 @@ def displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> Iter
             yield replace(session, on_step=display.refresh)
         finally:
             ledger.listeners.remove(display.listen)
-
-
-@contextmanager
-def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
-    """Let a tracker follow the ledger for the length of a ``with`` block, however it ends."""
-    ledger.listeners.append(tracker.listen)
-    tracker.start()
-    try:
-        yield tracker
-    finally:
-        tracker.close(TRACKING_SECONDS)
-
-
-def start(
-    ledger: Ledger,
-    experiment: Experiment,
-    digests: Mapping[str, str],
-    directory: Path,
-    cluster: Cluster,
-    options: Mapping[str, str] | None = None,
-) -> None:
-    """Write down what is searched, on what, where, and with which options of the command line."""
-    resolved = experiment.to_dict()
-    write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
-    ledger.append(
-        "experiment_started",
-        experiment=resolved,
-        data=digests,
-        environment=describe_environment(),
-        storage=cluster.storage,
-        options=dict(options or {}),
-    )
-
-
-def check_cpus(resources: Resources) -> None:
-    """Refuse at once what Ray, which takes ten seconds to start and knows the GPUs as well, would refuse later.
-
-    Raises:
-        ConfigError: If a trial asks for more CPUs than this machine has.
-    """
-    there = os.cpu_count() or 1
-    if resources.cpus > there:
-        raise ConfigError(
-            f"resources.cpus: a trial asks for {resources.cpus:g}, but there are {there}; "
-            f"lower it with --set resources.cpus=..."
-        )
-
-
-def open_directory(output: Path, name: str) -> Path:
-    """Make an experiment's directory, which only its user may enter, and make sure that it can be written.
-
-    Raises:
-        ConfigError: If it cannot.
-    """
-    directory = output.resolve() / name
-    try:
-        make_writable(output)
-        make_writable(directory)
-        directory.chmod(0o700)
-        (directory / "trials").mkdir(exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--output {output}: cannot be written: {error.strerror}; choose another folder") from None
-    return directory
-
-
-def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history: History, directory: Path) -> None:
-    """Refuse to go on with trials that could not be compared with those there are.
-
-    Raises:
-        ConfigError: If experiment or data differ from those of the journal.
-    """
-    if not history.trials:
-        return
-    way_out = f"give the experiment another name (--set name=...) or remove {directory}"
-    changed = changed_keys(history.experiment, experiment.to_dict())
-    if changed:
-        told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
-        raise ConfigError(f"{directory}: was started with other settings than now: {told}; {way_out}")
-    for key, digest in history.data.items():
-        if digests.get(key) != digest:
-            raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")
-
-
-def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
-    """Return where the checkpoints lie, without those that the journal does not know.
-
-    Raises:
-        ConfigError: If the trials of the journal have theirs elsewhere, or those there are of another journal.
-        StorageError: If they cannot be written there.
-    """
-    if history.trials and Cluster(storage=history.storage).place != cluster.place:
-        place = f"with --storage {history.storage}" if history.storage else "without --storage"
-        raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
-    checkpoints = cluster.checkpoints(directory)
-    if not history.trials and not checkpoints.is_empty():
-        place = f"--storage {cluster.storage}" if cluster.storage else str(directory / "trials")
-        raise ConfigError(
-            f"{place}: holds checkpoints of {directory.name}, but {directory} has no journal of it: "
-            f"copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
-        )
-    trials = history.trials.values()
-    checkpoints.rewind(
-        {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
-    )
-    return checkpoints

@@ -8,8 +8,9 @@ from typing import Any
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Budget
 from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History, Stage, TrialState
-from orchestrator.journal.journal import NAME, Record, read_journal
+from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.lock import find_holder
 from orchestrator.results.confirmation import plan_confirmation
 from orchestrator.search.budget import Meter, Spending
@@ -101,7 +102,7 @@ def read_status(directory: Path) -> Status:
     Raises:
         JournalError: If there is no journal, or it is damaged.
     """
-    records = read_journal(directory / NAME)
+    records = read_journal(directory / JOURNAL_FILE)
     history = History.of(records)
     holder = find_holder(directory)
     if holder is None:
@@ -109,7 +110,7 @@ def read_status(directory: Path) -> Status:
         history.actors.gpus.clear()
     if not history.experiment:
         return Status(directory.name, holder, history, (), {})
-    experiment = validate(Experiment, history.experiment, str(directory / NAME))
+    experiment = validate(Experiment, history.experiment, str(directory / JOURNAL_FILE))
     stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
     repeats = {trial.id for trial in history.stage(Stage.CONFIRM)}
     if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):

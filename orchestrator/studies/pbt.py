@@ -12,36 +12,18 @@ References:
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from typing import Any
 
 from orchestrator.experiment.experiment import Cell
 from orchestrator.experiment.sections import Scheduler
 from orchestrator.experiment.spaces import movable
-from orchestrator.journal.history import History, Trial
-from orchestrator.results.confirmation import best_first
+from orchestrator.journal.history import History, Trial, best_first
+from orchestrator.journal.ledger import PlannedMove
 from search_spaces import Suggestion, perturb
 from trainables.config import CHANGEABLE, Change, TrialConfig
 from trainables.seeding import derive_seed
-
-
-@dataclass(frozen=True)
-class PlannedMove:
-    """What becomes of one trial.
-
-    Attributes:
-        trial: Which takes over a model.
-        source: Whose model.
-        params: With which it goes on, by the names of the search space.
-        config: The source's, with a schedule that ends in these.
-    """
-
-    trial: Trial
-    source: Trial
-    params: Mapping[str, Any]
-    config: TrialConfig
 
 
 def waits(trial: Trial, rules: Scheduler, history: History) -> bool:

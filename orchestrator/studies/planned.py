@@ -4,34 +4,10 @@ Optuna never sees them, and nothing stops them early.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable
 
 from orchestrator.journal.history import Stage, Trial
-from orchestrator.journal.ledger import Ledger
-from trainables.config import TrialConfig
-
-
-@dataclass(frozen=True)
-class PlannedTrial:
-    """A trial to run.
-
-    Attributes:
-        id: Of its own, the same in every start.
-        study: To which it belongs.
-        number: Position in its stage of the study, from 0.
-        config: All that decides its outcome.
-        params: What a table shows of it, by the names of a search space.
-        candidate: Id of the trial of the search that it repeats with another seed; ``None`` where there is none.
-    """
-
-    id: str
-    study: str
-    number: int
-    config: TrialConfig
-    params: Mapping[str, Any] = field(default_factory=dict)
-    candidate: str | None = None
+from orchestrator.journal.ledger import Ledger, PlannedTrial
 
 
 class PlannedTrials:

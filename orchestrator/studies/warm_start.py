@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.experiment.experiment import Cell, Experiment, data_key
+from orchestrator.journal.directory import JOURNAL_FILE, find_directory
 from orchestrator.journal.history import History, Stage, Trial, TrialState
-from orchestrator.journal.journal import NAME, find_directory, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.workload.workload import data_key
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 
@@ -28,7 +28,7 @@ def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
     """
     found = {}
     for name in experiment.search.warm_start_from:
-        history = History.of(read_journal(find_directory(name, output) / NAME))
+        history = History.of(read_journal(find_directory(name, output) / JOURNAL_FILE))
         metric = history.experiment["search"]["metric"]
         if metric != experiment.search.metric:
             raise ConfigError(

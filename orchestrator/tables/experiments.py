@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.journal.history import History, Trial, TrialState
-from orchestrator.journal.journal import NAME, read_journal
-from orchestrator.results.confirmation import best_first
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import History, Trial, TrialState, best_first
+from orchestrator.journal.journal import read_journal
 from orchestrator.results.confirmed import metrics_of, verdicts_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
@@ -45,7 +45,7 @@ def read_result(directory: Path) -> Result:
     Raises:
         JournalError: If there is no journal, or it is damaged.
     """
-    history = History.of(read_journal(directory / NAME))
+    history = History.of(read_journal(directory / JOURNAL_FILE))
     verdicts = verdicts_of(history)
     rows: list[Row] = [row for verdict in verdicts.values() for row in rows_of(verdict)]
     for dataset in dict.fromkeys(str(trial.config["dataset"]) for trial in history.trials.values()):

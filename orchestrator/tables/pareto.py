@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.results.pareto import explain_front
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary
 from orchestrator.tables import Row, Table
@@ -31,17 +32,6 @@ def pareto_tables(summary: Summary, experiment: str = "") -> list[Table]:
         columns=tuple(Column(metric, metric, escape(metric), DECIMALS) for metric in metrics),
     )
     return [Table(layout, tuple(rows), (explain_front(summary["objectives"]),))]
-
-
-def explain_front(objectives: list[dict[str, str]]) -> str:
-    """Return a sentence that says what a Pareto front is of."""
-    goals = [
-        f"{goal['metric']} {'maximised' if goal['direction'] == 'maximize' else 'minimised'}" for goal in objectives
-    ]
-    return (
-        f"No finished trial of the search is better than one of these in one objective without being worse in another: "
-        f"{', '.join(goals)}. Values are those of each trial's best epoch, of one training each."
-    )
 
 
 def _row(trial: Mapping[str, Any], summary: Summary) -> Row:

@@ -107,3 +107,14 @@ def count_text(count: int, noun: str) -> str:
     if noun.endswith("y"):
         return f"{count:,} {noun[:-1]}ies"
     return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_short(part) for part in value) + "]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def format_parameters(parameters: Mapping[str, Any]) -> str:
+    """Return ``name=value`` pairs, numbers with four significant digits."""
+    return " ".join(f"{name}={_short(value)}" for name, value in parameters.items())

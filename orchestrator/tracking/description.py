@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.history import History, Trial
 from orchestrator.text.values import markdown, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
-from orchestrator.workload.workload import data_key
 from search_spaces.space import is_number
 from trainables.config import CHANGEABLE, TrialConfig
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History, TrialState
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import find_holder
 from orchestrator.tracking import (
     STATUS,
@@ -61,7 +62,7 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
         DeletedError: If it was deleted there, and is not to be restored.
         DeliveryError: If the store does not answer, or refuses.
     """
-    history = History.of(read_journal(directory / NAME))
+    history = History.of(read_journal(directory / JOURNAL_FILE))
     name = history.experiment["name"]
     is_running = find_holder(directory) is not None
     # Nobody trains what a search that has ended left unfinished: it is resumable, not running.

@@ -13,7 +13,7 @@ from typing import Any
 from ray.tune import Trainable
 
 from orchestrator.storage.checkpoints import Checkpoints
-from orchestrator.workload.workload import Stream, Trains
+from orchestrator.workload.workload import Stream, TrialRunner
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, DivergedError, UserError
 from trainables.reports import EpochReport
@@ -43,7 +43,7 @@ class TrialActor(Trainable):
 
     # Ray passes what ``with_parameters`` was given beside the config.
     def setup(  # type: ignore[override]
-        self, config: dict[str, Any], workload: Trains, checkpoints: Checkpoints, alone: Trains | None = None
+        self, config: dict[str, Any], workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner | None = None
     ) -> None:
         """Take the first trial.
 

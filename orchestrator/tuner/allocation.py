@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import ray
 from ray.exceptions import RayError
 
-from orchestrator.machines.gpu_share import Footprint, choose_share, describe_fusion, describe_limit
+from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.machines.nodes import Node, check_fits, total
-from orchestrator.workload.workload import Workload
+from orchestrator.workload.workload import Footprint, Workload
 from trainables.config import TrialConfig
 
 if TYPE_CHECKING:
-    from orchestrator.tuner.run import Session
+    from orchestrator.tuner.session import Session
 
 
 def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float], int]:

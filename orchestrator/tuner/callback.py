@@ -16,15 +16,16 @@ from ray.tune.progress_reporter import TrialProgressCallback
 
 from orchestrator.journal.history import TrialState
 from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import Cause, Failure, give_up
-from orchestrator.tuner.issuer import Issuer, TrialSource
-from orchestrator.tuner.not_pickled import Ephemeral
+from orchestrator.tuner.issuer import Issuer
+from orchestrator.tuner.not_pickled import NotPickled
 
 if TYPE_CHECKING:
-    from orchestrator.tuner.run import Session
+    from orchestrator.tuner.session import Session
 
 
-class Witness(Ephemeral, TrialProgressCallback):
+class TrialCallback(NotPickled, TrialProgressCallback):
     """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended.
 
     It stands in the place of Ray's own progress callback, which prints nothing here but keeps every trial.

@@ -2,9 +2,9 @@
 
 To Ray, the journal, the sampler and the scheduler they are ordinary trials, whose actors take a fraction of what an
 engine takes. What such an actor would train itself it asks its engine for, which trains all of its trials in rounds.
-Engines belong to the harbour, and that to the driver: with it they go. An engine that dies fails its trials, which are
+Engines belong to the engine_directory, and that to the driver: with it they go. An engine that dies fails its trials, which are
 issued again and go on from their own checkpoints; for its last chance each is trained by its own actor, so that the one
-that brings its engines down is found out. When the harbour dies, its engines go with it: Ray starts it again, and it
+that brings its engines down is found out. When the engine_directory dies, its engines go with it: Ray starts it again, and it
 starts new ones. An engine that hangs is killed when the next trial comes, once all that it trains have been ended.
 """
 
@@ -21,8 +21,8 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from orchestrator.tuner.lockstep import Rounds
-from orchestrator.workload.workload import Stream, Trains, Workload
+from orchestrator.tuner.lockstep import EpochBarrier
+from orchestrator.workload.workload import Stream, TrialRunner, Workload
 from trainables.config import TrialConfig
 from trainables.errors import DivergedError, UserError
 from trainables.reports import EpochReport
@@ -50,14 +50,14 @@ class Engine:
     def __init__(self, workload: Workload, gpus: list[str]) -> None:
         # The trials hold the GPUs for it. It asks Ray for none itself, and so what it sees is not what they have.
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        self._rounds = Rounds(workload.together)
+        self._rounds = EpochBarrier(workload.together)
 
     def members(self) -> int | None:
         """Return how many trials are there; ``None`` where it hangs, and nobody waits for that any more."""
         return None if self._rounds.is_stuck else self._rounds.members
 
     def reserve(self, name: str, process: int) -> None:
-        """See ``Rounds``, and so the others; a trial is there as long as a process of this machine, its actor's."""
+        """See ``EpochBarrier``, and so the others; a trial is there as long as a process of this machine, its actor's."""
         self._rounds.reserve(name, _watch(process))
 
     def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
@@ -102,7 +102,7 @@ def _answer(work: Callable[[], EpochReport | None]) -> Answer:
     return Answer() if report is None else Answer(report.epoch, dict(report.metrics), report.is_best)
 
 
-class Harbour:
+class EngineDirectory:
     """Knows the engines and starts them; a Ray actor, one an experiment.
 
     Args:
@@ -115,7 +115,7 @@ class Harbour:
         self._workload, self._fuse, self._share = workload, fuse, share
         self._engines: dict[tuple[str, ...], list[Any]] = {}
 
-    def berth(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
+    def engine_for(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
         """Return the engine for a trial on a node with these GPUs: the emptiest there, or one that is new."""
         here = self._engines.setdefault((node, *gpus), [])
         members = {engine: count for engine in list(here) if (count := self._members(engine, here)) is not None}
@@ -166,16 +166,16 @@ class FusedTraining:
     """Trains in an engine what an actor would train itself.
 
     Attributes:
-        harbour: Handle of the ``Harbour``.
+        engine_directory: Handle of the ``EngineDirectory``.
     """
 
-    harbour: Any
+    engine_directory: Any
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Yield a report an epoch; see ``Workload``."""
         name, context = uuid.uuid4().hex, ray.get_runtime_context()
         gpus = sorted(map(str, context.get_accelerator_ids().get("GPU", [])))
-        engine = ray.get(self.harbour.berth.remote(name, os.getpid(), context.get_node_id(), gpus))
+        engine = ray.get(self.engine_directory.engine_for.remote(name, os.getpid(), context.get_node_id(), gpus))
 
         def save(directory: Path) -> None:
             ray.get(engine.save.remote(name, directory))
@@ -193,7 +193,7 @@ class FusedTraining:
 
 
 @contextmanager
-def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[Trains]:
+def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[TrialRunner]:
     """Yield what the trials' actors are to run: the workload itself, or, of more than 1, what asks an engine for it.
 
     Args:
@@ -209,9 +209,9 @@ def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iter
     # One that died is started again, knows no engine, and has none: Ray ends what a dead process has started.
     options = {"num_cpus": 0, "scheduling_strategy": here, "max_restarts": -1, "max_task_retries": -1}
     share = {name: amount * fuse for name, amount in resources.items()}
-    harbour: Any = ray.remote(Harbour).options(**options).remote(workload, fuse, share)
+    engine_directory: Any = ray.remote(EngineDirectory).options(**options).remote(workload, fuse, share)
     try:
-        yield FusedTraining(harbour)
+        yield FusedTraining(engine_directory)
     finally:
         # Its engines go with it.
-        ray.kill(harbour)
+        ray.kill(engine_directory)

@@ -7,33 +7,17 @@ each went; which trials there are, and in which order, is the source's business 
 import json
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ray.tune.search import Searcher
 
 from orchestrator.journal.history import Trial
+from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import MAX_FAILURES
-from orchestrator.tuner.not_pickled import Ephemeral
+from orchestrator.tuner.not_pickled import NotPickled
 
 
-class TrialSource(Protocol):
-    """The trials of a stage, in their order."""
-
-    @property
-    def outstanding(self) -> int:
-        """How many trials are still to be issued."""
-        ...
-
-    def next(self) -> Trial | None:
-        """Return the next trial, which the journal holds by then; ``None`` where there is none (now, or any more)."""
-        ...
-
-    def observe(self, trial: Trial) -> None:
-        """Take note of a trial that has a new epoch, or an end."""
-        ...
-
-
-class Issuer(Ephemeral, Searcher):
+class Issuer(NotPickled, Searcher):
     """Issues the trials of a source, some at a time.
 
     A trial that the journal holds as running is issued again under its own id, and finds its checkpoint itself.
@@ -82,7 +66,7 @@ class Issuer(Ephemeral, Searcher):
         self._source.observe(self._live[trial_id])
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Let the source know the end; of an error it hears from ``Witness``, which Ray tells after this."""
+        """Let the source know the end; of an error it hears from ``TrialCallback``, which Ray tells after this."""
         trial = self._live.pop(trial_id)
         if not error:
             self._source.observe(trial)

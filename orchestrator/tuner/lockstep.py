@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.workload.workload import Together
+from orchestrator.workload.workload import TrialGroup
 from trainables.config import TrialConfig
 from trainables.errors import DivergedError
 from trainables.reports import EpochReport
@@ -38,7 +38,7 @@ class _Arrival:
     told: "Future[EpochReport | None]" = field(default_factory=Future)
 
 
-class Rounds:
+class EpochBarrier:
     """Rounds of the trials of this process.
 
     Args:
@@ -46,7 +46,7 @@ class Rounds:
         patience: See ``PATIENCE``.
     """
 
-    def __init__(self, make: Callable[[], Together], patience: float = PATIENCE) -> None:
+    def __init__(self, make: Callable[[], TrialGroup], patience: float = PATIENCE) -> None:
         self._make, self._patience = make, patience
         self._changed = threading.Condition()
         self._members: dict[str, Callable[[], bool]] = {}
@@ -136,7 +136,7 @@ class Rounds:
         self._gone.append(name)
 
     def _work(self) -> None:
-        together: Together | None = None
+        together: TrialGroup | None = None
         while True:
             arrivals, gone, asked = self._wait()
             for arrival in arrivals:
@@ -153,7 +153,7 @@ class Rounds:
                     together.remove(name)
                 self._train(together, asked)
 
-    def _train(self, together: Together, asked: "dict[str, Future[EpochReport | DivergedError]]") -> None:
+    def _train(self, together: TrialGroup, asked: "dict[str, Future[EpochReport | DivergedError]]") -> None:
         if not asked:
             return
         started = time.monotonic()

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-class Ephemeral:
+class NotPickled:
     """Pickles to an empty shell: Ray saves a Tuner's parts for a restore of its own, which the journal replaces."""
 
     def __getstate__(self) -> dict[str, Any]:

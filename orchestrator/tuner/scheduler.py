@@ -23,13 +23,13 @@ from orchestrator.journal.history import Stage, Trial, TrialState
 from orchestrator.journal.ledger import Ledger
 from orchestrator.studies.pbt import waits
 from orchestrator.tuner.actor import Step
-from orchestrator.tuner.not_pickled import Ephemeral
+from orchestrator.tuner.not_pickled import NotPickled
 from orchestrator.tuner.tune_memory import forget_ended
 from orchestrator.tuner.tune_places import Places
 
 
-class Ladder:
-    """The rungs of one study [Li2020], as Ray climbs them."""
+class Rungs:
+    """The rungs of one study [Li2020], as Ray may_continue them."""
 
     def __init__(self, epochs: int, rules: Scheduler, bracket: int = 0) -> None:
         grace = round(rules.grace_epochs * rules.reduction_factor**bracket)
@@ -43,7 +43,7 @@ class Ladder:
         )
         self._known: set[str] = set()
 
-    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+    def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
         """Note the best value so far at an epoch; say whether the trial may go on."""
         # Of a Ray trial, all that is looked at is its id; ours is the one that outlives a restart.
         proxy: Any = SimpleNamespace(trial_id=trial_id)
@@ -58,11 +58,11 @@ class Brackets:
     """Ladders that begin to judge one after the other [Li2018]: a trial that is slow at first has one to its liking."""
 
     def __init__(self, epochs: int, rules: Scheduler) -> None:
-        self._ladders = [Ladder(epochs, rules, bracket) for bracket in range(rules.brackets)]
+        self._ladders = [Rungs(epochs, rules, bracket) for bracket in range(rules.brackets)]
 
-    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+    def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
         """Note the best value so far; say whether the trial may go on in the bracket of its number."""
-        return self._ladders[number % len(self._ladders)].climbs(trial_id, number, epoch, best)
+        return self._ladders[number % len(self._ladders)].may_continue(trial_id, number, epoch, best)
 
 
 class Median:
@@ -75,7 +75,7 @@ class Median:
         self._rules = rules
         self._best: dict[int, dict[str, float]] = {}
 
-    def climbs(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
+    def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
         """Note the best value so far at an epoch; say whether the trial may go on."""
         at_epoch = self._best.setdefault(epoch, {})
         others = [value for other, value in at_epoch.items() if other != trial_id]
@@ -85,11 +85,11 @@ class Median:
         return best >= median(others)
 
 
-def make_rule(rules: Scheduler, epochs: int) -> Ladder | Brackets | Median | None:
+def make_rule(rules: Scheduler, epochs: int) -> Rungs | Brackets | Median | None:
     """Return what ends the trials of one study; ``None`` where nothing does."""
-    makers: dict[str, Callable[[], Ladder | Brackets | Median | None]] = {
+    makers: dict[str, Callable[[], Rungs | Brackets | Median | None]] = {
         "none": lambda: None,
-        "asha": lambda: Ladder(epochs, rules),
+        "asha": lambda: Rungs(epochs, rules),
         "hyperband": lambda: Brackets(epochs, rules),
         "median": lambda: Median(rules),
         "pbt": lambda: None,
@@ -97,7 +97,7 @@ def make_rule(rules: Scheduler, epochs: int) -> Ladder | Brackets | Median | Non
     return makers[rules.name]()
 
 
-class Judge(Ephemeral, FIFOScheduler):
+class RecordingScheduler(NotPickled, FIFOScheduler):
     """Records every epoch of every trial with the verdict on it; itself it ends none before its last epoch.
 
     Attributes:
@@ -140,18 +140,18 @@ class Judge(Ephemeral, FIFOScheduler):
         """Say whether a trial is to leave its actor to others, and will be issued again."""
         return False
 
-    def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
+    def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
         """Say whether a trial with this best value so far may go on after an epoch."""
         return True
 
     def _verdict(self, trial: Trial, epoch: int, best: float) -> TrialState:
-        climbs = self.climbs(trial, epoch, best)
+        may_continue = self.may_continue(trial, epoch, best)
         if epoch >= trial.total_epochs:
             return TrialState.FINISHED
-        return TrialState.RUNNING if climbs else TrialState.STOPPED_EARLY
+        return TrialState.RUNNING if may_continue else TrialState.STOPPED_EARLY
 
 
-class InStep(Judge):
+class PopulationScheduler(RecordingScheduler):
     """Lets the trials of a population wait for each other; what becomes of them is decided in ``populations.py``."""
 
     def __init__(self, rules: Scheduler, ledger: Ledger) -> None:
@@ -166,7 +166,7 @@ class InStep(Judge):
         return True
 
 
-class StudyScheduler(Judge):
+class StudyScheduler(RecordingScheduler):
     """Ends trials that are worse than others of their study; starts from what the journal says was judged before."""
 
     def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
@@ -176,10 +176,10 @@ class StudyScheduler(Judge):
         }
         self._replay()
 
-    def climbs(self, trial: Trial, epoch: int, best: float) -> bool:
+    def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
         """Say whether the rule of its study lets the trial go on."""
         rule = self._rules.get(trial.study)
-        return rule is None or rule.climbs(trial.id, trial.number, epoch, best)
+        return rule is None or rule.may_continue(trial.id, trial.number, epoch, best)
 
     def _replay(self) -> None:
         """Judge again in the order of the journal, so that the rules know what they knew."""
@@ -189,4 +189,4 @@ class StudyScheduler(Judge):
             trial = trials[record["trial"]] if record["kind"] == "epoch" else None
             if trial is not None and trial.stage is Stage.SEARCH:
                 best[trial.id] = max(best.get(trial.id, float("-inf")), record["metrics"][trial.metric])
-                self.climbs(trial, record["epoch"], best[trial.id])
+                self.may_continue(trial, record["epoch"], best[trial.id])

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from orchestrator.experiment.experiment import data_key
+from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History, Trial
-from orchestrator.results.summary import checkpoint_root, find_champions, summarise
+from orchestrator.results.summary import find_champions, summarise
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
-from orchestrator.workload.workload import Workload, data_key
+from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.files import write_whole

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History, Stage, Trial, TrialState
 from orchestrator.journal.ledger import Ledger
-from orchestrator.results.summary import checkpoint_root, find_winners
+from orchestrator.results.summary import find_winners
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig

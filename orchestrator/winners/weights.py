@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import Trial
-from orchestrator.results.summary import checkpoint_root
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError

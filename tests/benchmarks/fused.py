@@ -29,7 +29,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
 from orchestrator.search.search import run_search
-from orchestrator.workload.workload import Training
+from orchestrator.workload.training import TrainablesWorkload
 from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import NAME, SHARED, load_flickr8k
 from tests.benchmarks.rows import Row
@@ -108,7 +108,9 @@ def compare_searches(options: argparse.Namespace) -> Row:
         seconds = {}
         for fuse, trials in ((options.search_trials, options.search_trials), (1, ALONE)):
             experiment = make_search(case, name, fuse, trials, options)
-            run_search(experiment, Training(str(root.resolve()), device=options.device), Path(folder), quiet=True)
+            run_search(
+                experiment, TrainablesWorkload(str(root.resolve()), device=options.device), Path(folder), quiet=True
+            )
             journal = read_journal(Path(folder) / experiment.name / "journal.jsonl")
             ends = [record["time"] for record in journal if record["kind"] == "epoch"]
             seconds[fuse] = float(ends[-1] - ends[fuse - 1]) / (len(ends) - fuse)

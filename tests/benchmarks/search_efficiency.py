@@ -23,7 +23,7 @@ from typing import Any
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
-from orchestrator.workload.workload import Training
+from orchestrator.workload.training import TrainablesWorkload
 from tests.benchmarks.command import main
 from tests.benchmarks.flickr8k import SHARED
 from tests.benchmarks.rows import Row
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         if root is None and options.dataset == "scenes":
             root = folder / "data"
             generate_scenes(root / "scenes", images=options.images, seed=0)
-        workload = Training(str((root or SHARED).resolve()), device=options.device)
+        workload = TrainablesWorkload(str((root or SHARED).resolve()), device=options.device)
         found = []
         for seed in options.seeds:
             grid = follow(make_experiment(options, seed, "grid"), workload, output)
@@ -114,7 +114,7 @@ def compare(case: str, grid: Trace, tpe: Trace, share: float = 1.0) -> Row:
     return Row(case, "epochs", needed, len(grid.values), "the whole grid", NEEDED, told)
 
 
-def follow(experiment: Experiment, workload: Training, output: Path) -> Trace:
+def follow(experiment: Experiment, workload: TrainablesWorkload, output: Path) -> Trace:
     """Run a search, or what is left of it, and return how it came to its best value."""
     from orchestrator.search.search import run_search
 

@@ -155,7 +155,7 @@ def _drive_ours(trials: int, workers: int, epochs: int, folder: Path) -> None:
 
 def _drive_plain(mode: str, trials: int, workers: int, epochs: int, folder: Path) -> None:
     from orchestrator.journal.lock import make_scratch
-    from orchestrator.tuner.run import ray_runtime
+    from orchestrator.tuner.runtime import ray_runtime
 
     with make_scratch() as scratch, ray_runtime(scratch):
         from ray import tune

@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History, TrialState
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import Store, default_uri
 from orchestrator.tracking.sync import deliver
@@ -61,7 +62,7 @@ def write_search(output: Path, trials: int, metrics: int) -> None:
     experiment = make_experiment(losses=["nt_xent"], training={"epochs": EPOCHS})
     (cell,) = experiment.cells()
     (output / "tiny").mkdir()
-    ledger = Ledger(output / "tiny" / NAME)
+    ledger = Ledger(output / "tiny" / JOURNAL_FILE)
     start(ledger, experiment)
     for number in range(trials):
         params = {"temperature": 0.01 + number / 1000}
@@ -82,7 +83,7 @@ def count_metrics(output: Path) -> int:
 
 def read(output: Path) -> History:
     """Return what the journal says."""
-    return History.of(read_journal(output / "tiny" / NAME))
+    return History.of(read_journal(output / "tiny" / JOURNAL_FILE))
 
 
 def measure_delivery(output: Path, uri: str) -> float:

@@ -15,8 +15,8 @@ from mlflow import MlflowClient
 from playwright.sync_api import Browser, Page
 
 from orchestrator.commands.ui import choose_port
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import Trial, TrialState
-from orchestrator.journal.journal import NAME
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import comparison_page, default_uri, newest_page
 from orchestrator.tracking.sync import deliver
@@ -79,7 +79,7 @@ def write_searches(output: Path) -> dict[str, str]:
     """Write and deliver two experiments, the newer one confirmed and hostile; return its runs by their trials."""
     for name, description in (("older", ""), ("newer", HOSTILE)):
         (output / name).mkdir()
-        ledger = Ledger(output / name / NAME)
+        ledger = Ledger(output / name / JOURNAL_FILE)
         start(ledger, make_experiment(name=name, description=description))
         best = write_trials(ledger)
         repeats = [add_repeat(ledger, best, index, 7 + index, 138.0 + index) for index in range(2)]

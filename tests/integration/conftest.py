@@ -9,7 +9,7 @@ import pytest
 def ray_session() -> Iterator[None]:
     """One Ray for all searches of this process: to start one takes 6 to 11 s."""
     from orchestrator.journal.lock import make_scratch
-    from orchestrator.tuner.run import ray_runtime
+    from orchestrator.tuner.runtime import ray_runtime
 
     with make_scratch() as scratch, ray_runtime(scratch):
         yield

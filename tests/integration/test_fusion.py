@@ -12,7 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
-from orchestrator.workload.workload import Training
+from orchestrator.workload.training import TrainablesWorkload
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
 from tests.orchestrator import drifting_workload, fake_workload
 from tests.orchestrator.drifting_workload import DriftingWorkload
@@ -98,7 +98,7 @@ def test_real_trainings_learn_fused_what_they_learn_alone(
     data_root = tmp_path_factory.mktemp("data")
     write_precomputed(data_root / "pets", images=60)
     training = {"epochs": 3, "batch_size": 16, "embedding_size": 16, "word_size": 8, "learning_rate": 5e-3}
-    workload = Training(str(data_root), device="cpu")
+    workload = TrainablesWorkload(str(data_root), device="cpu")
     changes = {"models": ["wsabie", "vsepp"], "losses": ["triplet"], "training": training}
     changes["search"] = {"sampler": "random", "trials": 3, "seed": 1}
     fused = search(output, workload, 3, **changes)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import AlreadyRunningError, hold
 from orchestrator.regression.accept import accept
 from orchestrator.regression.accepted import AcceptedError, read_accepted
@@ -92,7 +93,7 @@ def test_accepted_then_unchanged_then_slipped(request_of: Any) -> None:
     assert drift is not None and drift.new == pytest.approx(drift.accepted - 10, abs=1e-6), "one of three reruns"
     assert slipped.result is not None and slipped.result.finding is Finding.REGRESSION
     assert len({done.directory for done in (first, same, slipped)}) == 3
-    for name in ("report.html", "junit.xml", "summary.json", NAME):
+    for name in ("report.html", "junit.xml", "summary.json", JOURNAL_FILE):
         assert (slipped.directory / name).stat().st_size > 0
     assert not list((slipped.directory / "trials").glob("*/epoch_*"))
     assert json.loads((slipped.directory / "summary.json").read_text())["finding"] == "regression"
@@ -119,7 +120,7 @@ def test_the_papers_are_compared_on_test(request_of: Any) -> None:
     assert done.result is not None
     published = done.result.cells[0].published
     assert published is not None and (published.accepted, published.new) == (309.4, 302.0)
-    history = History.of(read_journal(done.directory / NAME))
+    history = History.of(read_journal(done.directory / JOURNAL_FILE))
     assert len(history.tests) == 3 and sum(map(len, history.tests_opened.values())) == 3
 
 
@@ -127,10 +128,10 @@ def test_a_rerun_that_was_killed_is_gone_on_with_and_another_code_is_not(request
     request = request_of()
     done = go(request)
     (done.directory / "summary.json").unlink()
-    trials = set(History.of(read_journal(done.directory / NAME)).trials)
+    trials = set(History.of(read_journal(done.directory / JOURNAL_FILE)).trials)
     again = go(request)
     assert again.directory == done.directory
-    assert set(History.of(read_journal(again.directory / NAME)).trials) == trials
+    assert set(History.of(read_journal(again.directory / JOURNAL_FILE)).trials) == trials
     (again.directory / "summary.json").unlink()
     other = go(replace(request, suite=make_suite(cells=CELLS, matters=11)))
     assert other.directory != again.directory

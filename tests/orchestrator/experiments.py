@@ -5,8 +5,7 @@ from typing import Any
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import Stage, Trial, TrialState
-from orchestrator.journal.ledger import Ledger
-from orchestrator.studies.planned import PlannedTrial
+from orchestrator.journal.ledger import Ledger, PlannedTrial
 from trainables.config import TrialConfig
 
 

@@ -8,9 +8,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.machines.gpu_share import Footprint
-from orchestrator.workload.workload import data_key
+from orchestrator.experiment.experiment import Experiment, data_key
+from orchestrator.workload.workload import Footprint
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
 from trainables.reports import EpochReport

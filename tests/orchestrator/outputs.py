@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import find_champions, summarise
@@ -27,7 +28,7 @@ def read_output(output: str, folder: Path, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("COLUMNS", "500")
     # The link to MLflow's page names no candidate, and its store takes seconds to make.
     monkeypatch.setattr("orchestrator.tracking.comparison_page", lambda uri, trials: None)
-    return OUTPUTS[output](folder, History.of(read_journal(folder / NAME)), capsys).replace("\\", "")
+    return OUTPUTS[output](folder, History.of(read_journal(folder / JOURNAL_FILE)), capsys).replace("\\", "")
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -6,12 +6,11 @@ import pytest
 
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.history import History, Move, Stage, Trial, TrialState
-from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.results.confirmation import published_default
 from orchestrator.results.confirmed import champion_of, metrics_of, verdicts_of
 from orchestrator.results.summary import find_winners
 from orchestrator.search.budget import Meter
-from orchestrator.studies.planned import PlannedTrial
 from tests.orchestrator.experiments import add_trial, make_experiment, open_test, start
 from trainables.config import TrialConfig
 

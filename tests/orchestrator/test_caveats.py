@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import TrialState
-from orchestrator.journal.journal import NAME
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.caveats import caveats
 from tests.orchestrator.experiments import add_trial, make_experiment, start
@@ -23,7 +23,7 @@ def environment(**changes: Any) -> dict[str, Any]:
 def write(folder: Path, second: dict[str, Any], *, trains: bool = True) -> Ledger:
     """Write a journal of two starts, of which the second trains a trial, or does not come to that."""
     folder.mkdir(exist_ok=True)
-    ledger = Ledger(folder / NAME)
+    ledger = Ledger(folder / JOURNAL_FILE)
     experiment = make_experiment(losses=["nt_xent"])
     start(ledger, experiment, environment=OLD)
     add_trial(ledger, [30.0])

@@ -8,8 +8,8 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.cli import main
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import TrialState
-from orchestrator.journal.journal import NAME
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.trial_comparison import NoSuchTrialError, compare_trials
 from orchestrator.tracking import default_uri, refuse_default_password
@@ -23,7 +23,7 @@ def output(tmp_path: Path) -> Path:
     """Two experiments: in the first a trial of each loss ended, in the second one that was killed."""
     for name, losses in (("one", ("nt_xent", "triplet_sh")), ("two", ("nt_xent",))):
         (tmp_path / name).mkdir()
-        ledger = Ledger(tmp_path / name / NAME)
+        ledger = Ledger(tmp_path / name / JOURNAL_FILE)
         start(ledger, make_experiment(name=name))
         for loss in losses:
             add_trial(ledger, [100.0, 120.0, 110.0], loss=loss)
@@ -68,7 +68,7 @@ def test_only_what_can_win_stands_for_an_experiment(
     tmp_path: Path, repeats: list[tuple[int, list[float]]], winner: int, why: str
 ) -> None:
     (tmp_path / "one").mkdir()
-    with closing(Ledger(tmp_path / "one" / NAME)) as ledger:
+    with closing(Ledger(tmp_path / "one" / JOURNAL_FILE)) as ledger:
         start(ledger, make_experiment(name="one", confirm={"top": 2, "seeds": 3}))
         trials = [add_trial(ledger, [value]) for value in (100.0, 120.0)]
         for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED, TrialState.RUNNING):
@@ -90,7 +90,7 @@ def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) ->
         ("two", ["birds", "pets"], TrialState.FINISHED),
     ):
         (tmp_path / name).mkdir()
-        with closing(Ledger(tmp_path / name / NAME)) as ledger:
+        with closing(Ledger(tmp_path / name / JOURNAL_FILE)) as ledger:
             start(ledger, make_experiment(name=name, datasets=datasets))
             for dataset in datasets:
                 add_trial(ledger, [100.0], dataset=dataset, state=state)

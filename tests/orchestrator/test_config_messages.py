@@ -12,7 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.regression.suite import load_suite
-from orchestrator.search.search import check_unchanged
+from orchestrator.search.preparation import check_unchanged
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from trainables.errors import ConfigError
 

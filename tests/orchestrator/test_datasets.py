@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.storage.bucket import ObjectStore
 from orchestrator.storage.datasets import fetch_dataset
-from orchestrator.workload.workload import Training
+from orchestrator.workload.training import TrainablesWorkload
 from tests.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.orchestrator.experiments import make_experiment
 from tests.precomputed_folder import write_precomputed
@@ -98,18 +98,18 @@ def test_data_that_are_not_the_drivers_are_refused(tmp_path: Path, monkeypatch: 
     config = experiment.trial_config(cell, {"temperature": 0.1})
     write_precomputed(tmp_path / "driver" / "pets")
     write_precomputed(tmp_path / "node" / "pets", seed=1)
-    digests = Training(str(tmp_path / "driver")).check(experiment)
-    node = Training(str(tmp_path / "node"))
+    digests = TrainablesWorkload(str(tmp_path / "driver")).check(experiment)
+    node = TrainablesWorkload(str(tmp_path / "node"))
     assert node.open_data(config).name == "pets"
     with pytest.raises(DataError, match="pets under .*/node is not what the driver has: its digest is "):
         next(node.expecting(digests).train(config, None))
-    assert Training(str(tmp_path / "driver")).expecting(digests).open_data(config).name == "pets"
+    assert TrainablesWorkload(str(tmp_path / "driver")).expecting(digests).open_data(config).name == "pets"
 
 
 def test_a_trial_sees_the_val_images_that_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_precomputed(tmp_path / "data" / "pets")
-    workload = Training(str(tmp_path / "data"))
+    workload = TrainablesWorkload(str(tmp_path / "data"))
     for asked, seen in ((None, 18), (5, 5), (18, 18)):
         experiment = make_experiment(losses=["nt_xent"], val_images=asked)
         splits = workload.open_data(experiment.trial_config(experiment.cells()[0], {})).splits

@@ -12,15 +12,8 @@ from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.summary import summarise
 from orchestrator.search import display
-from orchestrator.search.display import (
-    LiveDisplay,
-    PlainDisplay,
-    Progress,
-    describe_end,
-    format_parameters,
-    print_summary,
-    trials_table,
-)
+from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress, describe_end, print_summary, trials_table
+from orchestrator.text.values import format_parameters
 from tests.orchestrator.experiments import add_trial
 
 

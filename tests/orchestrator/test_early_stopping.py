@@ -4,10 +4,9 @@ import pytest
 
 from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.history import Stage, TrialState
-from orchestrator.journal.ledger import Ledger
-from orchestrator.studies.planned import PlannedTrial
+from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.tuner.actor import Step
-from orchestrator.tuner.scheduler import Brackets, Ladder, Median, StudyScheduler
+from orchestrator.tuner.scheduler import Brackets, Median, Rungs, StudyScheduler
 from tests.orchestrator.experiments import add_trial, make_experiment
 from trainables.config import TrialConfig
 
@@ -33,28 +32,28 @@ def test_a_trial_goes_on_while_it_is_no_lower_than_the_median_of_the_others(
 ) -> None:
     rule = median_rule()
     for number, other in enumerate(others):
-        rule.climbs(f"other{number}", number, 3, other)
-    rule.climbs("elsewhere", 8, 4, 1000.0)
-    assert rule.climbs("own", 9, 3, value) is goes_on
-    assert rule.climbs("own", 9, 3, value) is goes_on, "its own value is not among those of the others"
+        rule.may_continue(f"other{number}", number, 3, other)
+    rule.may_continue("elsewhere", 8, 4, 1000.0)
+    assert rule.may_continue("own", 9, 3, value) is goes_on
+    assert rule.may_continue("own", 9, 3, value) is goes_on, "its own value is not among those of the others"
 
 
 def test_the_median_stops_nobody_before_the_grace_is_over_or_beside_too_few_others() -> None:
     rule = median_rule(grace=3, least=2)
     for epoch in (2, 3):
-        rule.climbs("first", 0, epoch, 100.0)
-        assert rule.climbs("second", 1, epoch, 1.0), "beside one other"
-    assert rule.climbs("third", 2, 2, 0.5), "in its grace"
-    assert not rule.climbs("third", 2, 3, 0.5), "in the last epoch of the grace, beside two others"
+        rule.may_continue("first", 0, epoch, 100.0)
+        assert rule.may_continue("second", 1, epoch, 1.0), "beside one other"
+    assert rule.may_continue("third", 2, 2, 0.5), "in its grace"
+    assert not rule.may_continue("third", 2, 3, 0.5), "in the last epoch of the grace, beside two others"
 
 
-def rungs(rule: Ladder | Brackets, number: int) -> list[int]:
+def rungs(rule: Rungs | Brackets, number: int) -> list[int]:
     """Return the epochs at which a trial that is worse than all others of its number is stopped."""
     stopped = []
     for epoch in range(1, EPOCHS):
         for other in range(3):
-            rule.climbs(f"good{number}-{epoch}-{other}", number, epoch, 100.0)
-        if not rule.climbs(f"bad{number}-{epoch}", number, epoch, 1.0):
+            rule.may_continue(f"good{number}-{epoch}-{other}", number, epoch, 100.0)
+        if not rule.may_continue(f"bad{number}-{epoch}", number, epoch, 1.0):
             stopped.append(epoch)
     return stopped
 
@@ -62,7 +61,7 @@ def rungs(rule: Ladder | Brackets, number: int) -> list[int]:
 def test_trials_take_turns_in_brackets_that_begin_to_judge_one_after_the_other() -> None:
     rules = Scheduler(name="hyperband", grace_epochs=1, reduction_factor=3, brackets=3)
     brackets = Brackets(EPOCHS, rules)
-    first = [rungs(Ladder(EPOCHS, rules, bracket), 0)[0] for bracket in range(3)]
+    first = [rungs(Rungs(EPOCHS, rules, bracket), 0)[0] for bracket in range(3)]
     assert first == [1, 3, 9]
     assert [rungs(brackets, number)[0] for number in range(4)] == [1, 3, 9, 1]
 

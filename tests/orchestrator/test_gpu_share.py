@@ -9,12 +9,12 @@ from orchestrator.machines.gpu_share import (
     CONTEXT_BYTES,
     MARGIN,
     MOST,
-    Footprint,
     choose_share,
     describe_fusion,
     describe_limit,
-    widen,
+    share_after_oom,
 )
+from orchestrator.workload.workload import Footprint
 
 GIB = 2**30
 
@@ -54,7 +54,7 @@ def test_the_largest_trials_fit_beside_each_other(footprints: list[tuple[int, in
     ],
 )
 def test_half_as_many_share_a_gpu_after_each_want_of_memory(share: float, halvings: int, widened: float) -> None:
-    assert widen(share, halvings) == widened
+    assert share_after_oom(share, halvings) == widened
 
 
 @given(st.lists(st.tuples(st.integers(0, 100 * GIB), st.integers(1, 100 * GIB)), min_size=1, max_size=5))

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from orchestrator.journal.history import Stage, TrialState
-from orchestrator.journal.ledger import Ledger
-from orchestrator.studies.planned import PlannedTrial, PlannedTrials
+from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.studies.planned import PlannedTrials
 from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step
-from orchestrator.tuner.scheduler import Judge
+from orchestrator.tuner.scheduler import RecordingScheduler
 from tests.orchestrator.experiments import make_experiment, start
 from trainables.config import TrainingConfig, TrialConfig
 
@@ -26,7 +26,7 @@ def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     ledger = Ledger(path)
     start(ledger, make_experiment())
-    source, judge = PlannedTrials(plan(), Stage.CONFIRM, ledger), Judge(ledger)
+    source, judge = PlannedTrials(plan(), Stage.CONFIRM, ledger), RecordingScheduler(ledger)
     assert source.outstanding == 3
     first, second = source.next(), source.next()
     assert first is not None and second is not None

@@ -26,7 +26,7 @@ from orchestrator.studies.populations import Populations
 from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import TrialActor
 from orchestrator.tuner.issuer import Issuer
-from orchestrator.tuner.scheduler import InStep
+from orchestrator.tuner.scheduler import PopulationScheduler
 from tests.orchestrator.drifting_workload import EPOCHS, DriftingWorkload, learned
 from tests.orchestrator.experiments import make_experiment, start
 from trainables.config import TrialConfig
@@ -53,7 +53,7 @@ class Machine:
         self.checkpoints = FolderCheckpoints(folder / "trials")
         studies = Studies(experiment, self.ledger)
         self.issuer = Issuer(Populations(experiment, studies, self.ledger, self.checkpoints), slots)
-        self.scheduler = InStep(experiment.scheduler, self.ledger)
+        self.scheduler = PopulationScheduler(experiment.scheduler, self.ledger)
         self.workload, self.actors, self.issued = workload, dict[str, tuple[TrialActor, dict[str, str]]](), 0
 
     def run(self, chance: random.Random, steps: int = 10_000) -> bool:

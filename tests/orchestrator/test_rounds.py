@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.tuner.lockstep import Rounds
+from orchestrator.tuner.lockstep import EpochBarrier
 from tests.orchestrator.fake_workload import FakeTogether, FakeWorkload
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import DataError, DivergedError
@@ -20,11 +20,11 @@ def config(temperature: float = 0.1) -> TrialConfig:
 
 
 class Table:
-    """Rounds, with a thread for each trial that asks."""
+    """EpochBarrier, with a thread for each trial that asks."""
 
     def __init__(self, workload: FakeWorkload, patience: float, pool: ThreadPoolExecutor) -> None:
         self.together = FakeTogether(workload)
-        self.rounds, self.pool = Rounds(lambda: self.together, patience), pool
+        self.rounds, self.pool = EpochBarrier(lambda: self.together, patience), pool
         self.dead: set[str] = set()
 
     def reserve(self, name: str) -> None:

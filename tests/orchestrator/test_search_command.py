@@ -18,9 +18,9 @@ from orchestrator.journal.history import History, TrialState
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.machines.cluster import Cluster
-from orchestrator.search.search import open_checkpoints
+from orchestrator.search.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
-from orchestrator.workload.workload import Training
+from orchestrator.workload.training import TrainablesWorkload
 from tests.bucket import CREDENTIALS
 from tests.orchestrator.experiments import add_trial, make_experiment, start
 from tests.orchestrator.fake_workload import report
@@ -156,13 +156,15 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
     """Let an epoch take an hour on a machine of two CPUs, and n stacked the root of n; return which n are timed."""
     asked: list[tuple[int, ...] | None] = []
 
-    def take_rates(self: Training, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> dict[int, float]:
+    def take_rates(
+        self: TrainablesWorkload, config: TrialConfig, sizes: tuple[int, ...] | None = None
+    ) -> dict[int, float]:
         asked.append(sizes)
         return {size: size**0.5 for size in (1, *(sizes or SIZES))}
 
     monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
-    monkeypatch.setattr(Training, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
-    monkeypatch.setattr(Training, "rates", take_rates)
+    monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
+    monkeypatch.setattr(TrainablesWorkload, "rates", take_rates)
     return asked
 
 

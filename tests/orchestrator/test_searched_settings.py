@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History, TrialState
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.results.summary import find_champions
 from orchestrator.winners.champions import CARD, describe_champion, read_champion
@@ -46,7 +47,7 @@ def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path
         name=name, models=["wsabie"], losses=losses, search={**SEARCH, **search}, confirm=confirm
     )
     (cell,) = experiment.cells()
-    ledger = Ledger(folder / NAME)
+    ledger = Ledger(folder / JOURNAL_FILE)
     start(ledger, experiment)
     trials = []
     for number, (point, reached) in enumerate(zip(POINTS, REACHED, strict=True)):
@@ -122,7 +123,7 @@ def test_without_further_objectives_there_is_no_front(
 
 def test_what_an_older_version_packed_is_the_same_champion(tmp_path: Path) -> None:
     folder = write(tmp_path, "one", confirmed=False)
-    history = History.of(read_journal(folder / NAME))
+    history = History.of(read_journal(folder / JOURNAL_FILE))
     ((dataset, trial),) = find_champions(history).items()
     champion = describe_champion(history, dataset, trial)
     assert champion.parameters

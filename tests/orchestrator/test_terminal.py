@@ -18,8 +18,9 @@ from orchestrator.commands.data import show_description
 from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
 from orchestrator.doctor.machine import Finding
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History, TrialState
-from orchestrator.journal.journal import NAME, read_journal
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.regression.changes import Finding as Slip
 from orchestrator.regression.terminal import print_result
@@ -47,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
     found.mkdir()
     dataset = f"pets{CANARY}"
     experiment = make_experiment(description=CANARY, datasets=[dataset], confirm={"top": 1, "seeds": 2})
-    with closing(Ledger(found / NAME)) as ledger:
+    with closing(Ledger(found / JOURNAL_FILE)) as ledger:
         versions = {"torch": f"2{CANARY}"}
         start(
             ledger,
@@ -89,7 +90,7 @@ def test_outputs_of_an_experiment_are_harmless(
 
 
 def test_every_line_of_plain_output_is_harmless(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records = [*read_journal(folder / NAME), {"kind": "limit_noted", "time": 0.0, "message": CANARY}]
+    records = [*read_journal(folder / JOURNAL_FILE), {"kind": "limit_noted", "time": 0.0, "message": CANARY}]
     history = History.of(records[:-1])
     shown = PlainDisplay(Progress(history, 4, 6))
     for record in records:
@@ -101,7 +102,7 @@ def test_every_line_of_plain_output_is_harmless(folder: Path, capsys: pytest.Cap
 
 def test_the_live_table_is_harmless(folder: Path) -> None:
     screen = StringIO()
-    history = History.of(read_journal(folder / NAME))
+    history = History.of(read_journal(folder / JOURNAL_FILE))
     console = make_console(plain_width=300, file=screen)
     shown = LiveDisplay(Progress(history, 4, 6), Live(console=console, auto_refresh=False), f"tiny {CANARY}")
     shown.listen({"kind": "limit_noted", "message": CANARY})

@@ -13,7 +13,7 @@ from orchestrator.journal.history import Trial
 from orchestrator.journal.ledger import Ledger
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.contributions import measure_checkpoint
-from orchestrator.workload.workload import Training
+from orchestrator.workload.training import TrainablesWorkload
 from tests.orchestrator.experiments import add_trial
 from tests.precomputed_folder import write_precomputed
 from trainables.config import Change, TrainingConfig, TrialConfig
@@ -89,7 +89,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
         write_precomputed(root / "data" / "pets")
         sizes = TrainingConfig(epochs=1, batch_size=16, embedding_size=16, word_size=8, learning_rate=0.01)
         config = TrialConfig(dataset="pets", loss="nt_xent", training=sizes)
-        workload = Training(str(root / "data"), threads=torch.get_num_threads(), device="cpu")
+        workload = TrainablesWorkload(str(root / "data"), threads=torch.get_num_threads(), device="cpu")
         (report,) = workload.train(config, None)
         checkpoint = save_epoch(root / "trial", report)
         data = workload.open_data(config)

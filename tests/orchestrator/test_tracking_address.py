@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.doctor.machine import Finding
-from orchestrator.journal.journal import NAME
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import choose_uri, default_uri, sync_command
 from orchestrator.tracking.password import PASSWORD, USERNAME
@@ -21,7 +21,7 @@ OPEN = "http://admin:password1234@127.0.0.1:9"
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     (tmp_path / "tiny").mkdir()
-    ledger = Ledger(tmp_path / "tiny" / NAME)
+    ledger = Ledger(tmp_path / "tiny" / JOURNAL_FILE)
     start(ledger, make_experiment())
     add_trial(ledger, [100.0])
     ledger.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.journal.journal import NAME
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import FirstRuns, read_accepted, write_accepted
 from orchestrator.regression.changes import POWER, Finding, Level
@@ -89,7 +89,7 @@ def test_nights_are_read_from_summaries_and_only_comparable_ones_count(tmp_path:
         cell = {"values": {str(seed): run for seed, run in one.values.items()}, "missing": missing or {}}
         directory = tmp_path / name
         directory.mkdir()
-        (directory / NAME).touch()
+        (directory / JOURNAL_FILE).touch()
         cell |= {} if conditions is None else {"conditions": asdict(conditions)}
         (directory / SUMMARY).write_text(json.dumps({"ended": 1.0, "runs": {CELL: cell}}))
         return directory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.journal import NAME
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.regression.past import SKEW, STAMP, SUMMARY, Past, find_fresh, past_reruns, read_summary
 from orchestrator.regression.rerun import Request, rerun
 from tests.orchestrator.fake_workload import FakeWorkload
@@ -20,7 +20,7 @@ def add(home: Path, started: timedelta, ended: timedelta | None = None) -> Path:
     """Write a rerun that started, and perhaps ended, so long after now."""
     directory = home / f"{NOW + started:{STAMP}}"
     directory.mkdir()
-    (directory / NAME).touch()
+    (directory / JOURNAL_FILE).touch()
     if ended is not None:
         (directory / SUMMARY).write_text(json.dumps({"ended": (NOW + ended).timestamp(), "runs": {}}))
     return directory

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.journal import Journal, JournalError, find_directory
+from orchestrator.journal.directory import find_directory
+from orchestrator.journal.journal import Journal, JournalError
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.report.page import build_page
 from orchestrator.report.render import render

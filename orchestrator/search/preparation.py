@@ -1,0 +1,128 @@
+"""What is checked and opened before the first trial of an experiment runs."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from orchestrator.experiment.experiment import Experiment, changed_keys
+from orchestrator.experiment.problems import short
+from orchestrator.experiment.sections import Resources
+from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
+from orchestrator.machines.cluster import Cluster
+from orchestrator.machines.environment import describe_environment
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.tracking.tracker import Tracker
+from trainables.errors import ConfigError
+from trainables.files import make_writable, write_whole
+
+TRACKING_SECONDS = 30.0
+"""How long the end of a search waits for a tracking store that does not keep up."""
+
+
+@contextmanager
+def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
+    """Let a tracker follow the ledger for the length of a ``with`` block, however it ends."""
+    ledger.listeners.append(tracker.listen)
+    tracker.start()
+    try:
+        yield tracker
+    finally:
+        tracker.close(TRACKING_SECONDS)
+
+
+def start(
+    ledger: Ledger,
+    experiment: Experiment,
+    digests: Mapping[str, str],
+    directory: Path,
+    cluster: Cluster,
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """Write down what is searched, on what, where, and with which options of the command line."""
+    resolved = experiment.to_dict()
+    write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
+    ledger.append(
+        "experiment_started",
+        experiment=resolved,
+        data=digests,
+        environment=describe_environment(),
+        storage=cluster.storage,
+        options=dict(options or {}),
+    )
+
+
+def check_cpus(resources: Resources) -> None:
+    """Refuse at once what Ray, which takes ten seconds to start and knows the GPUs as well, would refuse later.
+
+    Raises:
+        ConfigError: If a trial asks for more CPUs than this machine has.
+    """
+    there = os.cpu_count() or 1
+    if resources.cpus > there:
+        raise ConfigError(
+            f"resources.cpus: a trial asks for {resources.cpus:g}, but there are {there}; "
+            f"lower it with --set resources.cpus=..."
+        )
+
+
+def open_directory(output: Path, name: str) -> Path:
+    """Make an experiment's directory, which only its user may enter, and make sure that it can be written.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    directory = output.resolve() / name
+    try:
+        make_writable(output)
+        make_writable(directory)
+        directory.chmod(0o700)
+        (directory / "trials").mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output {output}: cannot be written: {error.strerror}; choose another folder") from None
+    return directory
+
+
+def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history: History, directory: Path) -> None:
+    """Refuse to go on with trials that could not be compared with those there are.
+
+    Raises:
+        ConfigError: If experiment or data differ from those of the journal.
+    """
+    if not history.trials:
+        return
+    way_out = f"give the experiment another name (--set name=...) or remove {directory}"
+    changed = changed_keys(history.experiment, experiment.to_dict())
+    if changed:
+        told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
+        raise ConfigError(f"{directory}: was started with other settings than now: {told}; {way_out}")
+    for key, digest in history.data.items():
+        if digests.get(key) != digest:
+            raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")
+
+
+def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
+    """Return where the checkpoints lie, without those that the journal does not know.
+
+    Raises:
+        ConfigError: If the trials of the journal have theirs elsewhere, or those there are of another journal.
+        StorageError: If they cannot be written there.
+    """
+    if history.trials and Cluster(storage=history.storage).place != cluster.place:
+        place = f"with --storage {history.storage}" if history.storage else "without --storage"
+        raise ConfigError(f"{directory}: was started {place}, where its checkpoints are; start it so again")
+    checkpoints = cluster.checkpoints(directory)
+    if not history.trials and not checkpoints.is_empty():
+        place = f"--storage {cluster.storage}" if cluster.storage else str(directory / "trials")
+        raise ConfigError(
+            f"{place}: holds checkpoints of {directory.name}, but {directory} has no journal of it: "
+            f"copy the journal.jsonl of its last driver there, or search under another name (--set name=...)"
+        )
+    trials = history.trials.values()
+    checkpoints.rewind(
+        {trial.id: trial.last_epoch for trial in trials}, [trial.id for trial in trials if trial.has_ended]
+    )
+    return checkpoints

@@ -1,0 +1,105 @@
+"""Starting Ray on this machine, or joining a Ray cluster, and leaving it."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import ray
+from ray.exceptions import AuthenticationError
+
+import orchestrator
+import search_spaces
+import trainables
+from orchestrator.machines.cluster import ClusterError
+from orchestrator.tuner.ray_watch import JoinedRay, OwnRay, Ray
+
+NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
+"""Nodes that were started before us have to be told as well."""
+
+
+OBJECT_STORE_BYTES = 100 * 2**20
+"""Results are small; Ray would set a third of the machine's memory aside."""
+
+
+@contextmanager
+def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
+    """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
+
+    What the process has started or joined already is used as it is. The ``with`` block gets what tells whether Ray is
+    gone.
+
+    Raises:
+        ClusterError: If the cluster cannot be joined, or none of our own be started.
+    """
+    if ray.is_initialized():
+        yield JoinedRay()
+        return
+    for name in ("ray", "ray.tune", "ray.data", "ray.train"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    before = set(psutil.Process().children())
+    if address is None:
+        _start(scratch)
+    else:
+        _join(address)
+    try:
+        started = [process for process in psutil.Process().children() if process not in before]
+        yield OwnRay(started) if address is None else JoinedRay(address)
+    finally:
+        ray.shutdown()
+
+
+def _start(scratch: Path) -> None:
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            configure_logging=False,
+            log_to_driver=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            # Ray lets everybody into its folder; a scratch directory that others can enter would not prove to be ours.
+            _temp_dir=str(scratch / "r"),
+        )
+    except (ConnectionError, RuntimeError, TimeoutError) as error:
+        reason = str(error).splitlines()[0]
+        raise ClusterError(
+            f"Ray did not start on this machine: {reason}; where the machine was too busy, run the same command again: "
+            f"nothing is lost"
+        ) from None
+
+
+def _join(address: str) -> None:
+    """Join a cluster, whose nodes get the code that runs here."""
+    modules = [str(Path(module.__file__ or "").parent) for module in (orchestrator, search_spaces, trainables)]
+    try:
+        ray.init(
+            address=address,
+            configure_logging=False,
+            log_to_driver=False,
+            runtime_env={
+                "py_modules": modules,
+                "excludes": ["__pycache__"],
+                "env_vars": {NO_GPU_MEANS_NONE: os.environ[NO_GPU_MEANS_NONE]},
+            },
+        )
+    except (AuthenticationError, ConnectionError, RuntimeError) as error:
+        if _is_unauthenticated(error):
+            raise ClusterError(
+                f"--address {address}: refuses our token, or wants one: copy ~/.ray/auth_token (or what "
+                f"RAY_AUTH_TOKEN_PATH names there) from its head to this machine, and set RAY_AUTH_MODE=token"
+            ) from None
+        raise ClusterError(
+            f"--address {address}: cannot be joined: {str(error).splitlines()[0]}; is this machine a node of it? "
+            f"`ray start --address={address} --num-cpus=0` makes it one that runs no trials"
+        ) from None
+
+
+def _is_unauthenticated(error: BaseException | None) -> bool:
+    """Say whether a token is what an error, or what it came from, is about."""
+    while error is not None:
+        if isinstance(error, AuthenticationError) or "AuthenticationError" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,194 @@
+"""The workload of a real search: trials that train a model by ``trainables``."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from orchestrator.experiment.experiment import Experiment, data_key
+from orchestrator.storage.bucket import ObjectStore, is_bucket
+from orchestrator.storage.datasets import fetch_dataset
+from orchestrator.workload.workload import Footprint, Stream, TrialGroup, Vocabulary
+from trainables.config import PIXELS, TrialConfig
+from trainables.cost.fused_pace import measure_rates
+from trainables.cost.memory import measure_peak
+from trainables.cost.pace import Pace
+from trainables.errors import DataError, DivergedError
+from trainables.reports import EpochReport
+
+
+@dataclass(frozen=True)
+class TrainablesWorkload:
+    """The real thing.
+
+    Attributes:
+        data_root: Folder of the datasets, absolute and the same on every node, or ``s3://bucket/prefix``, from which
+            each node fetches a dataset once.
+        threads: CPU threads of PyTorch in an actor, >= 1.
+        device: See ``trainables.devices``.
+        digests: What the data must be, by ``data_key``; those that are not named may be anything.
+    """
+
+    data_root: str
+    threads: int = 1
+    device: str = "auto"
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, experiment: Experiment) -> dict[str, str]:
+        """Open every dataset in the way its models want it.
+
+        Raises:
+            ConfigError: If the weights of a backbone are missing, or a batch is larger than the train split.
+            DataError: If a dataset is missing or damaged.
+        """
+        from trainables.data.dataset import check_batch_size
+
+        if is_bucket(self.data_root):
+            ObjectStore.parse(self.data_root).reach()
+        digests = {}
+        for cell in experiment.cells():
+            config = experiment.trial_config(cell, {})
+            config.check_weights()
+            data = self.open_data(config)
+            digests[data_key(config)] = data.digest
+            searched = cell.space.training.get("batch_size")
+            for size in searched.ends() if searched else (cell.training.batch_size,):
+                check_batch_size(data, replace(cell.training, batch_size=int(size)))
+        return digests
+
+    def expecting(self, digests: Mapping[str, str]) -> "TrainablesWorkload":
+        """See ``Workload``."""
+        return replace(self, digests=digests)
+
+    def measure(self, config: TrialConfig) -> Footprint:
+        """See ``Workload``."""
+        import torch
+
+        from trainables.cost.memory import GpuMeter
+        from trainables.devices import choose_device
+
+        device = choose_device("cuda")
+        # What others hold of the GPU is not there to be shared.
+        free, _ = torch.cuda.mem_get_info(device)
+        return Footprint(measure_peak(config, self.open_data(config), device, GpuMeter(device)), free)
+
+    def rates(self, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> Mapping[int, float]:
+        """See ``Workload``; ``sizes`` is what ``trainables.cost.fused_pace`` tries."""
+        import torch
+
+        from trainables.cost.fused_pace import SIZES
+        from trainables.devices import choose_device
+
+        torch.set_num_threads(self.threads)
+        return measure_rates(config, self.open_data(config), choose_device(self.device), sizes or SIZES)
+
+    def together(self) -> TrialGroup:
+        """See ``Workload``."""
+        return _Fused(self)
+
+    def pace(self, config: TrialConfig) -> "Pace":
+        """Return how fast a training is, after a few of its steps."""
+        import torch
+
+        from trainables.cost.pace import measure_pace
+        from trainables.devices import choose_device
+
+        torch.set_num_threads(self.threads)
+        return measure_pace(config, self.open_data(config), choose_device(self.device))
+
+    def train(self, config: TrialConfig, resume: Path | None) -> Stream:
+        """Train, and yield a report an epoch."""
+        import torch
+
+        from trainables.trial import run_trial
+
+        torch.set_num_threads(self.threads)
+        data = self.open_data(config)
+        yield from run_trial(config, data, resume, device=self.device)
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+        """Evaluate on the test split."""
+        from trainables.evaluation import evaluate_checkpoint
+
+        data = self.open_data(config)
+        return evaluate_checkpoint(checkpoint, data, "test", device=self.device)
+
+    def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
+        """Pack the model with the images and captions of the test split, which it has not seen."""
+        from trainables.serving.retriever import write_retriever
+
+        data = self.open_data(config)
+        write_retriever(folder, checkpoint, data, "test", origin=self._origin(config))
+
+    def write_weights(self, checkpoint: Path, path: Path) -> None:
+        """See ``trainables.serving.weights_file``."""
+        from trainables.serving.weights_file import write_weights
+
+        write_weights(checkpoint, path)
+
+    def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
+        """Return what was written beside the features when they were made; ``None`` where nothing was."""
+        from trainables.data.features import sidecars
+        from trainables.data.source import find_source
+        from trainables.data.text_files import read_json
+
+        if config.features == PIXELS:
+            return None
+        source = find_source(config.dataset, _root(self.data_root, config.dataset))
+        told = sidecars(source.feature_files(config.features)["test"])[0]
+        return read_json(told) if told.exists() else None
+
+    def open_data(self, config: TrialConfig) -> Any:
+        """Return a trial's dataset.
+
+        Raises:
+            DataError: If it is missing, damaged, or not what the driver has.
+        """
+        data = _dataset(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
+        expected = self.digests.get(data_key(config), data.digest)
+        if data.digest != expected:
+            raise DataError(
+                f"{platform.node()}: {config.dataset} under {self.data_root} is not what the driver has: its digest is "
+                f"{data.digest[:12]}, the driver's {expected[:12]}; put the same data on every node"
+            )
+        return data
+
+
+class _Fused:
+    """Fused trials, each with its dataset."""
+
+    def __init__(self, training: TrainablesWorkload) -> None:
+        import torch
+
+        from trainables.fused.trials import FusedTrials
+
+        torch.set_num_threads(training.threads)
+        self._training, self._trials = training, FusedTrials(training.device)
+
+    def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
+        """See ``TrialGroup``, and so the others."""
+        return self._trials.add(name, config, self._training.open_data(config), resume)
+
+    def remove(self, name: str) -> None:
+        """Let a trial go."""
+        self._trials.remove(name)
+
+    def run_epoch(self, names: Sequence[str]) -> Mapping[str, EpochReport | DivergedError]:
+        """Train one epoch."""
+        return self._trials.run_epoch(names)
+
+
+@lru_cache(maxsize=4)
+def _dataset(name: str, data_root: str, vocabulary: Vocabulary, features: str, val_images: int | None) -> Any:
+    """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
+    from trainables.data.dataset import load_dataset
+
+    root = _root(data_root, name)
+    return load_dataset(name, root, vocabulary=vocabulary, features=features, val_images=val_images)
+
+
+def _root(data_root: str, name: str) -> Path:
+    """Return the folder that holds a dataset, fetched from a bucket where the data root is one."""
+    return fetch_dataset(ObjectStore.parse(data_root), name) if is_bucket(data_root) else Path(data_root)
