@@ -24,8 +24,8 @@ from orchestrator.journal.journal import Record, read_journal
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
 from tests.integration.search_process import command
-from tests.orchestrator.experiments import make_experiment
-from tests.simulated_nodes import simulated_nodes
+from tests.support.experiments import make_experiment
+from tests.support.simulated_nodes import simulated_nodes
 
 GPUS = 64
 LENGTHS = (5.0, 60.0, 600.0)

@@ -22,8 +22,8 @@ import numpy as np
 
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload, curve
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import FakeWorkload, curve
 
 EPOCHS = 9
 GRACE = 1
@@ -130,7 +130,7 @@ def drive(mode: str, trials: str, workers: str, epochs: str, folder: str) -> Non
     from ray import cloudpickle
 
     import tests.benchmarks.throughput as this
-    from tests.orchestrator import fake_workload
+    from tests.support import fake_workload
 
     cloudpickle.register_pickle_by_value(fake_workload)
     cloudpickle.register_pickle_by_value(this)

@@ -21,7 +21,7 @@ from orchestrator.tracking import Store, default_uri
 from orchestrator.tracking.sync import deliver
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
-from tests.orchestrator.experiments import make_experiment, start
+from tests.support.experiments import make_experiment, start
 
 EPOCHS = 5
 LONGEST = 60.0

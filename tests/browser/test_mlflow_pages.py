@@ -21,7 +21,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import comparison_page, default_uri, newest_page
 from orchestrator.tracking.sync import deliver
 from tests.integration.test_ui import fetch
-from tests.orchestrator.experiments import add_repeat, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, make_experiment, open_test, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -13,7 +13,7 @@ from orchestrator.regression.suite import load_suite
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.regression.webpage import render_page
 from tests.browser.test_report_in_browser import DESKTOP, PHONE, opened
-from tests.orchestrator.regression.results import CONDITIONS
+from tests.support.regression_results import CONDITIONS
 
 pytestmark = pytest.mark.browser
 

@@ -12,7 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Item, Queries, Query
 from orchestrator.report.render import write_report
-from tests.orchestrator.report.histories import Author, search
+from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.browser
 

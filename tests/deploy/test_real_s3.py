@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.bucket import free_port
 from tests.deploy.files import DEPLOY
+from tests.support.bucket import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from orchestrator.search import search
 from orchestrator.tracking import tracker
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.orchestrator import drifting_workload, fake_workload
-from tests.orchestrator.drifting_workload import DriftingWorkload
+from tests.support import drifting_workload, fake_workload
+from tests.support.drifting_workload import DriftingWorkload
 from trainables.errors import UserError
 
 MOMENTS = ("before", "torn", "after")

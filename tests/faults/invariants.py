@@ -17,7 +17,7 @@ from orchestrator.results.summary import summarise
 from orchestrator.tracking import STATUS, default_uri
 from tests.faults.searches import live_actors
 from tests.faults.troubled_workload import trained_epochs
-from tests.orchestrator.fake_workload import curve
+from tests.support.fake_workload import curve
 
 
 def assert_invariants(

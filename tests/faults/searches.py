@@ -16,8 +16,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from tests.faults.driver import Death, Tracking, drive
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.orchestrator.drifting_workload import DriftingWorkload
-from tests.orchestrator.experiments import make_experiment
+from tests.support.drifting_workload import DriftingWorkload
+from tests.support.experiments import make_experiment
 
 # On a busy machine, Ray may take longer to answer than the 5 s that its drivers wait for it.
 os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")

@@ -14,11 +14,11 @@ from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
 from orchestrator.search.status import read_status
 from orchestrator.tracking import default_uri
-from tests.bucket import free_port
 from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import TroubledWorkload
+from tests.support.bucket import free_port
 
 pytestmark = pytest.mark.slow
 

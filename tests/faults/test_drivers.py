@@ -31,7 +31,7 @@ from tests.faults.invariants import (
 )
 from tests.faults.searches import Searches, grid, is_actor, live_actors, tiny
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
-from tests.orchestrator.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_trial, make_experiment, start
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from orchestrator.tracking import default_uri
 from tests.faults.driver import MOMENTS, Death
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_sound, assert_tracked_once
 from tests.faults.searches import Searches
-from tests.orchestrator.drifting_workload import EPOCHS, DriftingWorkload, learned
-from tests.orchestrator.test_populations import outcome, population, search, temperatures
+from tests.orchestrator.studies.test_populations import outcome, population, search, temperatures
+from tests.support.drifting_workload import EPOCHS, DriftingWorkload, learned
 
 pytestmark = pytest.mark.slow
 

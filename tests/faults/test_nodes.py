@@ -9,7 +9,7 @@ import pytest
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.simulated_nodes import simulated_nodes
+from tests.support.simulated_nodes import simulated_nodes
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from orchestrator.tuner.actor import TrialActor
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import CONTEXT, Searches, live_actors, tiny
 from tests.faults.troubled_workload import TroubledWorkload
-from tests.orchestrator.fake_workload import report
+from tests.support.fake_workload import report
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.reports import EpochReport
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.orchestrator.fake_workload import FakeWorkload
+from tests.support.fake_workload import FakeWorkload
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 

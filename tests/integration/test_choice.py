@@ -12,9 +12,9 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
-from tests.orchestrator import fake_workload
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload
+from tests.support import fake_workload
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import FakeWorkload
 
 pytestmark = pytest.mark.slow
 

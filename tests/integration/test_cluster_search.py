@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from orchestrator.storage.bucket import ObjectStore
-from tests.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.integration.hosts import ray_command, ray_environment, wait_until
-from tests.precomputed_folder import write_precomputed
+from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
+from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.slow
 

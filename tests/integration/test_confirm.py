@@ -16,8 +16,8 @@ from orchestrator.search.continuation import confirm_experiment
 from orchestrator.search.search import SearchResult, run_confirmation, run_search
 from orchestrator.tracking import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
-from tests.orchestrator import fake_workload
-from tests.orchestrator.fake_workload import FakeWorkload
+from tests.support import fake_workload
+from tests.support.fake_workload import FakeWorkload
 
 pytestmark = pytest.mark.slow
 

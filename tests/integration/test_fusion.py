@@ -14,13 +14,13 @@ from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
 from orchestrator.workload.training import TrainablesWorkload
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
-from tests.orchestrator import drifting_workload, fake_workload
-from tests.orchestrator.drifting_workload import DriftingWorkload
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload, curve
-from tests.orchestrator.test_populations import outcome, population
-from tests.orchestrator.test_populations import search as without_ray
-from tests.precomputed_folder import write_precomputed
+from tests.orchestrator.studies.test_populations import outcome, population
+from tests.orchestrator.studies.test_populations import search as without_ray
+from tests.support import drifting_workload, fake_workload
+from tests.support.drifting_workload import DriftingWorkload
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import FakeWorkload, curve
+from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.slow
 

@@ -13,10 +13,10 @@ from ray import cloudpickle
 from orchestrator.journal.journal import read_journal
 from orchestrator.search.search import run_search
 from tests.integration.search_process import command
-from tests.orchestrator import fake_workload
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload
-from tests.simulated_nodes import simulated_nodes
+from tests.support import fake_workload
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import FakeWorkload
+from tests.support.simulated_nodes import simulated_nodes
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
@@ -44,7 +44,7 @@ ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, confi
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.search.search import run_search
 from tests.faults import troubled_workload
-from tests.orchestrator import fake_workload
+from tests.support import fake_workload
 for module in (fake_workload, troubled_workload):
     ray.cloudpickle.register_pickle_by_value(module)
 troubles = {0.3: troubled_workload.Trouble("memory", times=1)}

@@ -16,7 +16,7 @@ from orchestrator.storage.checkpoints import FolderCheckpoints as Folder
 from orchestrator.tracking import Store, default_uri
 from orchestrator.tracking.registry import RegistryError, fetch_champion, model_name, register, register_all
 from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
-from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import TrialConfig

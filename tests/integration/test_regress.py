@@ -18,9 +18,9 @@ from orchestrator.regression.accepted import AcceptedError, read_accepted
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.rerun import Request, Rerun, rerun
 from orchestrator.regression.suite import Suite
-from tests.orchestrator import fake_workload
-from tests.orchestrator.fake_workload import FakeWorkload
-from tests.orchestrator.regression.results import make_suite
+from tests.support import fake_workload
+from tests.support.fake_workload import FakeWorkload
+from tests.support.regression_results import make_suite
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 

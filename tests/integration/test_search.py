@@ -25,10 +25,10 @@ from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once
-from tests.orchestrator import fake_workload
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload, curve
-from tests.precomputed_folder import write_precomputed
+from tests.support import fake_workload
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import FakeWorkload, curve
+from tests.support.precomputed_folder import write_precomputed
 from trainables.data.dataset import load_dataset
 from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError

@@ -13,8 +13,8 @@ import yaml
 
 from orchestrator.cli import app, main
 from orchestrator.tracking.password import PASSWORD, USERNAME
-from tests.bucket import free_port
-from tests.precomputed_folder import write_precomputed
+from tests.support.bucket import free_port
+from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.slow
 

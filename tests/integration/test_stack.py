@@ -22,10 +22,10 @@ import psycopg2
 import pytest
 import yaml
 
-from tests.bucket import free_port, keys, s3_server
 from tests.integration.hosts import wait_until
-from tests.precomputed_folder import write_precomputed
 from tests.servers.postgres import postgres_server
+from tests.support.bucket import free_port, keys, s3_server
+from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

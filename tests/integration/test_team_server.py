@@ -15,13 +15,13 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.search.search import run_search
 from orchestrator.tracking import default_uri
-from tests.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.faults.invariants import assert_tracked_once
-from tests.orchestrator import fake_workload
-from tests.orchestrator.experiments import add_trial, make_experiment, start
-from tests.orchestrator.fake_workload import FakeWorkload
 from tests.servers.mlflow_server import MlflowServer, mlflow_server
 from tests.servers.postgres import postgres_server
+from tests.support import fake_workload
+from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.fake_workload import FakeWorkload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_ui import fetch, listen_to_interrupts
-from tests.precomputed_folder import write_precomputed
+from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -10,9 +10,9 @@ import pytest
 from orchestrator.search.search import run_search
 from orchestrator.tuner import scheduler
 from orchestrator.tuner.tune_memory import forget_ended
-from tests.orchestrator import fake_workload
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload
+from tests.support import fake_workload
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import FakeWorkload
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ import pytest
 from orchestrator.machines.cluster import WAITING
 from orchestrator.search.search import run_search
 from orchestrator.tuner.tune_places import fits
-from tests.orchestrator import fake_workload
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import FakeWorkload
+from tests.support import fake_workload
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import FakeWorkload
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 

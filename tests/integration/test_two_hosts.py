@@ -15,11 +15,11 @@ import yaml
 from orchestrator.journal.history import History, TrialState
 from orchestrator.journal.journal import read_journal
 from orchestrator.results.summary import summarise
-from tests.bucket import CREDENTIALS, s3_server
 from tests.integration.hosts import Host, connect, cut, missing, ray_command, ray_environment, wait_until
 from tests.integration.search_process import command
-from tests.orchestrator.experiments import make_experiment
-from tests.orchestrator.fake_workload import curve
+from tests.support.bucket import CREDENTIALS, s3_server
+from tests.support.experiments import make_experiment
+from tests.support.fake_workload import curve
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], base: 
     options = [f"--node-ip-address={head.address}", f"--port={head_port}", f"--temp-dir={base / 'ray'}"]
     head.start(ray_command("--head", "--include-dashboard=false", *options), environment, log)
     with s3_server(head.address, 9000, within=head.inside()) as endpoint:
-        head.run(sys.executable, "-m", "tests.bucket", "make", endpoint)
+        head.run(sys.executable, "-m", "tests.support.bucket", "make", endpoint)
         wait_until(lambda: worker.hears(head.address, head_port), "the head listens", log)
         joined = worker.start(
             ray_command(f"--address={address}", f"--node-ip-address={worker.address}"), environment, log
@@ -101,7 +101,7 @@ def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], base: 
         )
         went_on = time.monotonic() - died
         assert search.wait(240) == 0, log.read_text()[-4000:]
-        stored = json.loads(head.run(sys.executable, "-m", "tests.bucket", "keys", endpoint))
+        stored = json.loads(head.run(sys.executable, "-m", "tests.support.bucket", "keys", endpoint))
     print(f"noticed after {noticed:.1f} s, ran elsewhere after {went_on:.1f} s")
     assert set(elsewhere) <= set(running)
     check(base, stored)

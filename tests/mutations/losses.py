@@ -82,7 +82,7 @@ MUTATIONS = (
         file="orchestrator/workload/contributions.py",
         old="epoch_batches(split, now.training,",
         new="epoch_batches(split, config.training,",
-        tests="tests/orchestrator/test_train_command.py::test_cocos_has_the_batch_size_of_the_best_epoch",
+        tests="tests/orchestrator/workload/test_train_command.py::test_cocos_has_the_batch_size_of_the_best_epoch",
     ),
     Mutation(
         name="a constant is a polynomial of relative similarities",
@@ -97,21 +97,21 @@ MUTATIONS = (
         file="trainables/evaluation.py",
         old="split.image_of_caption.to(split.device), folds=folds)",
         new="split.image_of_caption.to(split.device))",
-        tests="tests/orchestrator/test_train_command.py::test_folds_are_evaluated_alone_and_averaged",
+        tests="tests/orchestrator/workload/test_train_command.py::test_folds_are_evaluated_alone_and_averaged",
     ),
     Mutation(
         name="val_images is ignored",
         file="trainables/data/dataset.py",
         old="val_images=config.val_images",
         new="val_images=None",
-        tests="tests/orchestrator/test_train_command.py::test_val_images_are_the_first_ones",
+        tests="tests/orchestrator/workload/test_train_command.py::test_val_images_are_the_first_ones",
     ),
     Mutation(
         name="trials of a search ignore val_images",
         file="orchestrator/workload/workload.py",
         old="features=features, val_images=val_images)",
         new="features=features)",
-        tests="tests/orchestrator/test_datasets.py::test_a_trial_sees_the_val_images_that_it_asks_for",
+        tests="tests/orchestrator/storage/test_datasets.py::test_a_trial_sees_the_val_images_that_it_asks_for",
     ),
 )
 """What a test must notice."""

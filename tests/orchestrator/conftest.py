@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from tests.orchestrator.experiments import make_experiment, start
+from tests.support.experiments import make_experiment, start
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from tests.bucket import free_port
+from tests.support.bucket import free_port
 
 HOST = "127.0.0.1"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from tests.bucket import free_port
+from tests.support.bucket import free_port
 
 USER = "tracking"
 HOST = "127.0.0.1"

@@ -16,7 +16,7 @@ from orchestrator.regression.past import SUMMARY
 from orchestrator.regression.rule import Rule, standard_error
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.regression.webpage import render_page
-from tests.orchestrator.regression.results import CONDITIONS, accepted, make_suite, new, runs
+from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 
 FIRST = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
 CELL = "pets-vsepp-nt_xent"

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.regression.past import SKEW, STAMP, SUMMARY, Past, find_fresh, past_reruns, read_summary
 from orchestrator.regression.rerun import Request, rerun
-from tests.orchestrator.fake_workload import FakeWorkload
-from tests.orchestrator.regression.results import make_suite
+from tests.support.fake_workload import FakeWorkload
+from tests.support.regression_results import make_suite
 from trainables.errors import UserError
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

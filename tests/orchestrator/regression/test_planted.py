@@ -13,7 +13,7 @@ from orchestrator.regression.changes import Finding
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
-from tests.orchestrator.regression.results import make_suite
+from tests.support.regression_results import make_suite
 from tests.trainables.tiny import tiny_dataset
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset

@@ -20,7 +20,7 @@ from orchestrator.regression.terminal import print_result
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.regression.webpage import render_page
 from orchestrator.regression.words import causes_in_words, describe
-from tests.orchestrator.regression.results import CONDITIONS, accepted, make_suite, new, runs
+from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
 

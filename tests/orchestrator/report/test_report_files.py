@@ -13,7 +13,7 @@ from orchestrator.journal.journal import Journal, JournalError
 from orchestrator.report.experiment_report import report_experiment
 from orchestrator.report.page import build_page
 from orchestrator.report.render import render
-from tests.orchestrator.report.histories import Author, search
+from tests.support.histories import Author, search
 
 EVIL = "<script>alert('it ran')</script>"
 

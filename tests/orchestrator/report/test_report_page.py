@@ -20,8 +20,8 @@ from orchestrator.results import confirmed
 from orchestrator.results.candidates import Candidate
 from orchestrator.results.verdict import judge
 from orchestrator.text.values import duration_text, metric_text, visible, visible_values
-from tests.orchestrator.experiments import add_repeat, add_trial, make_experiment, open_test, start
-from tests.orchestrator.report.histories import Author, experiment, search
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.histories import Author, experiment, search
 
 
 def author_with(*trials: tuple[str, float, str]) -> Author:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.tables import cells, cocos_tables, latex, markdown, records, render, retrieval_table
-from tests.orchestrator.tables.rows import ROWS, row
+from tests.support.rows import ROWS, row
 
 TABLES = [retrieval_table(ROWS, with_published=True), *cocos_tables(ROWS, with_published=True)]
 FIRST = [

@@ -7,7 +7,7 @@ from orchestrator.results.statistics import Measure
 from orchestrator.results.verdict import Candidate, judge
 from orchestrator.tables import FORMATS, cells, cocos_tables, render, retrieval_table, rows_of
 from orchestrator.tables.layouts import COCOS_LAYOUTS, RETRIEVAL_LAYOUT
-from tests.orchestrator.tables.rows import ROWS, row
+from tests.support.rows import ROWS, row
 from trainables.errors import ConfigError
 
 

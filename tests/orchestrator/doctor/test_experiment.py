@@ -1,0 +1,239 @@
+"""The doctor of an experiment: each breach is named with its file or trial, and mended where nothing is lost by it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.doctor.experiment import check_experiment
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import AlreadyRunningError, hold
+from orchestrator.tracking import default_uri
+from orchestrator.tracking.relocation import correct_addresses
+from orchestrator.tracking.tracker import Tracker
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.fake_workload import report
+from trainables.checkpoint import find_latest, save_epoch
+
+NAME = "pets-vsepp-nt_xent"
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interrupted experiment in which everything holds: a finished trial and one that ran."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    folder.mkdir()
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment())
+    for state in (TrialState.FINISHED, TrialState.RUNNING):
+        trial = add_trial(ledger, [1.0, 2.0, 3.0], state=state)
+        for epoch in (1, 2, 3):
+            save_epoch(folder / "trials" / trial.id, report(0.1, epoch))
+    ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+    ledger.close()
+    assert states(folder, repair=True) == {"file": "repaired", "tracking": "repaired"}
+    return folder
+
+
+@pytest.fixture
+def folder(healthy: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(healthy.parent, tmp_path / "runs")
+    correct_addresses(default_uri(tmp_path / "runs"))
+    return tmp_path / "runs" / "tiny"
+
+
+def states(folder: Path, *, repair: bool = False) -> dict[str, str]:
+    findings = check_experiment(folder, default_uri(folder.parent), repair=repair)
+    return {finding.check: finding.way_out for finding in findings if finding.state != "ok"}
+
+
+def test_a_checkpoint_that_was_passed_over_is_named(folder: Path) -> None:
+    ledger = Ledger(folder / "journal.jsonl")
+    (trial,) = ledger.history.running()
+    ledger.note_damage(trial, "s3://bucket/x/epoch_0002-ab/state.pt: damaged")
+    ledger.close()
+    findings = [one for one in check_experiment(folder, default_uri(folder.parent)) if one.check == "checkpoint"]
+    assert [(one.state, one.found) for one in findings] == [
+        ("warn", f"{trial.id}: passed over: s3://bucket/x/epoch_0002-ab/state.pt: damaged")
+    ]
+
+
+def test_everything_holds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert states(folder) == {}
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", str(folder)])
+    assert exit_.value.code == 0
+    assert "everything holds" in capsys.readouterr().out
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:-3])
+
+    return damage
+
+
+def leave_lock(folder: Path) -> None:
+    scratch = folder.parent.parent / "icr-left"
+    scratch.mkdir(mode=0o700)
+    with hold(folder, scratch):
+        content = (folder / "lock").read_text()
+    (folder / "lock").write_text(content)
+
+
+def add_stray(folder: Path) -> None:
+    (folder / "trials" / f"{NAME}-0001" / ".epoch_0004.77").mkdir()
+    save_epoch(folder / "trials" / f"{NAME}-0001", report(0.1, 5))
+
+
+NEWEST = f"trials/{NAME}-0001/epoch_0003"
+BREACHES = [
+    pytest.param(cut("journal.jsonl"), "journal", "bytes of a record", id="torn journal"),
+    pytest.param(leave_lock, "lock", "which is gone, with 0 processes and", id="stale lock"),
+    pytest.param(cut(f"{NEWEST}/state.pt"), "checkpoint", f"{NEWEST}/state.pt: damaged", id="damaged checkpoint"),
+    pytest.param(cut(f"{NEWEST}/manifest.json"), "checkpoint", f"{NEWEST}/manifest.json: damaged", id="manifest"),
+    pytest.param(add_stray, "checkpoint", "half written, or beyond what the journal knows", id="stray"),
+    pytest.param(cut("experiment.yaml"), "file", "experiment.yaml: missing, damaged", id="experiment.yaml"),
+]
+
+
+@pytest.mark.parametrize(("damage", "check", "found"), BREACHES)
+def test_a_breach_is_named_and_mended(
+    folder: Path, damage: Callable[[Path], None], check: str, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(folder)
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", str(folder), "--json"])
+    assert exit_.value.code == 1
+    rows = json.loads(capsys.readouterr().out)
+    assert any(row["check"] == check and found in row["found"] for row in rows)
+    assert all(row["way_out"] for row in rows)
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", str(folder), "--repair"])
+    assert exit_.value.code == 0
+    assert "repaired" in capsys.readouterr().out
+    left = check_experiment(folder, default_uri(folder.parent))
+    assert [finding for finding in left if finding.state == "fail"] == []
+    if check == "checkpoint" and "damaged" in found:
+        latest = find_latest(folder / "trials" / f"{NAME}-0001")
+        assert latest is not None
+        assert latest.name == "epoch_0002"
+
+
+def damage_line(folder: Path, number: int) -> bytes:
+    """Damage a line of the journal, from 1; return the journal as it is then."""
+    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    lines[number - 1] = b"x" + lines[number - 1]
+    (folder / "journal.jsonl").write_bytes(b"".join(lines))
+    return b"".join(lines)
+
+
+def test_a_journal_without_its_description_is_left_alone(folder: Path) -> None:
+    before = damage_line(folder, 1)
+    findings = check_experiment(folder, default_uri(folder.parent), repair=True)
+    assert [(finding.check, finding.state) for finding in findings] == [("journal", "fail")]
+    assert "journal.jsonl: line 1: damaged" in findings[0].found
+    assert (folder / "journal.jsonl").read_bytes() == before
+
+
+def test_a_repair_goes_past_a_damaged_line_and_says_what_is_lost(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The second epoch of the finished trial: started, created and an epoch before it.
+    before = damage_line(folder, 5)
+    (finding,) = check_experiment(folder, default_uri(folder.parent))
+    assert finding.found.endswith(
+        f"journal.jsonl: line 5: damaged; records after that which cannot stand without: 1 of {NAME}-0000, "
+        "1 of experiment_ended"
+    )
+    copies = list(folder.glob("journal.jsonl.damaged-*"))
+    assert copies == [] and "--repair keeps the other 9 records, and the file as it is" in finding.way_out
+    findings = check_experiment(folder, default_uri(folder.parent), repair=True)
+    assert (findings[0].check, findings[0].state) == ("journal", "warn")
+    (copy,) = folder.glob("journal.jsonl.damaged-*")
+    assert copy.name in finding.way_out
+    assert copy.read_bytes() == before
+    assert any("beyond what the journal knows" in one.found for one in findings), "and still there"
+    assert (folder / "trials" / f"{NAME}-0000" / "epoch_0003").is_dir()
+    trial = History.of(read_journal(folder / "journal.jsonl")).trials[f"{NAME}-0000"]
+    assert (trial.state, sorted(trial.epochs)) == (TrialState.RUNNING, [1])
+
+
+def test_a_damaged_last_line_is_said_and_kept(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    last = len((folder / "journal.jsonl").read_bytes().splitlines())
+    before = damage_line(folder, last)
+    found = {one.check: one for one in check_experiment(folder, default_uri(folder.parent))}["journal"]
+    assert f"line {last}, the last one: damaged" in found.found
+    Ledger(folder / "journal.jsonl").close()
+    (copy,) = folder.glob("journal.jsonl.damaged-*")
+    assert copy.read_bytes() == before
+    assert copy.name in found.way_out
+    assert f"line {last}, the last one, is damaged and was cut off; what it said happens again" in caplog.text
+    assert len(read_journal(folder / "journal.jsonl")) == last - 1
+
+
+def test_a_lost_winner_is_said_and_not_mended(folder: Path) -> None:
+    shutil.rmtree(folder / "trials" / f"{NAME}-0000")
+    for repair in (False, True):
+        assert "restore its model" in states(folder, repair=repair)["checkpoint"]
+
+
+def test_runs_that_are_missing_or_twice_in_mlflow_are_found(folder: Path) -> None:
+    ledger = Ledger(folder / "journal.jsonl")
+    add_trial(ledger, [5.0])
+    ledger.close()
+    found = check_experiment(folder, default_uri(folder.parent))
+    assert f"{NAME}-0002 has 0 runs" in next(row.found for row in found if row.check == "tracking")
+    assert states(folder, repair=True)["tracking"] == "repaired"
+    assert "tracking" not in states(folder)
+
+
+def test_a_damaged_database_is_named(folder: Path) -> None:
+    (folder.parent / "mlflow.db").write_bytes(b"no database" * 100)
+    assert "can be removed" in states(folder, repair=True)["tracking"]
+
+
+def test_a_removed_database_is_made_again(folder: Path) -> None:
+    (folder.parent / "mlflow.db").unlink()
+    assert states(folder, repair=True)["tracking"] == "repaired"
+    assert states(folder) == {}
+
+
+def test_a_contradiction_in_the_journal_is_found(folder: Path) -> None:
+    ledger = Ledger(folder / "journal.jsonl")
+    ledger.append("epoch", trial=f"{NAME}-0000", epoch=3, metrics={"val/rsum": 3.0}, state="finished")
+    ledger.append("epoch", trial=f"{NAME}-0001", epoch=5, metrics={"val/rsum": 3.0}, state="running")
+    ledger.close()
+    found = [finding.found for finding in check_experiment(folder, default_uri(folder.parent))]
+    assert f"{NAME}-0000: ended 2 times" in found
+    assert f"{NAME}-0000: epoch 3 is there 2 times" in found
+    assert f"{NAME}-0001: has epochs [1, 2, 3, 5]" in found
+
+
+def test_an_experiment_that_runs_is_not_mended(folder: Path) -> None:
+    with hold(folder):
+        assert states(folder) == {}
+        with pytest.raises(AlreadyRunningError):
+            check_experiment(folder, default_uri(folder.parent), repair=True)
+
+
+def test_repair_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor", "--repair"])
+    assert exit_.value.code == 2
+    assert "name the experiment" in capsys.readouterr().err
+
+
+def test_a_store_that_does_not_take_it_is_no_repair(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(folder / "journal.jsonl")
+    add_trial(ledger, [5.0])
+    ledger.close()
+    monkeypatch.setattr(Tracker, "close", lambda self, seconds: setattr(self, "problem", "no answer"))
+    assert states(folder, repair=True)["tracking"] == "could not be repaired: no answer"

@@ -1,0 +1,234 @@
+"""Experiment files: what ships loads, wrong ones are refused in one line, harmless changes pass."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.experiment.experiment import (
+    changed_keys,
+    load_experiment,
+    load_trial_config,
+    shipped_experiments,
+)
+from orchestrator.experiment.measures import METRICS
+from orchestrator.experiment.yaml_files import Document, override, read_yaml
+from search_spaces import Range, Values
+from tests.support.experiments import make_experiment
+from trainables.config import TrialConfig
+from trainables.errors import ConfigError
+
+REFUSED = [
+    ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),
+    ("serach={}", "serach: unknown key; did you mean 'search'?"),
+    ("scheduler.grace_epoch=3", "scheduler.grace_epoch: unknown key; did you mean 'grace_epochs'?"),
+    ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),
+    ("training.epochs='3'", 'training.epochs: should be a valid integer, got "3"'),
+    ("training.epochs=true", "training.epochs: should be a valid integer, got true"),
+    ("training.epochs=0", "training.epochs: must be at least 1, got 0"),
+    ("training=3", "training: should be an object, got 3"),
+    (
+        "training.epochs.x=1",
+        "--set training.epochs.x=1: training.epochs holds 30, which has no keys; set training.epochs whole",
+    ),
+    ("training.epochs", "--set training.epochs: must be KEY=VALUE"),
+    ("training.epochs=[", "--set training.epochs=[: expected the node content, but found '<stream end>'"),
+    ("datasets=[]", "datasets: should have at least 1 item"),
+    (
+        "name=a/b",
+        "name: must be 1 to 100 letters (A-Z, a-z), digits, '.', '_' and '-', the first a letter or digit, got 'a/b'",
+    ),
+    ("models=[vsep]", "models.0: unknown name 'vsep'; did you mean 'vsepp'?"),
+    ("losses=[ntxent]", "losses.0: unknown name 'ntxent'; did you mean 'nt_xent'?"),
+    ("losses=[nt_xent, nt_xent]", "list each dataset, model and loss once"),
+    ("datasets=[a/flickr8k, b/flickr8k]", "two studies would be called 'flickr8k-vsepp-nt_xent'"),
+    ("search.metric=val/rsumm", "search.metric: unknown name 'val/rsumm'; did you mean 'val/rsum'?"),
+    ("search.sampler=tpf", "search.sampler: should be 'tpe', 'cmaes', 'gp', 'random', 'qmc' or 'grid', got \"tpf\""),
+    ("val_images=0", "val_images: should be greater than or equal to 1, got 0"),
+    ("search.trials=0", "search.trials: should be greater than or equal to 1, got 0"),
+    ("search.seed=-1", "search.seed: should be greater than or equal to 0, got -1"),
+    ("search.sampler=grid", "search.space.nt_xent.temperature: a grid needs values"),
+    ("search.space.nt_xent.temperature=[0.5, 0.1]", "a range needs finite low < high, got [0.5, 0.1]"),
+    ("search.space.nt_xent.temperature=[0.1, 0.1]", "a range needs finite low < high, got [0.1, 0.1]"),
+    ("search.space.nt_xent.temperature=[-1, 0.1]", "must start above 0, got [-1.0, 0.1]"),
+    ("search.space.nt_xent.temperature={values: []}", "temperature.values: should have at least 1 item"),
+    ("search.space.nt_xent.temperature={values: [0]}", "temperature must be a number above 0, got 0"),
+    ("search.space.nt_xent.temperature={values: [1, 1]}", "values must be listed, each once, got [1, 1]"),
+    ("search.space.nt_xent.temperture=[0.1, 0.2]", "unknown name 'temperture'; did you mean 'temperature'?"),
+    ("search.space.triplet.margin=[0.1, 0.2]", "search.space: unknown name 'triplet'; known: nt_xent"),
+    ("search.fixed.nt_xent.temperature=-1", "search.fixed.nt_xent: temperature must be a number above 0, got -1"),
+    ("scheduler.reduction_factor=1", "scheduler.reduction_factor: should be greater than 1, got 1"),
+    ("resources.gpus=many", "resources.gpus: should be a valid number or 'auto', got \"many\""),
+    ("resources.fuse=foo", "resources.fuse: should be a valid integer or 'auto', got \"foo\""),
+    ("resources.fuse=0", "resources.fuse: should be greater than or equal to 1 or 'auto', got 0"),
+    ("budget.hours=0", "budget.hours: should be greater than 0, got 0"),
+    ("budget.gpu_hours=-1", "budget.gpu_hours: should be greater than 0, got -1"),
+    ("budget.hours=.inf", "budget.hours: should be a finite number, got Infinity"),
+    ("budget.target=.nan", "budget.target: should be a finite number, got NaN"),
+    ("budget.plateau=0", "budget.plateau: should be greater than or equal to 1, got 0"),
+    ("budget.hour=1", "budget.hour: unknown key; did you mean 'hours'?"),
+    ("patience.epoch_minutes=0", "patience.epoch_minutes: should be greater than 0, got 0"),
+    ("patience.memory_retries=-1", "patience.memory_retries: should be greater than or equal to 0, got -1"),
+    ("resources.cpus=0", "resources.cpus: should be greater than 0, got 0"),
+]
+
+
+@pytest.mark.parametrize(("setting", "message"), [pytest.param(*row, id=row[0]) for row in REFUSED])
+def test_a_wrong_setting_is_refused_in_one_line(setting: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment("flickr8k-temperature", [setting])
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+FILES = [
+    ("name: [", ":1:8: expected the node content"),
+    ("- 1", ": must hold keys with values, got [1]"),
+    ("", ": must hold keys with values, got null"),
+    ("name: a\nlosses: []\nname: b\n", ":3:1: key 'name' is there twice, first in line 1"),
+    ("name: !!python/object/apply:os.system [ls]", ":1:7: the tag !!python/object/apply:os.system is not read"),
+    ("name: a\nlosses: [nt_xent]", ": datasets: missing; it has no default"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), FILES)
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment(str(path))
+    assert str(refusal.value).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("scenes-smok", "did you mean 'scenes-smoke'?"),
+        ("zzz", "experiments that ship: .*flickr8k-baselines"),
+        ("nowhere/a.yaml", "cannot be read: No such file"),
+    ],
+)
+def test_an_unknown_experiment_has_a_way_out(source: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        load_experiment(source)
+
+
+def test_what_ships_loads_and_opens_with_its_manual() -> None:
+    shipped = shipped_experiments()
+    assert {"scenes-smoke", "flickr8k-temperature", "flickr8k-baselines"} <= set(shipped)
+    for name, path in shipped.items():
+        assert load_experiment(name).name == name
+        manual = path.read_text().split("name:")[0]
+        assert f"orchestrator search {name}" in manual
+        assert all(line.startswith("#") for line in manual.strip().splitlines())
+
+
+def test_the_resolved_copy_is_the_same_experiment(tmp_path: Path) -> None:
+    import yaml
+
+    experiment = load_experiment("flickr8k-temperature", ["search.fixed.nt_xent.temperature=0.05"])
+    path = tmp_path / "resolved.yaml"
+    path.write_text(yaml.safe_dump(experiment.to_dict()))
+    assert load_experiment(str(path)) == experiment
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2e-4", 2e-4), ("1E3", 1000.0), ("1e-3x", "1e-3x"), ("0x1e4", 0x1E4), ("null", None)]
+)
+def test_numbers_are_read_as_people_write_them(tmp_path: Path, text: str, value: Any) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"key: {text}\n")
+    assert read_yaml(path).values == {"key": value}
+
+
+def test_an_override_changes_a_copy() -> None:
+    values: dict[str, Any] = {"a": {"b": 1, "c": 2}}
+    changed = override(Document("a.yaml", values), ["a.b=[1, x]", "d.e=2"]).values
+    assert changed == {"a": {"b": [1, "x"], "c": 2}, "d": {"e": 2}}
+    assert values == {"a": {"b": 1, "c": 2}}
+
+
+def test_bounds_keep_the_scale_of_the_default_and_fixed_parameters_stand_still() -> None:
+    space = {"nt_xent": {"temperature": [0.01, 0.2]}, "triplet_sh": {"margin": {"values": [0.1, 0.3]}}}
+    first, second = make_experiment(search={"space": space}).cells()
+    assert first.space.losses["nt_xent"].bounds["temperature"] == Range(0.01, 0.2, log=True)
+    assert second.space.losses["triplet_sh"].bounds["margin"] == Values((0.1, 0.3))
+    fixed = make_experiment(losses=["nt_xent"], search={"fixed": {"nt_xent": {"temperature": 0.05}}}).cells()[0]
+    assert fixed.space.losses["nt_xent"].bounds["temperature"] == Values((0.05,))
+
+
+CHANGES = [
+    ({}, []),
+    ({"description": "other"}, []),
+    ({"resources": {"cpus": 2}}, []),
+    ({"budget": {"hours": 2, "plateau": 3}, "patience": {"epoch_minutes": 5}}, []),
+    ({"search": {"sampler": "random", "trials": 9}}, []),
+    ({"search": {"sampler": "random", "trials": 3}}, ["search.trials"]),
+    ({"search": {"sampler": "random", "trials": 4, "seed": 1}}, ["search.seed"]),
+    ({"training": {"epochs": 7}}, ["training.epochs"]),
+    ({"losses": ["nt_xent"]}, ["losses"]),
+    (
+        {"search": {"sampler": "random", "trials": 4, "fixed": {"nt_xent": {"temperature": 1}}}},
+        ["search.fixed.nt_xent.temperature"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "keys"), CHANGES)
+def test_changes_that_make_trials_incomparable_are_named(changes: dict, keys: list[str]) -> None:
+    assert list(changed_keys(make_experiment().to_dict(), make_experiment(**changes).to_dict())) == keys
+
+
+def test_val_images_are_those_of_every_training() -> None:
+    experiment = make_experiment(val_images=1000)
+    config = experiment.trial_config(experiment.cells()[0], {})
+    assert config.val_images == 1000
+    assert TrialConfig.from_dict(config.to_dict()) == config
+    assert list(changed_keys(make_experiment().to_dict(), experiment.to_dict())) == ["val_images"]
+
+
+def test_what_an_older_version_did_not_know_has_not_changed() -> None:
+    old, new = make_experiment().to_dict(), make_experiment().to_dict()
+    del old["training"]["precision"], old["scheduler"]["quantile"], old["search"]["enqueue"], old["val_images"]
+    assert changed_keys(old, new) == {}
+    new["training"]["precision"] = "bf16"
+    assert changed_keys(old, new) == {"training.precision": ("float32", "bf16")}
+
+
+def test_what_is_not_taken_any_more_is_compared_as_it_stands() -> None:
+    old, new = make_experiment().to_dict(), make_experiment().to_dict()
+    old["training"]["momentum"] = 0.9
+    assert changed_keys(old, new) == {"training.momentum": (0.9, None)}
+
+
+TRIALS = [
+    (["dataset=x", "los=nt_xent"], "los: unknown key; did you mean 'loss'?"),
+    (["loss=nt_xent"], "dataset: missing"),
+    (["dataset=x", "loss=ntxent"], "did you mean 'nt_xent'?"),
+    (["dataset=x", "loss=nt_xent", "loss_parameters.margin=1"], "unknown name 'margin'"),
+    (["dataset=x", "loss=nt_xent", "loss_parameters.temperature=0"], "temperature must be a number above 0, got 0"),
+    (["dataset=x", "training.epochs=0"], "training.epochs: must be at least 1"),
+    (["dataset=x", "model=q"], "model must be one of"),
+    (["dataset=x", "seed=-1"], "seed must be"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), TRIALS)
+def test_a_wrong_training_is_refused(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_trial_config(None, settings)
+    assert message in str(refusal.value)
+    assert str(refusal.value).startswith("--set")
+
+
+def test_a_training_without_file_has_the_defaults() -> None:
+    config = load_trial_config(None, ["dataset=x", "loss=nt_xent", "loss_parameters.temperature=5e-2"])
+    assert (config.model, config.loss_parameters, config.metric) == ("vsepp", {"temperature": 0.05}, "val/rsum")
+
+
+def test_what_can_be_maximised_is_what_a_trial_reports() -> None:
+    from tests.trainables.tiny import tiny_config, tiny_dataset
+    from trainables.trial import run_trial
+
+    report = next(iter(run_trial(tiny_config(epochs=1), tiny_dataset(), device="cpu")))
+    assert set(METRICS) <= set(report.metrics)

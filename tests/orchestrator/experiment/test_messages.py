@@ -1,0 +1,267 @@
+"""What people write in configurations, and what they are told: place, key, rule, value got and way out."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.experiment.experiment import load_experiment
+from orchestrator.experiment.yaml_files import load_trial_config
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.regression.suite import load_suite
+from orchestrator.search.preparation import check_unchanged
+from tests.support.experiments import add_trial, make_experiment, start
+from trainables.errors import ConfigError
+
+HEAD = "name: mine\ndatasets: [flickr8k]\nlosses: [nt_xent]\n"
+WAYS = "[LOW, HIGH] is a range, {values: [A, B]} are values one by one"
+STANDS_STILL = (
+    "a parameter of the loss that stands still goes under search.fixed.LOSS, a setting under training, "
+    "a parameter of the model under model_parameters"
+)
+TEMPERATURE = "search.space.nt_xent.temperature"
+NAMES = "must be 1 to 100 letters (A-Z, a-z), digits, '.', '_' and '-', the first a letter or digit"
+
+EXPERIMENTS = {
+    "range with keys": (
+        "search:\n  space:\n    nt_xent: {temperature: {min: 0.01, max: 0.3, log: true}}",
+        f"6:15: {TEMPERATURE}: a range has no keys min, max, log: write [0.01, 0.3]; {WAYS}; "
+        "the scale, logarithmic or not, is the parameter's own",
+    ),
+    "range with other keys": (
+        "search: {training: {learning_rate: {low: 1.0e-4, high: 1.0e-3}}}",
+        f"4:21: search.training.learning_rate: a range has no keys low, high: write [0.0001, 0.001]; {WAYS}",
+    ),
+    "one value": (
+        "search:\n  space: {nt_xent: {temperature: 0.1}}",
+        f"5:21: {TEMPERATURE}: one value, 0.1, is nothing to search; {WAYS}; {STANDS_STILL}",
+    ),
+    "three ends": (
+        "search: {space: {nt_xent: {temperature: [0.1, 0.2, 0.3]}}}",
+        f"4:28: {TEMPERATURE}: a range has two ends, got [0.1, 0.2, 0.3]; {WAYS}",
+    ),
+    "a loss's parameter at the top": (
+        "temperature: 0.1",
+        "4:1: temperature: unknown key; it stands under search.fixed.LOSS.temperature or search.space.LOSS.temperature",
+    ),
+    "a key in another section": ("trials: 3", "4:1: trials: unknown key; it stands under search.trials"),
+    "a key misspelt": ("budget: {hour: 3}", "4:10: budget.hour: unknown key; did you mean 'hours'?"),
+    "minutes": (
+        "budget: {hours: 30m}",
+        "4:10: budget.hours: must be a number of hours without a unit: for 30m write 0.5",
+    ),
+    "days": (
+        "budget: {gpu_hours: 2 days}",
+        "4:10: budget.gpu_hours: must be a number of hours without a unit: for 2 days write 48",
+    ),
+    "minutes in words": (
+        "budget: {hours: 90 minutes}",
+        "4:10: budget.hours: must be a number of hours without a unit: for 90 minutes write 1.5",
+    ),
+    "hours": (
+        "patience: {epoch_minutes: 1.5h}",
+        "4:12: patience.epoch_minutes: must be a number of minutes without a unit: for 1.5h write 90",
+    ),
+    "a clock's time": ("budget: {hours: 1:30}", '4:10: budget.hours: should be a valid number, got "1:30"'),
+    "key twice": (
+        "search: {trials: 3}\ntraining:\n  epochs: 3\n  epochs: 4",
+        "7:3: key 'epochs' is there twice, first in line 6; remove one of the two",
+    ),
+    "section twice": ("search: {trials: 3}\nlosses: []", "5:1: key 'losses' is there twice, first in line 3"),
+    "scheduler off": (
+        "scheduler: {name: none, grace_epochs: 5}",
+        "4:25: scheduler.grace_epochs: a setting of asha, hyperband, median, but scheduler.name is none; remove it, or "
+        "replace the whole section: --set 'scheduler={name: none}'",
+    ),
+    "override of a training": (
+        "overrides:\n  - {losses: [nt_xent], training: {epochs: 0}}",
+        "5:36: overrides.0.training: epochs: must be at least 1, got 0",
+    ),
+    "override of nothing": (
+        "overrides: [{losses: [triplet], metric: val/rsum}]",
+        "4:14: overrides.0.losses: unknown name 'triplet'; known: nt_xent",
+    ),
+    "infinite CPUs": ("resources: {cpus: .inf}", "4:13: resources.cpus: should be a finite number, got Infinity"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_what_a_wrong_experiment_is_told(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{HEAD}{text}\n")
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment(str(path))
+    assert str(refusal.value).startswith(f"{path}:{message}")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [
+        pytest.param("a/b", "got 'a/b', where '/' is none of these", id="slash"),
+        pytest.param("my search", "got 'my search', where ' ' is none of these", id="space"),
+        pytest.param("größe", "got 'größe', where 'ö' is none of these", id="umlaut"),
+        pytest.param("-a", "got '-a'", id="starts with a dash"),
+        pytest.param("..", "got '..'", id="the folder above"),
+        pytest.param("a" * 101, "got of 101 characters", id="long"),
+        pytest.param("''", "got ''", id="empty"),
+        pytest.param('"a\\n"', r"got 'a\n', where '\n' is none of these", id="end of line"),
+    ],
+)
+@pytest.mark.parametrize("load", [load_experiment, load_suite])
+def test_a_refused_name_tells_which_characters_are_allowed(load, name: str, got: str) -> None:
+    source = "scenes-smoke" if load is load_experiment else "scenes-quick"
+    with pytest.raises(ConfigError) as refusal:
+        load(source, [f"name={name}"])
+    assert str(refusal.value).endswith(f": name: {NAMES}, {got}")
+
+
+MANY = """\
+name: my search
+datasets: [flickr8k]
+losses: [ntxent, triplet_sh]
+modles: [vsrn]
+training:
+  epoch: 3
+  batch_size: 1
+search:
+  sampler: tpf
+  space:
+    triplet_sh: {margin: 0.2}
+budget: {hours: 30m, gpu_hour: 3}
+scheduler: {name: none, grace_epochs: 5, brackets: 2}
+"""
+
+
+def test_all_mistakes_of_a_file_are_told_in_the_order_of_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MANY)
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment(str(path), ["resources.cpus=0"])
+    head, *lines = str(refusal.value).splitlines()
+    assert head == "12 mistakes:"
+    keys = [(line.split(": ")[0].strip().removeprefix(f"{path}:"), line.split(": ")[1]) for line in lines]
+    assert keys == [
+        ("1:1", "name"),
+        ("3:10", "losses.0"),
+        ("4:1", "modles"),
+        ("6:3", "training.epoch"),
+        ("7:3", "training.batch_size"),
+        ("9:3", "search.sampler"),
+        ("11:18", "search.space.triplet_sh.margin"),
+        ("12:10", "budget.hours"),
+        ("12:22", "budget.gpu_hour"),
+        ("13:25", "scheduler.grace_epochs"),
+        ("13:42", "scheduler.brackets"),
+        ("--set resources.cpus=0", "resources.cpus"),
+    ]
+
+
+TOGETHER = """\
+name: mine
+datasets: [flickr8k]
+models: [vsepp, wsabie]
+losses: [nt_xent, triplet]
+search:
+  space:
+    nt_xent: {temperature: [0.5, 0.1]}
+    triplet: {margin: [-1, 0.3]}
+  training: {batch_size: [1, 64]}
+training: {epochs: 2}
+"""
+
+
+def test_what_does_not_go_together_is_told_at_once_and_once(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(TOGETHER)
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment(str(path))
+    assert str(refusal.value).splitlines() == [
+        "2 mistakes:",
+        f"  {path}:7:15: search.space.nt_xent.temperature: a range needs finite low < high, got [0.5, 0.1]",
+        f"  {path}:8:15: search.space.triplet: margin must be a number of at least 0, got -1.0",
+    ]
+
+
+def test_only_the_first_twenty_of_many_are_shown() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_experiment("scenes-smoke", [f"k{number}=1" for number in range(50)])
+    lines = str(refusal.value).splitlines()
+    assert (lines[0], len(lines), lines[-1]) == ("50 mistakes:", 22, "  ... and 30 more")
+    assert len(refusal.value.problems) == 50
+
+
+TRAININGS = {
+    "parameter of the loss": (
+        ["dataset=x", "temperature=0.1"],
+        "--set temperature=0.1: temperature: unknown key; it stands under loss_parameters.temperature",
+    ),
+    "setting of the training": (
+        ["dataset=x", "epochs=3"],
+        "--set epochs=3: epochs: unknown key; it stands under training.epochs",
+    ),
+    "unknown loss": (["dataset=x", "loss=ntxent"], "--set loss=ntxent: loss: unknown name 'ntxent'; did you mean"),
+    "no data": (["loss=nt_xent"], "--set: dataset: missing; it has no default"),
+    "two ranges": (
+        ["dataset=x", "training.epochs=0", "training.batch_size=1"],
+        "2 mistakes:\n  --set training.epochs=0: training.epochs: must be at least 1, got 0\n"
+        "  --set training.batch_size=1: training.batch_size: must be at least 2, got 1",
+    ),
+    "value of the loss": (
+        ["dataset=x", "loss=nt_xent", "loss_parameters.temperature=0"],
+        "--set loss_parameters.temperature=0: loss_parameters: temperature must be a number above 0, got 0 (loss",
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), TRAININGS.values(), ids=TRAININGS)
+def test_what_a_wrong_training_is_told(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_trial_config(None, settings)
+    assert str(refusal.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        pytest.param(
+            ["train"],
+            f"{HEAD}search: {{trials: 3}}\n",
+            "is an experiment, for it has datasets and losses and search: give it to `orchestrator search`; "
+            "this command takes the file of one training",
+            id="experiment to train",
+        ),
+        pytest.param(
+            ["search"],
+            "dataset: flickr8k\nloss: nt_xent\n",
+            "is the file of one training, for",
+            id="training to search",
+        ),
+        pytest.param(["search"], "name: s\ncells: []\nmatters: 3\n", "is a suite, for it has", id="suite to search"),
+        pytest.param(["regress"], HEAD, "is an experiment, for it has datasets and losses", id="experiment to regress"),
+    ],
+)
+def test_a_file_of_another_kind_names_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str, message: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, str(path), "--output", str(tmp_path / "runs")])
+    assert end.value.code == 2
+    assert f"error: {path}: {message}" in capsys.readouterr().err
+
+
+def test_a_change_of_an_experiment_is_told_from_what_to_what(tmp_path: Path) -> None:
+    before = make_experiment(training={"epochs": 3})
+    after = make_experiment(training={"epochs": 4, "batch_size": 64})
+    with closing(Ledger(tmp_path / "journal.jsonl")) as ledger:
+        start(ledger, before)
+        add_trial(ledger, [30.0])
+    history = History.of(read_journal(tmp_path / "journal.jsonl"))
+    with pytest.raises(ConfigError) as refusal:
+        check_unchanged(after, {}, history, tmp_path)
+    assert "now: training.epochs (3 -> 4), training.batch_size (128 -> 64); give the" in str(refusal.value)

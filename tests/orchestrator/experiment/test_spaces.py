@@ -1,0 +1,163 @@
+"""Spaces of whole studies: a loss to choose, settings beside it, and what is refused."""
+
+from typing import Any
+
+import optuna
+import pytest
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.ledger import Ledger
+from orchestrator.studies.study import Studies
+from search_spaces import Range, Values, wsabie
+from tests.support.experiments import start
+from trainables.errors import ConfigError
+
+
+def experiment(**changes: Any) -> Experiment:
+    values = {"name": "s", "datasets": ["pets"], "losses": ["nt_xent"], "resources": {"gpus": 0}}
+    return validate(Experiment, {**values, **changes}, "s.yaml")
+
+
+def suggested(found: Experiment, ledger: Ledger, count: int) -> list[Any]:
+    start(ledger, found)
+    studies = Studies(found, ledger)
+    return [studies.next() for _ in range(count)]
+
+
+def test_the_loss_is_a_parameter_on_which_others_depend(ledger: Ledger) -> None:
+    found = experiment(losses=["nt_xent", "triplet_sh", "polynomial_relative"], search={"loss": "choose", "trials": 40})
+    (cell,) = found.cells()
+    assert (cell.name, cell.space.is_conditional) == ("pets-vsepp-any", True)
+    trials = suggested(found, ledger, 40)
+    first = [(trial.config["loss"], trial.params) for trial in trials[:3]]
+    assert first == [
+        ("nt_xent", {"loss": "nt_xent", "nt_xent.temperature": 0.1}),
+        ("triplet_sh", {"loss": "triplet_sh", "triplet_sh.margin": 0.2}),
+        (
+            "polynomial_relative",
+            {
+                "loss": "polynomial_relative",
+                "polynomial_relative.offset": 0.2,
+                "polynomial_relative.degree": 2,
+                "polynomial_relative.slope_0": 1.0,
+                "polynomial_relative.slope_1": 1.0,
+            },
+        ),
+    ]
+    assert {trial.config["loss"] for trial in trials[3:]} == {"nt_xent", "triplet_sh", "polynomial_relative"}
+    for trial in trials:
+        assert trial.params["loss"] == trial.config["loss"]
+        assert all(name == "loss" or name.startswith(f"{trial.config['loss']}.") for name in trial.params)
+
+
+def test_settings_beside_the_loss_are_suggested_and_reach_the_training(ledger: Ledger) -> None:
+    beside = {"learning_rate": "default", "batch_size": {"values": [64, 128]}, "learning_rate_drop_epochs": [5, 9]}
+    found = experiment(
+        models=["wsabie"],
+        losses=["warp"],
+        search={"training": beside, "model_parameters": {"radius": [0.5, 5.0]}, "trials": 20},
+        model_parameters={"radius": 1.0},
+    )
+    (cell,) = found.cells()
+    assert cell.space.bounds()["training.learning_rate"] == Range(2e-5, 2e-3, log=True)
+    assert cell.space.bounds()["model.radius"] == Range(0.5, 5.0, log=True)
+    assert cell.space.bounds()["training.batch_size"] == Values((64, 128))
+    assert cell.space.first_points() == [
+        {
+            "margin": 1.0,
+            "training.learning_rate": 2e-4,
+            "training.batch_size": 128,
+            # 15, the usual number of epochs before a drop, lies outside.
+            "training.learning_rate_drop_epochs": 9,
+            "model.radius": 1.0,
+        }
+    ]
+    for trial in suggested(found, ledger, 20):
+        training, params = trial.config["training"], trial.params
+        assert trial.config["model_parameters"]["radius"] == params["model.radius"]
+        for name in beside:
+            assert training[name] == params[f"training.{name}"]
+        assert isinstance(training["learning_rate_drop_epochs"], int)
+
+
+def test_a_study_begins_with_what_the_model_has_when_nobody_says_anything() -> None:
+    search = {"model_parameters": {"radius": "default"}, "training": {"weight_decay": "default"}}
+    (cell,) = experiment(models=["wsabie"], losses=["warp"], search=search).cells()
+    assert cell.space.first_points() == [{"margin": 1.0, "training.weight_decay": 1e-6, "model.radius": 1.0}]
+
+
+def test_no_clipping_is_nearest_to_the_weakest() -> None:
+    search = {"training": {"gradient_clip": "default"}}
+    (cell,) = experiment(training={"gradient_clip": None}, search=search).cells()
+    assert cell.space.first_points()[0]["training.gradient_clip"] == 20.0
+
+
+def test_usual_parameters_are_those_of_the_constructors() -> None:
+    from inspect import signature
+
+    from trainables.models.region_reasoning import RegionReasoning
+    from trainables.models.wsabie import WSABIE
+
+    defaults = {**signature(WSABIE).parameters, **signature(RegionReasoning).parameters}
+    assert {name: defaults[name].default for name in wsabie.USUAL} == dict(wsabie.USUAL)
+
+
+def test_a_grid_of_several_losses_and_settings() -> None:
+    space = {"nt_xent": {"temperature": {"values": [0.05, 0.1]}}, "triplet_sh": {"margin": {"values": [0.2]}}}
+    training = {"batch_size": {"values": [32, 64]}}
+    search = {"sampler": "grid", "loss": "choose", "space": space, "training": training, "trials": 100}
+    (cell,) = experiment(losses=["nt_xent", "triplet_sh"], search=search).cells()
+    points = cell.space.grid()
+    assert len(points) == 2 * 2 + 2
+    assert points[1] == {"loss": "nt_xent", "nt_xent.temperature": 0.05, "training.batch_size": 64}
+    for point in points:
+        assert cell.space.suggest(optuna.trial.FixedTrial(dict(point))).loss == point["loss"]
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"training": {"learning_rat": [1, 2]}}, "search.training.learning_rat: unknown name.*did you mean"),
+        ({"training": {"learning_rate": [-1.0, 0.1]}}, "log-uniform range must start above 0"),
+        ({"training": {"learning_rate": [0.1, 0.01]}}, "finite low < high"),
+        ({"training": {"batch_size": {"values": [1]}}}, "batch_size: must be at least 2"),
+        ({"training": {"batch_size": {"values": [32.5]}}}, "search.training.batch_size"),
+        ({"training": {"learning_rate_drop_epochs": [1.5, 3]}}, "whole ends"),
+        ({"training": {"epochs": [1, 3]}}, "unknown name 'epochs'"),
+        ({"model_parameters": {"radius": [-1, 1]}}, "above 0"),
+        ({"model_parameters": {"radios": [1, 2]}}, "did you mean 'radius'"),
+        ({"model_parameters": {"backbone": "default"}}, "no default place to look"),
+        ({"model_parameters": {"backbone": {"values": ["vgg19"]}}}, "backbone cannot be searched"),
+        ({"sampler": "grid", "training": {"learning_rate": "default"}}, "a grid needs values"),
+        (
+            {
+                "sampler": "grid",
+                "space": {"nt_xent": {"temperature": {"values": [0.2]}}},
+                "enqueue": {"nt_xent": [{"temperature": 0.2}]},
+            },
+            "search.enqueue: a grid tries its own values alone",
+        ),
+        (
+            {
+                "sampler": "grid",
+                "space": {"nt_xent": {"temperature": {"values": [0.2]}}},
+                "warm_start_from": ["before"],
+            },
+            "search.warm_start_from: a grid tries its own",
+        ),
+        ({"training": {"learning_rate": "nowhere"}}, "search.training.learning_rate"),
+    ],
+)
+def test_what_is_refused(search: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        experiment(models=["vsepp", "wsabie"], search=search)
+
+
+def test_overrides_of_single_losses_do_not_go_with_a_choice() -> None:
+    with pytest.raises(ConfigError, match="search.loss: choose"):
+        experiment(
+            losses=["nt_xent", "triplet"],
+            search={"loss": "choose"},
+            overrides=[{"losses": ["nt_xent"], "training": {"epochs": 3}}],
+        )

@@ -1,0 +1,146 @@
+"""Which epoch and which value stand for a trial, and by which metric trials of several studies are compared."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.experiment.sections import Budget
+from orchestrator.journal.history import History, Move, Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.results.confirmation import published_default
+from orchestrator.results.confirmed import champion_of, metrics_of, verdicts_of
+from orchestrator.results.summary import find_winners
+from orchestrator.search.budget import Meter
+from tests.support.experiments import add_trial, make_experiment, open_test, start
+from trainables.config import TrialConfig
+
+
+def trial_of(values: list[float], **fields: object) -> Trial:
+    plain = TrialConfig(dataset="pets", loss="nt_xent", loss_parameters={"temperature": 0.1}).to_dict()
+    config = {**plain, **fields}
+    trial = Trial("a", "s", 0, {}, config, 0.0)
+    trial.epochs |= {epoch: {"val/rsum": value} for epoch, value in enumerate(values, start=1)}
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("values", "epoch", "best"),
+    [
+        ([1.0, 3.0, 3.0, 2.0], 2, [1.0, 3.0, 3.0, 3.0]),
+        ([3.0, 3.0], 1, [3.0, 3.0]),
+        ([-2.0, -1.0], 2, [-2.0, -1.0]),
+        ([], None, []),
+    ],
+)
+def test_of_equally_good_epochs_the_first_is_the_best(
+    values: list[float], epoch: int | None, best: list[float]
+) -> None:
+    trial = trial_of(values)
+    assert trial.best_epoch == epoch
+    assert trial.best_value == (max(values) if values else None)
+    assert list(trial.running_best().values()) == best
+
+
+@pytest.mark.parametrize(("values", "temperature"), [([9.0, 1.0, 1.0], 0.1), ([1.0, 9.0, 1.0], 0.2), ([], 0.1)])
+def test_the_parameters_of_the_best_epoch_are_those_that_changed_by_then(
+    values: list[float], temperature: float
+) -> None:
+    schedule = [{"epoch": epoch, "loss_parameters": {"temperature": epoch / 10}, "training": {}} for epoch in (2, 3)]
+    assert trial_of(values, schedule=schedule).loss_parameters_at_best == {"temperature": temperature}
+
+
+def test_an_epoch_before_a_move_had_the_former_config() -> None:
+    trial = trial_of([1.0] * 5)
+    trial.moves = (Move(2, "b", {"seed": 1}), Move(4, "c", {"seed": 2}))
+    assert [trial.config_in(epoch) for epoch in range(1, 6)] == [{"seed": 1}] * 2 + [{"seed": 2}] * 2 + [trial.config]
+
+
+def test_a_move_takes_over_the_epochs_up_to_it_and_keeps_the_own_ones_aside(ledger: Ledger) -> None:
+    own, source = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING), add_trial(ledger, [5.0, 6.0, 7.0])
+    moves = [{"trial": own.id, "from": source.id, "params": {"temperature": 0.2}, "config": {**own.config, "seed": 9}}]
+    ledger.append("population_moved", study=own.study, epoch=2, moves=moves)
+    assert {epoch: metrics["val/rsum"] for epoch, metrics in own.epochs.items()} == {1: 5.0, 2: 6.0}
+    assert {epoch: metrics["val/rsum"] for epoch, metrics in own.abandoned.items()} == {1: 1.0, 2: 2.0}
+    assert (own.params, own.config["seed"], own.moves[0].former["seed"]) == ({"temperature": 0.2}, 9, 0)
+
+
+def test_setbacks_are_counted_since_the_newest_epoch_and_without_those_for_want_of_memory(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+
+    def counts() -> tuple[int, int, int]:
+        return trial.retries, trial.setbacks, trial.memory_retries
+
+    for cause in (None, "memory", None):
+        ledger.append("trial_retried", trial=trial.id, cause=cause)
+    assert counts() == (3, 2, 1)
+    ledger.report(trial, 2, {"val/rsum": 1.0}, TrialState.RUNNING)
+    assert counts() == (3, 0, 1)
+
+
+def other_metric(ledger: Ledger, study: str, rsum: float, own: float) -> Trial:
+    """Write down a trial whose study selects its epochs by another metric than the experiment."""
+    number = len(ledger.history.trials)
+    config = {**add_trial(ledger, [1.0], state=TrialState.FAILED).config, "metric": "val/i2t_r1"}
+    trial = ledger.create(study, number, {}, config)
+    metrics = {"val/rsum": rsum, "val/i2t_r1": own}
+    ledger.report(trial, 1, metrics, TrialState.FINISHED)
+    return trial
+
+
+def test_winners_are_compared_by_the_metric_of_the_experiment(ledger: Ledger) -> None:
+    other_metric(ledger, "a", 10.0, 90.0)
+    better = other_metric(ledger, "b", 20.0, 50.0)
+    assert find_winners(ledger.history) == {"pets": better}
+
+
+def test_a_target_is_a_value_of_the_metric_of_the_experiment(ledger: Ledger) -> None:
+    meter = Meter(Budget(target=60.0), ledger.history, [])
+    ledger.listeners.append(meter.listen)
+    other_metric(ledger, "a", 50.0, 90.0)
+    assert meter.limit() is None
+    other_metric(ledger, "a", 60.0, 1.0)
+    assert meter.limit() == "target"
+
+
+def repeat(ledger: Ledger, candidate: Trial, seed: int, values: list[float]) -> Trial:
+    config = TrialConfig.from_dict({**candidate.config, "seed": seed})
+    planned = PlannedTrial(f"{candidate.id}-seed{seed}", candidate.study, 0, config, candidate.params, candidate.id)
+    trial = ledger.plan(planned, Stage.CONFIRM)
+    for epoch, value in enumerate(values, start=1):
+        state = TrialState.FINISHED if epoch == len(values) else TrialState.RUNNING
+        ledger.report(trial, epoch, {"val/rsum": value, "val/rsum_best": max(values[:epoch])}, state)
+    return trial
+
+
+def test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau(ledger: Ledger) -> None:
+    meter = Meter(Budget(target=60.0, plateau=2), ledger.history, [])
+    ledger.listeners.append(meter.listen)
+    candidate = add_trial(ledger, [50.0])
+    for seed in (5, 6, 7):
+        repeat(ledger, candidate, seed, [70.0 - 10 * seed])
+    repeat(ledger, candidate, 8, [99.0])
+    assert (meter.limit(), meter.since_best(candidate.study)) == (None, 0)
+
+
+def test_a_confirmed_trial_counts_with_its_best_epoch(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
+    candidate = add_trial(ledger, [50.0])
+    fades, lasts = repeat(ledger, candidate, 5, [10.0, 90.0, 20.0]), repeat(ledger, candidate, 6, [10.0, 20.0, 80.0])
+    open_test(ledger, [fades, lasts])
+    assert metrics_of(fades, ledger.history) == {"val/rsum": 90.0, "test/rsum": 90.0}
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert champion_of(ledger.history, verdict) == fades
+    assert verdict.standings[0].selected_by == 85.0
+    ledger.close()
+
+
+def test_a_trial_that_moved_has_no_published_settings_any_more(ledger: Ledger) -> None:
+    moved, stayed = add_trial(ledger, [90.0]), add_trial(ledger, [10.0])
+    moved.moves = (Move(1, stayed.id, moved.config),)
+    assert published_default(ledger.history, "pets") == stayed
+
+
+def test_a_trial_that_has_not_begun_has_no_best_epoch() -> None:
+    history = History()
+    assert metrics_of(trial_of([]), history) == {}

@@ -1,0 +1,71 @@
+"""What the journal says of the machines, whose measurements are forgotten where they need not hold, and of trials."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.journal.history import History, Trial
+from tests.support.experiments import make_experiment
+
+HERE = {"host": "a", "system": "Linux", "cpus": 8}
+
+
+def started(machine: dict[str, Any], resources: dict[str, Any]) -> dict[str, Any]:
+    experiment = make_experiment(resources=resources).to_dict()
+    environment = {"versions": {}, "git_revision": None, "machine": machine}
+    return happened("experiment_started", experiment=experiment, data={}, environment=environment)
+
+
+def happened(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": kind, "time": 0.0, "elapsed": 0.0, **fields}
+
+
+@pytest.mark.parametrize(
+    ("machine", "resources", "is_kept"),
+    [
+        (HERE, {"cpus": 1}, True),
+        (HERE, {"cpus": 2}, False),
+        (HERE, {"cpus": 1, "max_concurrent": 3}, False),
+        ({**HERE, "cpus": 16}, {"cpus": 1}, False),
+        ({**HERE, "host": "b"}, {"cpus": 1}, False),
+    ],
+    ids=["the same", "other CPUs", "another limit", "more CPUs", "another machine"],
+)
+def test_what_was_measured_holds_for_the_same_resources_on_the_same_machine(
+    machine: dict[str, Any], resources: dict[str, Any], is_kept: bool
+) -> None:
+    history = History.of(
+        [
+            started(HERE, {"cpus": 1}),
+            happened("memory_measured", study="s", peak=5, room=9),
+            happened("fusion_measured", study="s", trials=16),
+            happened("concurrency_lowered", trials=2),
+            started(machine, resources),
+        ]
+    )
+    found = (history.footprints, history.fusions, history.concurrency, history.halvings)
+    assert found == (({"s": {"peak": 5, "room": 9}}, {"s": 16}, 2, 1) if is_kept else ({}, {}, None, 0))
+
+
+def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
+    trial = Trial(
+        id="pets-wsabie-any-0000",
+        study="pets-wsabie-any",
+        number=0,
+        # Searched by its slopes, shown by the coefficients that they stand for; what stood still is left out.
+        params={"loss": "polynomial_relative", "polynomial_relative.slope0": 1.0, "training.learning_rate": 0.01},
+        config={
+            "loss": "polynomial_relative",
+            "loss_parameters": {"coefficients": [0.2, 1.0]},
+            "training": {"learning_rate": 0.002, "weight_decay": 0.5},
+            "model_parameters": {"radius": 1.0},
+            "metric": "val/rsum",
+            "schedule": [{"epoch": 3, "loss_parameters": {}, "training": {"learning_rate": 0.01}}],
+        },
+        created=0.0,
+        epochs={1: {"val/rsum": 1.0}, 3: {"val/rsum": 2.0}},
+    )
+    start = {"loss": "polynomial_relative", "coefficients": [0.2, 1.0], "training.learning_rate": 0.002}
+    assert trial.parameters == {**start, "training.learning_rate@3": 0.01}
+    assert trial.parameters_at_best == {**start, "training.learning_rate": 0.01}
+    assert trial.loss_parameters_at_best == {"coefficients": [0.2, 1.0]}

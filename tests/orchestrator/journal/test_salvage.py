@@ -1,0 +1,117 @@
+"""A journal without some line: what is kept holds together, was there before, and a search goes on with it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.doctor.experiment import check_journal
+from orchestrator.journal.actors import has_ended
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import JournalError, Record, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.salvage import salvage
+from orchestrator.studies.study import Studies
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+
+
+def write(path: Path) -> list[bytes]:
+    """Write the journal of a search of two starts with trials of every fate, a confirmation and a test."""
+    ledger = Ledger(path)
+    start(ledger, make_experiment())
+    winner = add_trial(ledger, [10.0, 20.0])
+    add_trial(ledger, [1.0], state=TrialState.FAILED)
+    add_trial(ledger, [5.0, 6.0], loss="triplet_sh")
+    start(ledger, make_experiment())
+    add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [7.0, 8.0], loss="triplet_sh", state=TrialState.DIVERGED)
+    repeat = add_repeat(ledger, winner, 0, 7, 19.0)
+    open_test(ledger, [repeat])
+    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    ledger.close()
+    return path.read_bytes().splitlines(keepends=True)
+
+
+DAMAGES = [
+    pytest.param(lambda line: b"x" + line, 1, id="unreadable"),
+    pytest.param(lambda line: b"", 5, id="gone"),
+    pytest.param(lambda line: line + line, 5, id="twice"),
+    pytest.param(lambda line: b"\0\n" * 3, 5, id="several"),
+]
+
+
+@pytest.mark.parametrize(("damage", "step"), DAMAGES)
+def test_whatever_line_is_damaged_the_rest_holds_together(
+    tmp_path: Path, damage: Callable[[bytes], bytes], step: int
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = write(path)
+    before = read_journal(path)
+    # Of the last two, what is damaged may be taken for a last record.
+    for number in range(1, len(lines) - 2, step):
+        path.write_bytes(b"".join([*lines[:number], damage(lines[number]), *lines[number + 1 :]]))
+        damaged = path.read_bytes()
+        with pytest.raises(JournalError, match=f"line {number + 1 + (damaged.count(lines[number]) > 1)}: damaged"):
+            read_journal(path)
+        found = salvage(path)
+        assert path.read_bytes() == damaged
+        found.write()
+        assert [copy.read_bytes() for copy in tmp_path.glob("*.damaged-*")] == [damaged]
+        next(tmp_path.glob("*.damaged-*")).unlink()
+        judge(path, before, number, found.lost.total(), is_twice=damaged.count(lines[number]) > 1)
+
+
+def judge(path: Path, before: list[Record], number: int, lost: int, *, is_twice: bool) -> None:
+    kept = read_journal(path)
+    assert [{**record, "n": 0} for record in kept[:number]] == [{**record, "n": 0} for record in before[:number]]
+    known = [{**record, "n": 0} for record in before]
+    assert all({**record, "n": 0} in known for record in kept)
+    assert len(kept) + lost == len(before) - (not is_twice)
+    history = History.of(kept)
+    assert list(check_journal(path, kept, history, runs=False)) == []
+    rest = [record for record in before if is_twice or record is not before[number]]
+    openings = [record for record in rest if record["kind"] == "test_opened"]
+    assert [record["trials"] for record in kept if record["kind"] == "test_opened"] == [
+        record["trials"] for record in openings
+    ]
+    # The search goes on: each study has its numbers without a gap, and whoever has not ended comes first.
+    ledger = Ledger(path)
+    studies = Studies(make_experiment(), ledger)
+    running = [trial.id for trial in history.running() if trial.candidate is None]
+    for expected in running:
+        trial = studies.next()
+        assert trial is not None and trial.id == expected
+    created = studies.next()
+    assert created is not None and created.id not in history.trials
+    ledger.close()
+
+
+def test_one_lost_epoch_costs_its_trial_what_came_after_and_no_other_trial_anything(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = write(path)
+    number = next(n for n, record in enumerate(read_journal(path)) if record["kind"] == "epoch")
+    path.write_bytes(b"".join([*lines[:number], b"?\n", *lines[number + 1 :]]))
+    found = salvage(path)
+    assert dict(found.lost) == {"pets-vsepp-nt_xent-0000": 1, "experiment_ended": 1}
+    assert found.damaged == [number + 1]
+    assert sum(has_ended(record) for record in found.kept) == 5
+
+
+def test_of_a_population_only_what_came_before_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    ledger = Ledger(path)
+    start(ledger, make_experiment(scheduler={"name": "pbt"}))
+    add_trial(ledger, [10.0, 20.0])
+    add_trial(ledger, [10.0, 20.0])
+    ledger.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], b"?\n", *lines[5:]]))
+    assert len(salvage(path).kept) == 4
+
+
+def test_without_its_description_nothing_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = write(path)
+    path.write_bytes(b"".join([b"?\n", *lines[1:3]]))
+    with pytest.raises(JournalError, match="said what the experiment is"):
+        salvage(path)

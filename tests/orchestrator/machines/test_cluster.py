@@ -1,0 +1,126 @@
+"""Joining a cluster: what cannot be joined is refused before Ray is imported, and nothing is joined unasked."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.machines.cluster import WAITING, Cluster, ClusterError, find_head, ignored_address, prepare_joining
+from orchestrator.storage.bucket import StorageError
+from tests.support.bucket import free_port
+
+
+@pytest.fixture
+def head() -> Iterator[str]:
+    """Something that listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_an_address_that_answers_is_taken(head: str, tmp_path: Path) -> None:
+    assert find_head(head, {}) == head
+    assert find_head("auto", {"RAY_ADDRESS": head}) == head
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"{head}\n")
+    assert find_head("auto", {"RAY_TMPDIR": str(tmp_path)}) == head
+    assert Cluster(head).resolved() == Cluster(head)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1", "must be host:port"),
+        (":6379", "must be host:port"),
+        ("head:ray", "must be host:port"),
+        ("ray://head:10001", r"ray start --address=HOST:6379"),
+        ("http://head:8265", r"ray start --address=HOST:6379"),
+        ("auto", "this machine is in no Ray cluster"),
+        ("127.0.0.1:FREE", "no Ray cluster answers: Connection refused; start its head"),
+    ],
+)
+def test_an_address_that_does_not_is_refused_with_the_way_out(address: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=message):
+        find_head(address.replace("FREE", str(free_port())), {"RAY_TMPDIR": str(tmp_path)})
+
+
+def test_more_trials_wait_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WAITING, raising=False)
+    assert Cluster().resolved().waiting == 1
+    monkeypatch.setenv(WAITING, "8")
+    assert Cluster().resolved().waiting == 8
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "many", "1.5"])
+def test_nonsense_about_waiting_trials_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WAITING, said)
+    with pytest.raises(ClusterError, match=f"{WAITING}={said}: must be a whole number of at least 1"):
+        Cluster().resolved()
+
+
+@pytest.mark.parametrize(
+    ("environ", "file", "mode"),
+    [
+        ({}, False, None),
+        ({}, True, "token"),
+        ({"RAY_AUTH_TOKEN": "t"}, False, "token"),
+        ({"RAY_AUTH_MODE": "disabled"}, True, "disabled"),
+        ({"RAY_AUTH_MODE": "token"}, True, "token"),
+    ],
+    ids=["no token", "token file", "token itself", "turned off", "turned on"],
+)
+def test_a_token_that_is_there_is_used(environ: dict[str, str], file: bool, mode: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "auth_token"
+    if file:
+        path.write_text("t")
+    environ = {"RAY_AUTH_TOKEN_PATH": str(path), **environ}
+    prepare_joining(environ)
+    assert environ.get("RAY_AUTH_MODE") == mode
+
+
+def test_a_token_that_is_asked_for_and_not_there_is_refused(tmp_path: Path) -> None:
+    environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")}
+    with pytest.raises(ClusterError, match=f"there is no token: copy the one of the cluster's head to {tmp_path}/none"):
+        prepare_joining(environ)
+
+
+def test_a_cluster_that_is_not_joined_is_said() -> None:
+    named = {"RAY_ADDRESS": "head:6379"}
+    assert ignored_address(Cluster(), named) == (
+        "RAY_ADDRESS=head:6379 is not used: a Ray of our own starts on this machine; join with --address auto"
+    )
+    assert ignored_address(Cluster("head:6379"), named) is None
+    assert ignored_address(Cluster(), {}) is None
+
+
+def test_a_folder_becomes_the_storage(tmp_path: Path) -> None:
+    cluster = Cluster(storage=str(tmp_path / "shared")).resolved()
+    cluster.checkpoints(tmp_path / "runs" / "tiny")
+    assert (tmp_path / "shared" / "tiny" / "trials").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="file/tiny/trials: cannot be written: Not a directory"):
+        Cluster(storage=str(tmp_path / "file")).resolved().checkpoints(tmp_path / "runs" / "tiny")
+
+
+@pytest.mark.parametrize(
+    ("storage", "below"),
+    [
+        pytest.param(None, None, id="none"),
+        pytest.param("/shared", "/shared/quick", id="folder"),
+        pytest.param("s3://bucket", "s3://bucket/quick", id="bucket"),
+        pytest.param(
+            "s3://b/a?endpoint_override=http://s3:1", "s3://b/a/quick?endpoint_override=http://s3:1", id="query"
+        ),
+    ],
+)
+def test_a_folder_of_the_storage(storage: str | None, below: str | None) -> None:
+    assert Cluster("head:6379", storage).below("quick") == Cluster("head:6379", below)
+
+
+def test_a_storage_is_the_same_place_by_another_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Cluster(storage="s3://bucket/a?endpoint_override=http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    after = Cluster(storage="s3://bucket/a?endpoint_override=http://127.0.0.1:9000&region=us-east-2")
+    assert before.place == after.place
+    assert before.place != Cluster(storage="s3://bucket/b?endpoint_override=http://127.0.0.1:9000").place
+    assert Cluster(storage="here").place != Cluster().place

@@ -1,0 +1,85 @@
+"""What changed between the starts of an experiment is said wherever its verdict stands."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.caveats import caveats
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.outputs import read_output
+
+OLD = {"git_revision": "0123456789abcdef", "versions": {"torch": "2.14.1", "ray": "2.60.0"}}
+BOTH = "torch 2.14.1 and 2.15.0"
+
+
+def environment(**changes: Any) -> dict[str, Any]:
+    return {**OLD, **changes}
+
+
+def write(folder: Path, second: dict[str, Any], *, trains: bool = True) -> Ledger:
+    """Write a journal of two starts, of which the second trains a trial, or does not come to that."""
+    folder.mkdir(exist_ok=True)
+    ledger = Ledger(folder / JOURNAL_FILE)
+    experiment = make_experiment(losses=["nt_xent"])
+    start(ledger, experiment, environment=OLD)
+    add_trial(ledger, [30.0])
+    start(ledger, experiment, environment=second)
+    if trains:
+        add_trial(ledger, [20.0])
+    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("second", "mixed"),
+    [
+        (OLD, None),
+        (environment(machine={"host": "another"}), None),
+        (environment(versions={"torch": "2.15.0", "ray": "2.60.0"}), BOTH),
+        (environment(versions={"torch": "2.15.0"}), f"{BOTH}, with ray 2.60.0 and none"),
+        (environment(git_revision="fedcba9876543210-dirty"), "code 0123456789 and fedcba9876-dirty"),
+        (environment(git_revision=None), "code 0123456789 and unknown"),
+    ],
+    ids=["the same", "another machine", "a library", "a library less", "the code", "code that nobody knows"],
+)
+def test_what_differed_between_two_starts_is_named(tmp_path: Path, second: dict[str, Any], mixed: str | None) -> None:
+    ledger = write(tmp_path, second)
+    ledger.close()
+    expected = [f"Trials were trained with {mixed}; values may differ for that alone."] if mixed else []
+    assert caveats(list(ledger.history.trials.values())) == expected
+
+
+def test_a_start_that_trained_nothing_mixes_nothing(tmp_path: Path) -> None:
+    ledger = write(tmp_path, environment(git_revision="other"), trains=False)
+    assert caveats(list(ledger.history.trials.values())) == []
+    # The same trial, resumed by another start, was trained by both.
+    running = add_trial(ledger, [10.0], state=TrialState.RUNNING)
+    start(ledger, make_experiment(losses=["nt_xent"]), environment=OLD)
+    ledger.report(running, 2, {"val/rsum": 11.0}, TrialState.FINISHED)
+    assert [one["git_revision"] for one in running.environments] == ["other", OLD["git_revision"]]
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "status",
+        "caveats of status --json",
+        "summary.json",
+        "winners at the end of a search",
+        "summarise --format table",
+        "summarise --format json",
+        "summarise --format markdown",
+        "summarise --format html",
+        "verdict of the report",
+    ],
+)
+def test_mixed_versions_are_said_with_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    write(tmp_path / "tiny", environment(versions={"torch": "2.15.0", "ray": "2.60.0"})).close()
+    assert f"rained with {BOTH}; values may differ" in read_output(output, tmp_path / "tiny", monkeypatch, capsys)

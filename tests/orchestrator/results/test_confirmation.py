@@ -1,0 +1,206 @@
+"""Confirmation: who is trained again, with which seeds, what comes of it, and what is said before that."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.journal.history import Stage, Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.confirmation import choose_candidates, fresh_seeds, plan_confirmation, published_default
+from orchestrator.results.confirmed import champion_of, verdicts_of
+from orchestrator.results.summary import find_champions, summarise
+from orchestrator.results.verdict import Verdict
+from orchestrator.winners.test_split import selected
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+
+CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})
+
+
+def vary(trial: Trial, value: float) -> Trial:
+    """Give a trial a parameter of its own."""
+    name = next(iter(trial.params))
+    trial.params, trial.config = {name: value}, {**trial.config, "loss_parameters": {name: value}}
+    return trial
+
+
+def searched(ledger: Ledger, values: list[float], loss: str = "nt_xent") -> list[Trial]:
+    """A finished trial a value; the first has the published settings."""
+    start = 0.1 if loss == "nt_xent" else 0.2
+    return [vary(add_trial(ledger, [value], loss=loss), start + index / 100) for index, value in enumerate(values)]
+
+
+def test_the_best_of_each_study_and_the_best_published_settings_are_chosen(ledger: Ledger) -> None:
+    nt_xent = searched(ledger, [10.0, 40.0, 30.0, 20.0])
+    triplet = searched(ledger, [15.0, 25.0], "triplet_sh")
+    chosen = choose_candidates(ledger.history, 2)
+    assert chosen == [nt_xent[1], nt_xent[2], triplet[1], triplet[0]], "its published settings are among the best two"
+    assert published_default(ledger.history, "pets") == triplet[0]
+    triplet[0].epochs[1] = {"val/rsum": 5.0}
+    assert published_default(ledger.history, "pets") == nt_xent[0]
+    assert choose_candidates(ledger.history, 1) == [nt_xent[1], triplet[1], nt_xent[0]]
+
+
+@pytest.mark.parametrize("state", [TrialState.DIVERGED, TrialState.FAILED, TrialState.STOPPED_EARLY])
+def test_only_trials_that_finished_are_among_the_best(ledger: Ledger, state: TrialState) -> None:
+    good = vary(add_trial(ledger, [10.0]), 0.11)
+    vary(add_trial(ledger, [90.0], state=state), 0.12)
+    assert choose_candidates(ledger.history, 3) == [good]
+
+
+def test_published_settings_that_were_stopped_early_are_a_baseline_all_the_same(ledger: Ledger) -> None:
+    default = add_trial(ledger, [5.0], state=TrialState.STOPPED_EARLY)
+    best = vary(add_trial(ledger, [10.0]), 0.11)
+    assert choose_candidates(ledger.history, 3) == [best, default]
+
+
+def test_the_same_training_is_not_confirmed_twice(ledger: Ledger) -> None:
+    first, again, other = (add_trial(ledger, [value]) for value in (10.0, 10.0, 9.0))
+    vary(other, 0.3)
+    assert choose_candidates(ledger.history, 2) == [first, other]
+    assert again.config == first.config
+
+
+def test_seeds_are_fresh_and_a_longer_list_begins_with_the_shorter() -> None:
+    seeds = fresh_seeds(7, 5)
+    assert len({7, *seeds}) == 6
+    assert fresh_seeds(7, 3) == seeds[:3]
+    assert fresh_seeds(seeds[0], 3)[0] != seeds[0]
+    assert set(fresh_seeds(8, 5)).isdisjoint(seeds)
+
+
+def test_the_plan_goes_seed_by_seed_through_all_candidates(ledger: Ledger) -> None:
+    searched(ledger, [10.0, 40.0])
+    planned = plan_confirmation(CONFIRM, ledger.history)
+    name = "pets-vsepp-nt_xent"
+    assert [one.id for one in planned] == [f"{name}-000{number}-seed{index}" for index in range(3) for number in (1, 0)]
+    by_candidate = {
+        label: [one.config.seed for one in planned if one.candidate == label]
+        for label in (f"{name}-0000", f"{name}-0001")
+    }
+    assert set(map(tuple, by_candidate.values())) == {tuple(fresh_seeds(0, 3))}
+    trial = ledger.history.trials[f"{name}-0001"]
+    assert {replace(one.config, seed=0).to_dict() == trial.config for one in planned[::2]} == {True}
+    assert plan_confirmation(make_experiment(), ledger.history) == []
+
+
+def test_a_baseline_must_be_a_loss_of_the_experiment() -> None:
+    with pytest.raises(Exception, match="confirm.baseline: unknown name 'triplet'; did you mean 'triplet_sh'"):
+        make_experiment(confirm={"baseline": "triplet"})
+
+
+def confirmed(ledger: Ledger, values: dict[int, list[float | None]]) -> list[Trial]:
+    """Repeat trials of nt_xent by their numbers, with seeds from 100, then open the test split."""
+    trials = ledger.history.study("pets-vsepp-nt_xent")
+    repeats = [
+        add_repeat(ledger, trials[number], index, 100 + index, value)
+        for number, each in values.items()
+        for index, value in enumerate(each)
+    ]
+    open_test(ledger, [one for one in repeats if one.state is TrialState.FINISHED])
+    return repeats
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = Ledger(tmp_path / "journal.jsonl")
+    start(made, CONFIRM)
+    return made
+
+
+def test_before_the_confirmation_is_over_there_is_no_verdict(ledger: Ledger) -> None:
+    first, second = searched(ledger, [10.0, 40.0])
+    assert verdicts_of(ledger.history) == {}
+    repeats = [add_repeat(ledger, one, seed, seed, 20.0 + seed) for one in (first, second) for seed in (0, 1)]
+    assert verdicts_of(ledger.history) == {}, "nothing has been evaluated on test"
+    open_test(ledger, repeats[:-1])
+    assert verdicts_of(ledger.history) == {}, "one has not"
+    winner = summarise(ledger.history)["winners"]["pets"]
+    assert (winner["trial"], winner["confirmed"], winner["seeds"]) == (second.id, False, 1)
+
+
+def test_the_seeds_decide_and_not_the_search(ledger: Ledger) -> None:
+    first, second = searched(ledger, [10.0, 40.0])
+    confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [20.0, 21.0, 22.0]})
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert (verdict.winner.candidate.label, verdict.verdict) == (first.id, Verdict.BETTER)
+    assert [one.roles for one in verdict.comparisons] == [("runner_up",)], "the winner is the baseline itself"
+    champion = champion_of(ledger.history, verdict)
+    assert champion.id == f"{first.id}-seed2"
+    assert find_champions(ledger.history) == {"pets": champion}
+    summary = summarise(ledger.history)
+    winner = summary["winners"]["pets"]
+    assert (winner["trial"], winner["confirmed"], winner["seeds"]) == (first.id, True, 3)
+    assert (winner["val"], winner["test"], winner["model_of"]) == ({"rsum": 31.0}, {"rsum": 31.0}, champion.id)
+    assert (summary["verdicts"][0]["winner"], summary["test_openings"]) == (first.id, {"pets": 1})
+    assert [row["stage"] for row in summary["trials"]] == ["search"] * 2 + ["confirm"] * 6
+    assert second.id not in ledger.history.tests
+
+
+def test_val_selects_and_test_alone_decides(ledger: Ledger) -> None:
+    """The second is far ahead on val and far behind on test."""
+    first, second = searched(ledger, [10.0, 40.0])
+    repeats = [
+        add_repeat(ledger, trial, index, 100 + index, value)
+        for trial, values in ((first, (20.0, 21.0, 22.0)), (second, (30.0, 31.0, 32.0)))
+        for index, value in enumerate(values)
+    ]
+    open_test(ledger, repeats, values=[70.0, 71.0, 72.0, 50.0, 51.0, 52.0])
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert verdict.winner.candidate.label == second.id
+    assert (verdict.selection, verdict.winner.selected_by) == ("val/rsum", 31.0)
+    assert (verdict.metric, verdict.winner.result.mean) == ("test/rsum", 51.0)
+    assert (verdict.verdict, verdict.comparisons[0].difference) == (Verdict.WORSE, -20.0)
+
+
+def test_published_settings_that_finished_are_preferred_to_better_ones_that_were_stopped(ledger: Ledger) -> None:
+    stopped = add_trial(ledger, [50.0], state=TrialState.STOPPED_EARLY)
+    assert published_default(ledger.history, "pets") == stopped
+    finished = add_trial(ledger, [20.0], loss="triplet_sh")
+    assert published_default(ledger.history, "pets") == finished
+
+
+def test_a_candidate_that_diverges_with_another_seed_does_not_win_silently(ledger: Ledger) -> None:
+    searched(ledger, [10.0, 40.0])
+    confirmed(ledger, {0: [30.0, 31.0, 32.0], 1: [50.0, None, 52.0]})
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert verdict.winner.candidate.label.endswith("0000")
+    assert "'pets-vsepp-nt_xent-0001' has 2 of 3 seeds: seed 101 diverged" in verdict.warnings[0]
+
+
+def test_trials_of_the_search_that_could_not_win_are_named(ledger: Ledger) -> None:
+    add_trial(ledger, [10.0])
+    add_trial(ledger, [12.0], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [1.0], state=TrialState.DIVERGED)
+    add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    assert summarise(ledger.history)["caveats"]["pets"] == [
+        "1 trial not ended yet.",
+        "pets-vsepp-nt_xent-0001 had reached more, val/rsum 12.0, and stopped early: it cannot win.",
+        "1 trial stopped early; none of them can win.",
+        "1 trial diverged; none of them can win.",
+    ]
+
+
+def test_the_test_split_is_for_the_confirmed_alone(ledger: Ledger, tmp_path: Path) -> None:
+    _, second = searched(ledger, [10.0, 40.0])
+    assert selected(ledger.history) == [], "the search is over, and nothing is confirmed yet"
+    repeats = [add_repeat(ledger, second, 0, 100, 20.0), add_repeat(ledger, second, 1, 101, None)]
+    assert selected(ledger.history) == repeats[:1]
+    other = Ledger(tmp_path / "other.jsonl")
+    start(other, make_experiment())
+    assert selected(other.history) == []
+    best = searched(other, [10.0, 40.0])[1]
+    assert selected(other.history) == [best], "without a confirmation, the best of the search"
+
+
+def test_a_search_without_a_finished_trial_has_nothing_to_confirm(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_trial(ledger, [10.0], state=TrialState.STOPPED_EARLY)
+    assert ledger.history.stage(Stage.CONFIRM) == []
+    for arguments, message in (([], "nothing to confirm"), (["--seeds", "1"], "confirm.seeds")):
+        with pytest.raises(SystemExit) as exit_:
+            main(["confirm", str(tmp_path), *arguments])
+        assert exit_.value.code == 2
+        assert message in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""Two trials side by side, and what is delivered to MLflow afterwards."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from orchestrator.cli import main
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.trial_comparison import NoSuchTrialError, compare_trials
+from orchestrator.tracking import default_uri, refuse_default_password
+from orchestrator.tracking.sync import deliver
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from trainables.errors import ConfigError
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """Two experiments: in the first a trial of each loss ended, in the second one that was killed."""
+    for name, losses in (("one", ("nt_xent", "triplet_sh")), ("two", ("nt_xent",))):
+        (tmp_path / name).mkdir()
+        ledger = Ledger(tmp_path / name / JOURNAL_FILE)
+        start(ledger, make_experiment(name=name))
+        for loss in losses:
+            add_trial(ledger, [100.0, 120.0, 110.0], loss=loss)
+        if name == "two":
+            add_trial(ledger, [90.0], state=TrialState.RUNNING)
+        else:
+            ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+        ledger.close()
+    return tmp_path
+
+
+def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
+    found = compare_trials("one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000", output)
+    assert found.settings == {
+        "loss": ("nt_xent", "triplet_sh"),
+        "loss_parameters.margin": (None, 0.2),
+        "loss_parameters.temperature": (0.1, None),
+    }
+    assert list(found.metrics) == ["val/i2t_r1", "val/rsum", "train/loss"]
+    assert found.metrics["val/rsum"] == (120.0, 120.0)
+
+
+def test_an_experiment_stands_for_its_best_trial(output: Path) -> None:
+    found = compare_trials("one", "two", output)
+    assert [found.first.trial.id, found.second.trial.id] == ["pets-vsepp-nt_xent-0000"] * 2
+    assert found.settings == {}
+
+
+@pytest.mark.parametrize(
+    ("repeats", "winner", "why"),
+    [
+        # The highest of the search, though three that cannot win reached more.
+        ([], 1, "the best of the search, unconfirmed"),
+        # Confirmed, the other is the better one on average, though a repeat of the first is the highest value of all.
+        ([(1, [10.0, 999.0, 11.0]), (0, [350.0, 351.0, 352.0])], 0, "the winner of the confirmation"),
+        # A confirmation that is not over names no winner.
+        ([(0, [350.0, 351.0])], 1, "the best of the search, unconfirmed"),
+    ],
+    ids=["searched", "confirmed", "half confirmed"],
+)
+def test_only_what_can_win_stands_for_an_experiment(
+    tmp_path: Path, repeats: list[tuple[int, list[float]]], winner: int, why: str
+) -> None:
+    (tmp_path / "one").mkdir()
+    with closing(Ledger(tmp_path / "one" / JOURNAL_FILE)) as ledger:
+        start(ledger, make_experiment(name="one", confirm={"top": 2, "seeds": 3}))
+        trials = [add_trial(ledger, [value]) for value in (100.0, 120.0)]
+        for state in (TrialState.STOPPED_EARLY, TrialState.DIVERGED, TrialState.FAILED, TrialState.RUNNING):
+            add_trial(ledger, [500.0], state=state)
+        done = [
+            add_repeat(ledger, trials[number], seed, seed, value)
+            for number, values in repeats
+            for seed, value in enumerate(values)
+        ]
+        if len(done) > 2:
+            open_test(ledger, done)
+    side = compare_trials("one", f"one/{trials[0].id}", tmp_path).first
+    assert (side.trial.id, side.why) == (trials[winner].id, why)
+
+
+def test_an_experiment_without_one_winner_stands_for_no_trial(tmp_path: Path) -> None:
+    for name, datasets, state in (
+        ("none", ["pets"], TrialState.STOPPED_EARLY),
+        ("two", ["birds", "pets"], TrialState.FINISHED),
+    ):
+        (tmp_path / name).mkdir()
+        with closing(Ledger(tmp_path / name / JOURNAL_FILE)) as ledger:
+            start(ledger, make_experiment(name=name, datasets=datasets))
+            for dataset in datasets:
+                add_trial(ledger, [100.0], dataset=dataset, state=state)
+    for name, message in (
+        ("none", "no trial of its search has finished"),
+        ("two", "two/birds-.*, two/pets-.*name one"),
+    ):
+        with pytest.raises(NoSuchTrialError, match=message):
+            compare_trials(name, name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("pets-vsepp-nt_xent-0000", "there are several: one/pets.*two/pets"), ("nothing", "no such trial or experiment")],
+)
+def test_a_name_that_is_not_clear_is_refused(output: Path, name: str, message: str) -> None:
+    with pytest.raises(NoSuchTrialError, match=message):
+        compare_trials(name, "one", output)
+
+
+def test_sync_delivers_once_and_leaves_nothing_running(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    uri = default_uri(output)
+    for _ in range(2):
+        assert [deliver(output / name, output, uri).runs for name in ("one", "two")] == [2, 2]
+    client = MlflowClient(tracking_uri=uri)
+    for name, count, statuses in (("one", 4, {"FINISHED"}), ("two", 3, {"FINISHED", "KILLED"})):
+        experiment = client.get_experiment_by_name(name)
+        assert experiment is not None
+        runs = client.search_runs([experiment.experiment_id])
+        assert len(runs) == count
+        assert {run.info.status for run in runs} == statuses
+        for run in runs:
+            if "trial" in run.data.tags:
+                history = client.get_metric_history(run.info.run_id, "val/rsum")
+                assert len(history) == len({metric.step for metric in history}) > 0
+                assert run.inputs.dataset_inputs[0].dataset.name == "pets"
+                assert {run.data.tags[name] for name in ("protocol", "stage")} == {"full", "search"}
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "one", "two", "--output", str(output), "--json"])
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out)["page"].startswith("/#/compare-runs?runs=%5B%22")
+
+
+@pytest.mark.parametrize("where", ["address", "environment"])
+def test_the_default_password_is_refused(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    uri = "http://127.0.0.1:5000"
+    if where == "address":
+        uri = "http://admin:password1234@127.0.0.1:5000"
+    else:
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "password1234")
+    with pytest.raises(ConfigError, match="default password is in use") as refused:
+        refuse_default_password(uri)
+    assert "password1234" not in str(refused.value)
+    refuse_default_password("sqlite:///mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a better one")
+    refuse_default_password("http://127.0.0.1:5000")

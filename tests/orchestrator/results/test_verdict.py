@@ -1,0 +1,330 @@
+"""Verdicts: simulated studies with a known truth, the cases at the edges, and what must not change them."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.results.verdict import LEVEL, Candidate, Verdict, judge
+from tests.support.study_rates import draw, judge_studies
+from trainables.errors import ConfigError
+
+STUDIES = 500
+
+
+def candidate(label, test, val=None, *, dataset="flickr8k", loss=None, missing=None):
+    """A candidate with values by seed: a list for the seeds from 0, or a mapping."""
+    test = dict(enumerate(test)) if isinstance(test, list) else test
+    val = test if val is None else dict(enumerate(val)) if isinstance(val, list) else val
+    values = {seed: {"val/rsum": val[seed], "test/rsum": test[seed]} for seed in test}
+    return Candidate(dataset, "vsepp", loss or label, {"margin": 0.2}, label, values, missing or {})
+
+
+def judge_one(*candidates, **arguments):
+    (verdict,) = judge(candidates, resamples=10, **arguments)
+    return verdict
+
+
+def simulate(generator, *, candidates, seeds, lead=0.0, likeness=1.0, spreads=(1.0,)):
+    """One study: ``likeness`` is the correlation of val and test noise; the first leads, in its own spread."""
+    noise = generator.standard_normal((2, candidates, seeds))
+    spread = 1.6 * np.resize(spreads, candidates)[:, None]
+    truth = 350 + lead * spread * (np.arange(candidates) == 0)[:, None]
+    test = truth + spread * noise[0]
+    val = truth + spread * (likeness * noise[0] + np.sqrt(1 - likeness**2) * noise[1])
+    rows = [candidate(f"c{k}", list(test[k]), list(val[k])) for k in range(candidates)]
+    return judge_one(*rows, baseline=f"c{candidates - 1}")
+
+
+def simulate_all(**study):
+    generator = np.random.default_rng(20220405)
+    return [simulate(generator, **study) for _ in range(STUDIES)]
+
+
+def rates(**study):
+    return Counter(verdict.verdict for verdict in simulate_all(**study))
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        pytest.param({"candidates": 2, "seeds": 5}, id="two candidates, tested on what selected"),
+        pytest.param({"candidates": 2, "seeds": 5, "likeness": 0.5}, id="two candidates"),
+        pytest.param({"candidates": 2, "seeds": 5, "spreads": (4.0, 1.0)}, id="unequal spreads"),
+        pytest.param({"candidates": 2, "seeds": 3}, id="three seeds"),
+        pytest.param({"candidates": 5, "seeds": 5}, id="five candidates"),
+    ],
+)
+def test_no_true_difference_is_a_tie(study):
+    assert rates(**study)[Verdict.TIE] >= 0.94 * STUDIES
+
+
+@pytest.mark.parametrize(
+    ("study", "least"),
+    [
+        pytest.param({"candidates": 2, "seeds": 5}, 0.9, id="two candidates"),
+        pytest.param({"candidates": 2, "seeds": 5, "likeness": 0.0}, 0.9, id="val tells nothing about test noise"),
+        pytest.param({"candidates": 2, "seeds": 3}, 0.5, id="three seeds find it in three of five studies"),
+    ],
+)
+def test_three_standard_deviations_are_better(study, least):
+    assert rates(**study, lead=3.0)[Verdict.BETTER] >= least * STUDIES
+
+
+KINDS = np.array([0, 0, 0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("lead", [0.0, 3.0])
+@pytest.mark.parametrize("seeds", [2, 4])
+def test_the_arrays_that_rates_are_simulated_with_follow_the_rules(seeds, lead):
+    """The oracle of the stated rates agrees with ``judge`` study by study, whatever roles the candidates have."""
+    scores = draw(np.random.default_rng(7), 150, 6, seeds, lead=lead, spreads=np.array([1.0, 2.0, 1.0, 0.5, 1.0, 3.0]))
+    studies = judge_studies(scores, level=LEVEL, kinds=KINDS)
+    words = {1: Verdict.BETTER, 0: Verdict.TIE, -1: Verdict.WORSE}
+    for values, verdict, baseline, rival in zip(scores, studies.verdicts, studies.baseline, studies.rival, strict=True):
+        rows = [candidate(f"c{k}", list(values[k]), loss=f"loss {KINDS[k]}") for k in range(6)]
+        judged = judge_one(*rows, baseline="c5")
+        by_role = {role: one.verdict for one in judged.comparisons for role in one.roles}
+        assert judged.verdict is words[verdict]
+        assert by_role.get("baseline", Verdict.TIE) is words[baseline]
+        assert by_role.get("rival", Verdict.TIE) is words[rival]
+
+
+WIDE = 4.0
+"""The spread of all candidates but the baseline, in the worst of the simulated cases."""
+
+
+@pytest.mark.parametrize("candidates", [2, 4, 12, 31, 60, 200])
+@pytest.mark.parametrize("wide", [1.0, WIDE], ids=["equal spreads", "baseline quieter than all others"])
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_no_number_of_candidates_beats_a_baseline_by_luck_more_often_than_stated(candidates, wide, seeds):
+    spreads = np.r_[np.full(candidates - 1, wide), 1.0]
+    studies = 8000 if candidates <= 60 else 2000
+    scores = draw(np.random.default_rng(candidates), studies, candidates, seeds, spreads=spreads)
+    beaten = judge_studies(scores, level=LEVEL).baseline == 1
+    # Two standard errors above the stated 4 %.
+    assert beaten.mean() <= LEVEL + 2 * np.sqrt(LEVEL / studies)
+
+
+def test_no_number_of_candidates_beats_a_lone_rival_by_luck_more_often_than_stated():
+    for candidates in (4, 12, 60):
+        scores = draw(np.random.default_rng(candidates), 8000, candidates, 5)
+        kinds = np.r_[np.zeros(candidates - 1), 1].astype(int)
+        beaten = judge_studies(scores, level=LEVEL, baseline=False, kinds=kinds).rival == 1
+        assert beaten.mean() <= LEVEL, candidates
+
+
+@pytest.mark.parametrize(
+    ("candidates", "seeds", "spreads", "not_a_tie", "beaten"),
+    [
+        pytest.param(2, 5, 1.0, 0.034, 0.016, id="two candidates"),
+        pytest.param(2, 3, 1.0, 0.029, None, id="three seeds"),
+        pytest.param(2, 10, 1.0, 0.042, None, id="ten seeds"),
+        pytest.param(2, 5, [4.0, 1.0], 0.042, None, id="unequal spreads"),
+        pytest.param(4, 5, 1.0, 0.005, None, id="four candidates"),
+        pytest.param(12, 5, 1.0, 0.001, 0.019, id="twelve candidates"),
+        pytest.param(60, 5, 1.0, 0.0, 0.008, id="sixty candidates"),
+        pytest.param(12, 5, [4.0] * 11 + [1.0], None, 0.038, id="twelve, a quiet baseline"),
+        pytest.param(60, 5, [4.0] * 59 + [1.0], None, 0.032, id="sixty, a quiet baseline"),
+    ],
+)
+def test_the_rates_that_the_module_states(candidates, seeds, spreads, not_a_tie, beaten):
+    scores = draw(np.random.default_rng(11), 20_000 if candidates < 60 else 5000, candidates, seeds, spreads=spreads)
+    studies = judge_studies(scores, level=LEVEL)
+    if not_a_tie is not None:
+        assert (studies.verdicts != 0).mean() == pytest.approx(not_a_tie, abs=0.004)
+    if beaten is not None:
+        assert (studies.baseline == 1).mean() == pytest.approx(beaten, abs=0.006)
+
+
+def test_a_clear_study():
+    verdict = judge_one(
+        candidate("a", [350.0, 351.0, 352.0], [300.0, 301.0, 302.0]),
+        candidate("b", [340.0, 341.0, 342.0], [290.0, 291.0, 292.0]),
+        candidate("old", [320.0, 321.0, 322.0], [270.0, 271.0, 272.0]),
+        baseline="old",
+    )
+    assert verdict.verdict is Verdict.BETTER
+    assert verdict.winner.candidate.label == "a"
+    assert verdict.winner.selected_by == 301
+    assert verdict.winner.result.mean == 351
+    assert verdict.winner.result.std == pytest.approx((2 / 3) ** 0.5)
+    assert [(one.label, one.roles) for one in verdict.comparisons] == [("b", ("runner_up",)), ("old", ("baseline",))]
+    runner_up, baseline = verdict.comparisons
+    assert (runner_up.difference, runner_up.pairs) == (10, 3)
+    assert runner_up.paired_p is None
+    assert baseline.holm_p == pytest.approx(2 * baseline.welch_p)
+    assert runner_up.holm_p == pytest.approx(max(runner_up.welch_p, baseline.holm_p))
+    assert not verdict.warnings
+
+
+def test_selection_looks_at_val_alone():
+    lucky = candidate("lucky on test", [390.0, 391.0, 392.0], [300.0, 301.0, 302.0])
+    chosen = candidate("best on val", [350.0, 351.0, 352.0], [310.0, 311.0, 312.0])
+    verdict = judge_one(lucky, chosen)
+    assert verdict.winner.candidate.label == "best on val"
+    assert verdict.verdict is Verdict.WORSE
+    assert "worse than the runner-up 'lucky on test'" in verdict.reason
+
+
+A = candidate("a", [350.0, 351.0, 352.0, 350.5, 351.5])
+FAR_BELOW = candidate("b", [300.0, 301.0, 302.0, 300.5, 301.5])
+
+
+@pytest.mark.parametrize(
+    ("candidates", "verdict", "reason"),
+    [
+        pytest.param([A], Verdict.UNTESTED, "nobody to compare", id="alone"),
+        pytest.param([candidate("a", [350.0]), FAR_BELOW], Verdict.UNTESTED, "one seed", id="winner with one seed"),
+        pytest.param([A, candidate("b", [300.0])], Verdict.UNTESTED, "one seed", id="runner-up with one seed"),
+        pytest.param([candidate("a", [9.0]), candidate("b", [1.0])], Verdict.UNTESTED, "one seed", id="one seed each"),
+        pytest.param(
+            [candidate("a", [9.0, 9.0]), candidate("b", [1.0, 1.0])], Verdict.UNTESTED, "made no difference", id="rigid"
+        ),
+        pytest.param(
+            [candidate("a", [9.0, 9.0]), candidate("b", [9.0, 9.0])], Verdict.TIE, "same value", id="rigid and equal"
+        ),
+        pytest.param([candidate("a", [400.0] * 5), FAR_BELOW], Verdict.BETTER, "better than", id="one rigid"),
+        pytest.param([replace(A, values={}, missing={0: "diverged"})], Verdict.UNTESTED, "no seed", id="all diverged"),
+        pytest.param(
+            [replace(A, missing={5: "diverged"}), replace(FAR_BELOW, missing={5: "failed"})],
+            Verdict.UNTESTED,
+            "every candidate lost a seed",
+            id="every candidate lost a seed",
+        ),
+        pytest.param(
+            [replace(A, missing={5: "diverged"}), FAR_BELOW], Verdict.WORSE, "worse than", id="unstable rival"
+        ),
+    ],
+)
+def test_edges(candidates, verdict, reason):
+    got = judge_one(*candidates)
+    assert got.verdict is verdict
+    assert reason in got.reason
+    json.dumps(got.to_dict(), allow_nan=False)
+
+
+def test_seeds_that_are_gone_are_named():
+    unstable = candidate("unstable", {0: 360.0, 4: 361.0}, missing={2: "diverged", 1: "failed"})
+    short = candidate("short", [340.0, 341.0])
+    verdict = judge_one(A, unstable, short)
+    assert [one.candidate.label for one in verdict.standings] == ["a", "unstable", "short"]
+    assert verdict.warnings == (
+        "'short' has 2 of 5 seeds: 3 not run",
+        "'unstable' has 2 of 5 seeds: seed 1 failed, seed 2 diverged, 1 not run; it can't win before the others",
+    )
+    assert verdict.standings[1].to_dict()["missing"] == {"1": "failed", "2": "diverged"}
+
+
+def test_pairs_are_the_common_seeds():
+    other = candidate("other", {0: 340.0, 3: 341.5, 9: 342.0})
+    (comparison,) = judge_one(A, other).comparisons
+    assert comparison.pairs == 2
+
+
+def test_runner_up_that_is_the_baseline_is_tested_once():
+    (comparison,) = judge_one(A, FAR_BELOW, baseline="b").comparisons
+    assert comparison.roles == ("runner_up", "baseline")
+    assert comparison.holm_p == comparison.welch_p <= LEVEL
+
+
+def test_a_runner_up_of_the_winners_own_loss_leaves_a_rival_to_beat():
+    twin = candidate("twin", [350.0, 350.5, 351.0], loss="a")
+    verdict = judge_one(replace(A, loss="a"), twin, FAR_BELOW, baseline="b")
+    assert [(one.label, one.roles) for one in verdict.comparisons] == [
+        ("twin", ("runner_up",)),
+        ("b", ("rival", "baseline")),
+    ]
+    assert [one.verdict for one in verdict.comparisons] == [Verdict.TIE, Verdict.BETTER]
+    assert verdict.verdict is Verdict.TIE
+    assert [one.roles for one in judge_one(replace(A, loss="a"), twin).comparisons] == [("runner_up",)]
+
+
+def test_baseline_by_its_loss_is_the_best_of_that_loss():
+    weak, strong = (
+        candidate(f"triplet {name}", [base, base + 1.0, base + 2], loss="triplet")
+        for name, base in (("weak", 200.0), ("strong", 250.0))
+    )
+    comparisons = judge_one(A, FAR_BELOW, weak, strong, baseline="triplet").comparisons
+    assert [one.label for one in comparisons] == ["b", "triplet strong"]
+
+
+def test_a_winning_baseline_is_compared_with_the_runner_up_alone():
+    assert [one.label for one in judge_one(A, FAR_BELOW, baseline="a").comparisons] == ["b"]
+
+
+def test_a_baseline_that_a_dataset_lacks_is_named():
+    elsewhere = [replace(one, dataset="flickr30k") for one in (A, FAR_BELOW)]
+    first, second = judge([A, *elsewhere], baseline="b", resamples=10)
+    assert (first.dataset, second.dataset) == ("flickr30k", "flickr8k")
+    assert "baseline 'b' has no finished seed on flickr8k" in second.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "arguments", "error", "text"),
+    [
+        pytest.param([A], {"baseline": "nobody"}, ConfigError, "'nobody' is neither", id="unknown baseline"),
+        pytest.param([A], {"metric": "test/r1"}, ConfigError, "seed 0: has no test/r1", id="missing metric"),
+        pytest.param([candidate("x", [1.0, float("nan")])], {}, ValueError, "seed 1: .*finite, got nan", id="nan"),
+        pytest.param([candidate("x", [float("inf")])], {}, ValueError, "finite, got inf", id="infinite"),
+        pytest.param([A, A], {}, ValueError, "two candidates are called 'a'", id="label twice"),
+        pytest.param([replace(A, missing={2: "diverged"})], {}, ValueError, "seed 2: both", id="there and missing"),
+    ],
+)
+def test_refusals(candidates, arguments, error, text):
+    with pytest.raises(error, match=text):
+        judge(candidates, **arguments)
+
+
+def test_no_candidates_no_verdicts():
+    assert judge([]) == ()
+
+
+def test_a_metric_that_some_seeds_lack_counts_the_seeds_it_has():
+    values = {seed: dict(metrics) for seed, metrics in A.values.items()}
+    values[0]["cocos/i2t_negatives_per_query"] = 6.0
+    values[3]["cocos/i2t_negatives_per_query"] = 8.0
+    measured = judge_one(replace(A, values=values)).winner.measures["cocos/i2t_negatives_per_query"]
+    assert (measured.mean, measured.std, measured.seeds) == (7, 1, 2)
+
+
+@st.composite
+def studies(draw):
+    labels = draw(st.lists(st.text("aβ<_", min_size=1, max_size=4), min_size=2, max_size=5, unique=True))
+    numbers = st.lists(st.integers(2000, 2100).map(lambda tenths: tenths / 10), min_size=1, max_size=4)
+    return [candidate(label, draw(numbers)) for label in labels]
+
+
+@given(studies(), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_the_order_of_the_records_changes_nothing(candidates, random):
+    shuffled = []
+    for one in candidates:
+        records = list(one.values.items())
+        random.shuffle(records)
+        shuffled.append(replace(one, values=dict(records)))
+    random.shuffle(shuffled)
+    assert judge_one(*shuffled).to_dict() == judge_one(*candidates).to_dict()
+
+
+@given(studies())
+@settings(max_examples=50, deadline=None)
+def test_a_worse_candidate_changes_neither_winner_nor_runner_up(candidates):
+    before = judge_one(*candidates)
+    after = judge_one(*candidates, candidate("a worse one", [100.0, 101.0, 102.0]))
+    assert after.winner == before.winner
+    assert after.comparisons == before.comparisons
+    assert after.verdict is before.verdict
+
+
+@given(studies())
+@settings(max_examples=50, deadline=None)
+def test_verdicts_survive_json_and_one_seed_never_wins(candidates):
+    verdict = judge_one(*candidates)
+    assert json.loads(json.dumps(verdict.to_dict(), allow_nan=False))["verdict"] == verdict.verdict
+    if any(len(one.candidate.values) == 1 for one in verdict.standings[:2]):
+        assert verdict.verdict is not Verdict.BETTER

@@ -1,0 +1,78 @@
+"""Going on without the YAML file: the journal says what it was, and larger limits are larger than what was spent."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.journal.ledger import Ledger
+from orchestrator.search.continuation import extend_experiment, read_experiment
+from tests.support.experiments import make_experiment, start
+from trainables.errors import ConfigError, UserError
+
+GRID = {"sampler": "grid", "trials": 9, "space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}}
+
+
+def begun(folder: Path, **changes: Any) -> Path:
+    folder.mkdir(parents=True)
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment(**changes))
+    ledger.close()
+    return folder
+
+
+def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "tiny", budget={"hours": 2})
+    assert read_experiment(folder) == make_experiment(budget={"hours": 2})
+
+
+def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [time.monotonic()]
+    monkeypatch.setattr("orchestrator.journal.journal.time.monotonic", lambda: now[0])
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, make_experiment(budget={"hours": 0.5}))
+    now[0] += 1800
+    ledger.append("experiment_ended", outcome="budget_spent", ended_by="hours")
+    ledger.close()
+    extended = extend_experiment(tmp_path, 3, 2.0, ["budget.plateau=7"])
+    assert (extended.search.trials, extended.budget.hours, extended.budget.plateau) == (7, 2.5, 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "message"),
+    [
+        ({}, [], "extend it by what"),
+        ({}, ["--hours", "0"], "--hours 0: must be greater than 0"),
+        ({}, ["--hours", "nan"], "--hours nan: must be greater than 0"),
+        ({}, ["--hours", "inf"], "budget.hours"),
+        ({}, ["--set", "budget.target=high"], "budget.target"),
+        ({"losses": ["nt_xent"], "search": GRID}, ["--trials", "2"], "is a grid that has had all its points"),
+    ],
+    ids=["nothing", "zero", "nan", "infinite", "no number", "grid"],
+)
+def test_what_is_no_extension_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict, arguments: list[str], message: str
+) -> None:
+    folder = begun(tmp_path / "tiny", **changes)
+    with pytest.raises(SystemExit) as exit_:
+        main(["extend", str(folder), *arguments])
+    assert exit_.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_what_never_began_has_a_way_out(tmp_path: Path) -> None:
+    Ledger(tmp_path / "journal.jsonl").close()
+    with pytest.raises(ConfigError, match="orchestrator search"):
+        read_experiment(tmp_path)
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "tiny")
+    (folder / "journal.jsonl").write_text(json.dumps({"n": 0}) + "\n{}\n")
+    with pytest.raises(UserError, match=r"journal\.jsonl: line 1: damaged"):
+        read_experiment(folder)

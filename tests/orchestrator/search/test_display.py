@@ -1,0 +1,134 @@
+"""What a person sees: every end of a trial, the best so far, the time left, and the winners."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from orchestrator.journal.history import TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.summary import summarise
+from orchestrator.search import display
+from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress, describe_end, print_summary, trials_table
+from orchestrator.text.values import format_parameters
+from tests.support.experiments import add_trial
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    yield now
+
+
+def rendered(what: object) -> str:
+    console = Console(file=StringIO(), width=200)
+    console.print(what)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text
+
+
+def test_every_end_has_its_line(
+    ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    shown = PlainDisplay(Progress(ledger.history, 5, 6))
+    ledger.listeners.append(shown.listen)
+    add_trial(ledger, [10.0, 30.0, 20.0])
+    add_trial(ledger, [15.0], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [], state=TrialState.DIVERGED, error="train/loss is nan")
+    running = add_trial(ledger, [16.0], state=TrialState.RUNNING)
+    clock[0] += 31
+    shown.refresh()
+    shown.refresh()
+    ledger.append("trial_retried", trial=running.id, error="RuntimeError: no luck")
+    clock[0] += 31
+    shown.refresh()
+    name = "pets-vsepp-nt_xent"
+    assert capsys.readouterr().out.splitlines() == [
+        f"{name}-0000: finished after epoch 3, temperature=0.1, best val/rsum 30.00 in epoch 2",
+        f"{name}-0001: stopped early after epoch 1, temperature=0.1, best val/rsum 15.00 in epoch 1",
+        f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
+        "1 running, 1 finished, 1 stopped early, 1 diverged, 1 not begun, "
+        f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
+        f"{name}-0003: starts again: RuntimeError: no luck",
+        "1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun, "
+        f"best val/rsum 30.00 ({name}-0000), ETA 00:00:20",
+    ]
+
+
+def test_defaults_are_not_told(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [10.0])
+    trial = replace(trial, config={**trial.config, "loss_parameters": {}})
+    assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
+
+
+def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
+    add_trial(ledger, [1.0] * 6)
+    progress = Progress(ledger.history, 3, 6)
+    assert progress.seconds_left() is None
+    add_trial(ledger, [1.0] * 3, state=TrialState.RUNNING)
+    clock[0] += 30
+    # Three epochs in 30 s; nine are left: three of the one that runs, six of the one to come.
+    assert progress.seconds_left() == pytest.approx(90)
+
+
+def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> None:
+    for number in range(30):
+        add_trial(ledger, [float(number + 1)])
+    add_trial(ledger, [2.0], state=TrialState.RUNNING)
+    text = rendered(trials_table(ledger.history, "tiny"))
+    rows = [line for line in text.splitlines() if "pets-vsepp" in line]
+    assert len(rows) == display.ROWS
+    assert "running" in rows[0]
+    assert "1/6" in rows[0]
+
+
+@pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])
+def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], words: str) -> None:
+    trial = add_trial(ledger, values, state=TrialState.RUNNING)
+    ledger.append("trial_paused", trial=trial.id)
+    text = rendered(trials_table(ledger.history, "tiny"))
+    assert words in text and "running" not in text
+    ledger.append("trial_started", trial=trial.id, gpus=0.0)
+    text = rendered(trials_table(ledger.history, "tiny"))
+    assert "running" in text and words not in text
+
+
+def test_the_winners_are_printed(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [10.0, 30.0])
+    add_trial(ledger, [1.0], state=TrialState.FAILED)
+    ledger.append("test_evaluated", trial=trial.id, metrics={"rsum": 28.0})
+    lines: list[str] = []
+    print_summary(summarise(ledger.history), lambda what: lines.append(rendered(what)))
+    assert "30.00" in lines[0]
+    assert "28.00" in lines[0]
+    assert "unconfirmed" in lines[0]
+    assert [line.strip() for line in lines[1:]] == [
+        "pets: unconfirmed: the best of one training each; confirm it with fresh seeds before believing it",
+        "pets: 1 trial failed; none of them can win",
+        "search: 2 trials: 1 finished, 1 failed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [({"a": 0.123456, "b": 3, "c": "joint"}, "a=0.1235 b=3 c=joint"), ({"e": [0.25, 1.0]}, "e=[0.25, 1]"), ({}, "")],
+)
+def test_parameters_are_short(parameters: dict, text: str) -> None:
+    assert format_parameters(parameters) == text
+
+
+def test_the_live_table_has_every_limit_under_it_once(ledger: Ledger) -> None:
+    console = Console(file=StringIO(), width=200, force_terminal=True)
+    shown = LiveDisplay(Progress(ledger.history, 5, 6), Live(auto_refresh=False, console=console), "tiny")
+    ledger.listeners.append(shown.listen)
+    for message in ("trials are not fused", "too few CPUs", "trials are not fused"):
+        ledger.append("limit_noted", message=message)
+    shown._live.start()
+    shown.refresh()
+    shown._live.stop()
+    lines = rendered(shown._live.renderable).splitlines()
+    assert lines[-2:] == ["trials are not fused", "too few CPUs"]

@@ -1,0 +1,424 @@
+"""``orchestrator search`` and its companions as a person types them, without starting Ray."""
+
+import json
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.commands.search import make_workload
+from orchestrator.commands.ui import choose_port
+from orchestrator.experiment.sections import Resources
+from orchestrator.forecast.dry_run import sample_points
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import hold
+from orchestrator.machines.cluster import Cluster
+from orchestrator.search.preparation import open_checkpoints
+from orchestrator.studies.study import Studies
+from orchestrator.workload.training import TrainablesWorkload
+from tests.support.bucket import CREDENTIALS
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.fake_workload import report
+from tests.support.precomputed_folder import write_precomputed
+from trainables.checkpoint import find_damage, save_epoch
+from trainables.config import TrialConfig
+from trainables.cost.fused_pace import SIZES
+from trainables.cost.pace import Pace
+from trainables.errors import ConfigError
+from trainables.feasibility import is_feasible
+
+ONE_STUDY = ["--set", "losses=[nt_xent]", "--set", "datasets=[pets]", "--set", "resources.gpus=0"]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    write_precomputed(tmp_path / "data" / "pets")
+    return tmp_path
+
+
+def refuse(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == code
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert message.count("\n") == 1
+    return message
+
+
+def succeed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_an_unknown_dataset_is_refused_and_nothing_is_written(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refuse(["search", "scenes-smoke", "--set", "datasets=[petz]"], capsys)
+    assert "petz" in message
+    assert not (root / "runs").exists()
+
+
+BATCHES = {
+    "shared": (
+        "training.batch_size=100000",
+        "training.batch_size: 100000 is more than the 180 captions of pets's train",
+    ),
+    "searched": (
+        "search.training={batch_size: {values: [16, 100000]}}",
+        "training.batch_size: 100000 is more than the 180 captions",
+    ),
+    "images": (
+        "training={batches: images, batch_size: 37}",
+        "training.batch_size: 37 is more than the 36 images of pets",
+    ),
+}
+
+
+@pytest.mark.parametrize(("setting", "message"), BATCHES.values(), ids=BATCHES)
+def test_a_batch_larger_than_the_train_split_is_refused_and_nothing_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str], setting: str, message: str
+) -> None:
+    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", setting], capsys)
+    assert not (root / "runs").exists()
+
+
+def test_more_cpus_than_there_are_are_refused_before_anything_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"], capsys)
+    assert "resources.cpus: a trial asks for 4096, but there are" in message
+    assert not (root / "runs").exists()
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (0.25, "auto"), ("auto", "auto")])
+def test_trials_that_get_no_gpu_are_trained_and_measured_on_the_cpu(gpus: float | str, device: str) -> None:
+    assert make_workload(Resources.model_validate({"gpus": gpus}), "data").device == device
+
+
+def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["losses=[nt_xent, polynomial_relative]", "search.trials=12", "confirm={top: 2, seeds: 3}"]
+    arguments = ["search", "scenes-smoke", "--set", "datasets=[pets]", "--set", "resources.gpus=0", "--dry-run"]
+    arguments += [part for setting in settings for part in ("--set", setting)]
+    found = json.loads(succeed([*arguments, "--json"], capsys))
+    first, second = found["studies"]
+    assert first["space"] == {"temperature": "0.005 to 0.5, log-uniform"}
+    assert [len(study["points"]) for study in found["studies"]] == [10, 10]
+    assert first["points"][0]["params"] == first["points"][0]["loss_parameters"] == {"temperature": 0.1}
+    assert all(is_feasible(point["loss_parameters"]["coefficients"], "relative") for point in second["points"])
+    assert (found["forecast"]["trials"], found["forecast"]["confirmations"]) == (24, (2 + 1) * 3 + 2 * 3)
+    assert 0 < found["forecast"]["hours"] < found["forecast"]["hours_at_most"]
+    shown = succeed(arguments, capsys)
+    assert "24 trials and up to 15 trainings that confirm" in shown and "nothing was searched" in shown
+    assert sorted(path.name for path in root.iterdir()) == ["cache", "data"]
+
+
+def test_a_dry_run_says_how_a_population_moves_and_that_cpus_are_the_limit(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = {"CPU": 2.0, "GPU": 4.0}
+    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: machine)
+    settings = ["resources={gpus: 1, cpus: 1}", "scheduler={name: pbt, quantile: 0.2}", "search.trials=6"]
+    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
+    shown = " ".join(succeed([*arguments, "--dry-run"], capsys).split())
+    assert "every 2 epochs the worst 2 of 6 trials of a study go on from the best 2" in shown
+    assert "the GPUs would take 4 trials at a time, but 2 CPUs let 2 run at resources.cpus=1; lower it" in shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["scheduler={name: pbt, perturbation_epochs: 0}"], "scheduler.perturbation_epochs: "),
+        (["scheduler={name: pbt, quantile: 0.6}"], "scheduler.quantile: "),
+        (["scheduler={name: pbt}", "search.trials=3"], "search.trials: "),
+        (["scheduler={name: pbt}", "search.sampler=gp"], "search.sampler: pbt"),
+    ],
+)
+def test_a_population_that_cannot_move_is_refused(
+    root: Path, capsys: pytest.CaptureFixture[str], settings: list[str], message: str
+) -> None:
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, *arguments], capsys)
+    assert not (root / "runs").exists()
+
+
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...] | None]:
+    """Let an epoch take an hour on a machine of two CPUs, and n stacked the root of n; return which n are timed."""
+    asked: list[tuple[int, ...] | None] = []
+
+    def take_rates(
+        self: TrainablesWorkload, config: TrialConfig, sizes: tuple[int, ...] | None = None
+    ) -> dict[int, float]:
+        asked.append(sizes)
+        return {size: size**0.5 for size in (1, *(sizes or SIZES))}
+
+    monkeypatch.setattr("orchestrator.forecast.dry_run._machine", lambda: {"CPU": 2.0, "GPU": 0.0})
+    monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: Pace("cpu", 1, 3600.0, 0.0))
+    monkeypatch.setattr(TrainablesWorkload, "rates", take_rates)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("resources", "sizes", "hours"),
+    [
+        # 8 trials of 2 epochs: 16 hours.
+        ("{gpus: 0, fuse: 16, cpus: 2, max_concurrent: 4}", [(4,)], 16 * 2 / 4),
+        ("{gpus: 0, fuse: 16, cpus: 2}", [(8,)], 16 * 8**0.5 / 8),
+        ("{gpus: 0, fuse: 16, max_concurrent: 2}", [], 16 / 2),
+        ("{gpus: 0, fuse: 4, cpus: 2}", [(4,)], 16 * 2 / 4),
+        ("{gpus: 0, fuse: auto, cpus: 2}", [None, (8,)], 16 * 8**0.5 / 8),
+        ("{gpus: 0, fuse: auto, cpus: 2, max_concurrent: 4}", [None], 16 * 2 / 4),
+    ],
+    ids=["fewer at a time", "fewer trials", "one a stack", "full", "auto, fewer trials", "auto, fewer at a time"],
+)
+def test_a_dry_run_times_stacks_as_large_as_those_that_will_train(
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    resources: str,
+    sizes: list[tuple[int, ...] | None],
+    hours: float,
+) -> None:
+    asked = timed(monkeypatch)
+    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", f"resources={resources}"]
+    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
+    found = json.loads(succeed([*arguments, "--dry-run", "--json"], capsys))
+    assert asked == sizes
+    assert found["forecast"]["hours"] == pytest.approx(hours)
+
+
+@pytest.mark.parametrize(("hours", "ends"), [(7, True), (9, False)])
+def test_a_budget_ends_the_search_and_no_confirmation(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, hours: int, ends: bool
+) -> None:
+    timed(monkeypatch)
+    settings = ["search.trials=8", "training.epochs=2", "scheduler={name: none}", "confirm={top: 2, seeds: 3}"]
+    settings += [f"budget.hours={hours}", "resources={gpus: 0, cpus: 1}"]
+    arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
+    shown = succeed([*arguments, "--dry-run"], capsys)
+    assert "about 17.0 hours" in shown
+    assert (f"budget.hours={hours} ends it before" in shown) == ends
+
+
+def test_a_dry_run_is_refused_for_gpus_that_are_not_there(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch)
+    message = refuse(["search", "scenes-smoke", *ONE_STUDY[:4], "--set", "resources.gpus=1", "--dry-run"], capsys)
+    assert "resources.gpus: a trial asks for 1 CPUs and 1 GPUs of one machine, but the largest, " in message
+
+
+def test_a_dry_run_is_refused_for_sources_that_the_search_would_be(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["search", "scenes-smoke", *ONE_STUDY, "--set", "search.warm_start_from=[nowhere]"]
+    assert refuse([*arguments, "--dry-run"], capsys) == refuse(arguments, capsys)
+
+
+def test_a_dry_run_asks_no_cluster(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--dry-run", "--address", "127.0.0.1:1"], capsys)
+    assert "leave out --address" in message
+
+
+def test_the_points_of_a_dry_run_are_those_of_the_search(ledger: Ledger) -> None:
+    experiment = make_experiment(search={"sampler": "random", "trials": 3})
+    studies = Studies(experiment, ledger)
+    trials = [studies.next() for _ in range(6)]
+    for cell in experiment.cells():
+        points = sample_points(experiment, cell, 10)
+        assert [trial.params for trial in trials if trial and trial.study == cell.name] == [
+            point["params"] for point in points
+        ]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "taken").write_text("a file")
+    message = refuse(["search", "scenes-smoke", *ONE_STUDY, "--output", "taken"], capsys)
+    assert "--output taken: cannot be written" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers: Connection refused; start its"),
+        (["--address", "ray://127.0.0.1:10001"], "a search keeps its journal in this process"),
+        (["--storage", "gs://bucket"], "gs://bucket: must be s3://bucket/prefix"),
+        (["--storage", "s3://b?endpoint_override=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
+        (["--storage", "data/pets/train_caps.txt"], "cannot be written: Not a directory; choose another"),
+        (
+            ["--data-root", "s3://b?endpoint_override=http://127.0.0.1:1"],
+            "error: s3://b?endpoint_override=http://127.0.0.1:1&region=us-east-1: ",
+        ),
+    ],
+)
+def test_a_cluster_or_storage_that_does_not_answer_is_refused(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    assert message in refuse(["search", "scenes-smoke", *ONE_STUDY, *options], capsys)
+    assert not (root / "runs" / "scenes-smoke" / "summary.json").exists()
+
+
+def test_checkpoints_elsewhere_than_before_are_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "runs" / "tiny").mkdir(parents=True)
+    ledger = Ledger(root / "runs" / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [1.0])
+    ledger.close()
+    history = ledger.history
+    with pytest.raises(ConfigError, match="was started without --storage, where its checkpoints are"):
+        open_checkpoints(Cluster(storage=str(root / "elsewhere")), history, root / "runs" / "tiny")
+
+
+def test_checkpoints_whose_journal_is_lost_are_not_touched(root: Path) -> None:
+    cluster, directory = Cluster(storage=str(root / "shared")), root / "runs" / "tiny"
+    directory.mkdir(parents=True)
+    open_checkpoints(cluster, History(), directory).save("a", report(0.1, 1))
+    with pytest.raises(ConfigError, match=r"has no journal of it: copy the journal\.jsonl of its last driver there"):
+        open_checkpoints(cluster, History(), directory)
+    assert cluster.checkpoints(directory).latest("a") is not None
+
+
+def test_a_cluster_in_the_environment_is_not_joined_and_that_is_said(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(SystemExit) as exit_:
+        main(["search", "scenes-smoke", *ONE_STUDY, "--set", "resources.cpus=4096"])
+    said, refusal = capsys.readouterr().err.splitlines()
+    assert exit_.value.code == 2
+    assert said.startswith("RAY_ADDRESS=127.0.0.1:1 is not used: a Ray of our own starts on this machine")
+    assert refusal.startswith("error: resources.cpus")
+
+
+def test_a_second_start_is_refused_with_exit_code_3(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "runs" / "scenes-smoke").mkdir(parents=True)
+    with hold(root / "runs" / "scenes-smoke"):
+        message = refuse(["search", "scenes-smoke", *ONE_STUDY], capsys, code=3)
+    assert "already running: process" in message
+    assert not (root / "runs" / "scenes-smoke" / "journal.jsonl").exists()
+
+
+def test_a_damaged_journal_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = root / "runs" / "scenes-smoke"
+    folder.mkdir(parents=True)
+    (folder / "journal.jsonl").write_text("{}\n{}\n")
+    assert "journal.jsonl: line 1: damaged" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["search", "scenes-smoke", "--set", "training.epoch=3"],
+        ["search", "scenes-smoke", "--set", "datasets=[nowhere]"],
+        ["search", "nothing"],
+        ["status", "nowhere"],
+        ["ui", "--output", "nowhere"],
+    ],
+    ids=" ".join,
+)
+def test_help_and_refusals_load_nothing_heavy(arguments: list[str], root: Path) -> None:
+    code = (
+        "import sys, atexit\n"
+        "heavy = {'torch', 'ray', 'optuna', 'mlflow', 'pandas'}\n"
+        "atexit.register(lambda: print('loaded:', sorted(heavy & set(sys.modules))))\n"
+        "from orchestrator.cli import main\n"
+        "main(sys.argv[1:])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
+    assert "loaded: []" in done.stdout
+    assert done.returncode == (0 if arguments == ["--help"] else 2)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b'{"n":0,"time":17'], ids=["empty", "torn"])
+@pytest.mark.parametrize("command", ["status", "report", "summarise", "resume", "extend", "confirm", "doctor"])
+def test_an_experiment_that_never_began_has_a_way_out(
+    root: Path, capsys: pytest.CaptureFixture[str], command: str, content: bytes
+) -> None:
+    (root / "runs" / "tiny").mkdir(parents=True)
+    (root / "runs" / "tiny" / "journal.jsonl").write_bytes(content)
+    assert "start it (again) with `orchestrator search`" in refuse([command, "tiny"], capsys)
+
+
+def test_checkpoints_whose_journal_was_cut_to_nothing_are_not_touched(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = save_epoch(root / "runs" / "scenes-smoke" / "trials" / "pets-vsepp-nt_xent-0000", report(0.1, 3))
+    (root / "runs" / "scenes-smoke" / "journal.jsonl").write_bytes(b"")
+    assert "has no journal of it" in refuse(["search", "scenes-smoke", *ONE_STUDY], capsys)
+    assert find_damage(kept) is None
+
+
+def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spent = [*ONE_STUDY, "--set", "budget.hours=1e-9"]
+    for arguments in (["search", "scenes-smoke", *spent], ["resume", "scenes-smoke"]):
+        with pytest.raises(SystemExit) as exit_:
+            main(arguments)
+        assert exit_.value.code == 4
+        told = capsys.readouterr().err
+        assert "budget spent: budget.hours=1e-09 ended the search; go on with `orchestrator extend" in told
+    main_returns(["status", "scenes-smoke", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["ended_by"] == "hours"
+    program, *arguments = shlex.split(told["command"])
+    assert (program, arguments[-2:]) == ("orchestrator", ["--data-root", str(root / "data")])
+    # The command is taken as it stands; as much again is nothing here, so that the search ends at once.
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 4
+
+
+@pytest.fixture
+def experiment(root: Path) -> Path:
+    folder = root / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [10.0, 30.0])
+    add_trial(ledger, [20.0], state=TrialState.RUNNING)
+    ledger.close()
+    return folder
+
+
+def test_status_shows_trials_and_who_runs_them(experiment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main_returns(["status", str(experiment)])
+    shown = capsys.readouterr().out
+    assert "tiny: killed" in shown
+    assert "finished" in shown
+    with hold(experiment):
+        main_returns(["status", str(experiment), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["running"], told["outcome"], len(told["trials"])) == (True, None, 2)
+    assert told["winners"]["pets"]["val"]["rsum"] == 30.0
+
+
+def main_returns(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 0
+
+
+def test_the_ui_takes_another_port_where_the_wanted_one_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert choose_port(port) != port
+    assert choose_port(port) == port
+
+
+def test_the_ui_has_a_way_out_where_there_is_no_store(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "run `orchestrator search` first" in refuse(["ui"], capsys)

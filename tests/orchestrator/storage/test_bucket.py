@@ -1,0 +1,390 @@
+"""Storage against a real S3 server: directories whole or not at all, and whatever is wrong is said before a trial."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.storage.bucket import ObjectStore, StorageError
+from orchestrator.storage.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints, actor_scratch
+from orchestrator.storage.claim import NAME, Claim, ClaimLostError
+from orchestrator.tuner.failures import Cause, Failure
+from tests.support.bucket import CREDENTIALS, free_port, make_bucket, s3_server
+from tests.support.fake_workload import report
+from trainables.checkpoint import MANIFEST
+from trainables.errors import CheckpointError
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server("127.0.0.1", free_port()) as address:
+        make_bucket(address, "bucket")
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def store(endpoint: str, request: pytest.FixtureRequest) -> ObjectStore:
+    made = ObjectStore.parse(
+        f"s3://bucket/{request.node.name.replace('[', '/').rstrip(']')}?endpoint_override={endpoint}"
+    )
+    made.check()
+    return made
+
+
+def directory(path: Path, **files: str) -> Path:
+    path.mkdir(parents=True)
+    for name, content in files.items():
+        (path / name).write_text(content)
+    return path
+
+
+def test_a_directory_comes_back_as_it_was(store: ObjectStore, tmp_path: Path) -> None:
+    source = directory(tmp_path / "a", state="1" * 10_000_000, **{MANIFEST: "{}"})
+    store.put(source, "x/one")
+    assert store.names("x") == [("one",)]
+    assert store.names("", depth=2) == [("x", "one")]
+    assert store.names("", depth=1) == []
+    store.get("x/one", tmp_path / "b")
+    assert {path.name: path.read_text() for path in (tmp_path / "b").iterdir()} == {
+        "state": "1" * 10_000_000,
+        MANIFEST: "{}",
+    }
+    store.delete("x/one")
+    store.delete("x/one")
+    assert store.names("x") == []
+    with pytest.raises(FileNotFoundError):
+        store.get("x/one", tmp_path / "c")
+
+
+def test_without_its_manifest_a_directory_does_not_exist(store: ObjectStore, tmp_path: Path) -> None:
+    store.put(directory(tmp_path / "a", state="1"), "x/one")
+    assert store.names("x") == []
+
+
+def test_the_manifest_goes_up_last(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploaded: list[str] = []
+    monkeypatch.setattr(ObjectStore, "_upload", lambda self, source, key: uploaded.append(source.name))
+    store.put(directory(tmp_path / "a", **{MANIFEST: "{}", "best.pt": "", "state.pt": ""}), "one")
+    assert uploaded == ["best.pt", "state.pt", MANIFEST]
+
+
+def test_what_fails_for_a_while_is_tried_again(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, failures = ObjectStore._upload, [OSError("AWS Error SLOW_DOWN"), OSError("AWS Error NETWORK_CONNECTION")]
+
+    def stumble(self: ObjectStore, source: Path, key: str) -> None:
+        if failures:
+            raise failures.pop()
+        upload(self, source, key)
+
+    monkeypatch.setattr(ObjectStore, "_upload", stumble)
+    store.put(directory(tmp_path / "a", **{MANIFEST: "{}"}), "one")
+    assert store.names("") == [("one",)]
+
+
+def test_an_address_survives_being_written_down(endpoint: str) -> None:
+    given = ObjectStore.parse("s3://bucket/a/b/", {"AWS_ENDPOINT_URL": endpoint})
+    assert given.address == f"s3://bucket/a/b?endpoint_override={endpoint}"
+    assert ObjectStore.parse(given.address, {}) == given
+    assert given.below("c").address == f"s3://bucket/a/b/c?endpoint_override={endpoint}"
+    assert ObjectStore.parse("s3://bucket?endpoint_override=host:9000&scheme=http", {}).endpoint == "http://host:9000"
+    elsewhere = ObjectStore.parse("s3://bucket/a?region=eu-west-1", {})
+    assert elsewhere.address == "s3://bucket/a?region=eu-west-1"
+    assert ObjectStore.parse(f"{given.address}&region=eu-west-1", {}).region == "eu-west-1"
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("gs://bucket", "must be s3://bucket/prefix"),
+        ("s3://", "must be s3://bucket/prefix"),
+        ("s3://key:secret@bucket", "credentials do not belong into an address"),
+        ("s3://bucket?verify=no", "unknown verify; known are endpoint_override, region, scheme"),
+    ],
+)
+def test_other_addresses_are_refused(address: str, message: str) -> None:
+    with pytest.raises(StorageError, match=message) as caught:
+        ObjectStore.parse(address, {})
+    assert "secret" not in str(caught.value).replace("AWS_SECRET_ACCESS_KEY", "")
+
+
+def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StorageError, match="there is no such bucket; make it"):
+        ObjectStore.parse(f"s3://other?endpoint_override={endpoint}").check()
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(StorageError, match=f"{nobody} does not answer: Connection refused"):
+        ObjectStore.parse(f"s3://bucket?endpoint_override={nobody}").check()
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(StorageError, match="no credentials: set AWS_ACCESS_KEY_ID"):
+        ObjectStore.parse(f"s3://bucket?endpoint_override={endpoint}").check()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def checkpoints(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) -> Checkpoints:
+    """Both kinds have one contract."""
+    if request.param == "bucket":
+        return StoredCheckpoints.claimed(store, tmp_path)
+    (tmp_path / "trials").mkdir()
+    return FolderCheckpoints.claimed(tmp_path / "trials")
+
+
+def epoch_of(checkpoint: Path | None) -> int | None:
+    return None if checkpoint is None else json.loads((checkpoint / "state.pt").read_text())["epoch"]
+
+
+def test_the_newest_checkpoint_is_found_and_an_ended_trial_keeps_it(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    assert checkpoints.latest("a") is None
+    for epoch in range(1, 12):
+        checkpoints.save("a", report(0.1, epoch))
+    checkpoints.save("b", report(0.1, 1))
+    assert epoch_of(checkpoints.latest("a")) == 11
+    assert epoch_of(checkpoints.latest("b")) == 1
+    checkpoints.prune("a")
+    brought = checkpoints.bring("a", tmp_path / "kept")
+    assert (brought, epoch_of(brought)) == (tmp_path / "kept" / "epoch_0011", 11)
+    assert checkpoints.bring("a", tmp_path / "kept") == brought
+    with pytest.raises(CheckpointError, match="no good checkpoint left"):
+        checkpoints.bring("c", tmp_path / "other")
+
+
+def test_what_the_journal_lost_is_trained_again(checkpoints: Checkpoints) -> None:
+    for epoch in (4, 5, 6):
+        checkpoints.save("a", report(0.1, epoch))
+        checkpoints.save("b", report(0.1, epoch))
+    checkpoints.save("lost", report(0.1, 1))
+    checkpoints.rewind({"a": 4, "b": 6})
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b", "lost")] == [5, 6, None]
+    checkpoints.rewind({"a": 3, "b": 1})
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("a", "b")] == [4, None]
+
+
+def put_strays(checkpoints: Checkpoints, folder: Path) -> set[str]:
+    """Put directories that are no checkpoints, though whole, beside those of trial ``a``; return their names."""
+    names = {"epoch_0001.bak", "epoch_9", "backup", "epoch_0009-copy"}
+    for name in names:
+        if isinstance(checkpoints, StoredCheckpoints):
+            source = directory(folder / name, **{MANIFEST: "{}"})
+            checkpoints.store.put(source, f"a/{name}")
+        elif isinstance(checkpoints, FolderCheckpoints):
+            directory(checkpoints.trials / "a" / name, **{MANIFEST: "{}"})
+    return names
+
+
+def test_whatever_else_lies_there_stops_nothing_and_stays(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    names = put_strays(checkpoints, tmp_path / "strays")
+    assert checkpoints.is_empty()
+    for epoch in (1, 2, 3, 4):
+        checkpoints.save("a", report(0.1, epoch))
+    assert not checkpoints.is_empty()
+    checkpoints.rewind({"a": 2})
+    assert epoch_of(checkpoints.latest("a")) == 3
+    checkpoints.adopt("a", "a", 7)
+    checkpoints.save("a", report(0.1, 1))
+    checkpoints.prune("a")
+    checkpoints.rewind({"a": 1}, ["a"])
+    assert epoch_of(checkpoints.bring("a", tmp_path / "kept")) == 1
+    if isinstance(checkpoints, StoredCheckpoints):
+        there = {name for (name,) in checkpoints.store.names("a")}
+    else:
+        assert isinstance(checkpoints, FolderCheckpoints)
+        there = {path.name for path in (checkpoints.trials / "a").iterdir()}
+    assert names < there
+    assert len(there - names) == 1
+
+
+def tear(checkpoints: Checkpoints, trial: str, epoch: int) -> None:
+    """Leave a file of a checkpoint cut off."""
+    if isinstance(checkpoints, FolderCheckpoints):
+        (checkpoints.trials / trial / f"epoch_{epoch:04d}" / "state.pt").write_text("cu")
+        return
+    assert isinstance(checkpoints, StoredCheckpoints)
+    (name,) = [name for (name,) in checkpoints.store.names(trial) if name.startswith(f"epoch_{epoch:04d}")]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        checkpoints.store.get(f"{trial}/{name}", copy)
+        (copy / "state.pt").write_text("cu")
+        checkpoints.store.delete(f"{trial}/{name}")
+        checkpoints.store.put(copy, f"{trial}/{name}")
+
+
+def test_an_ended_trial_keeps_its_newest_good_checkpoint(checkpoints: Checkpoints) -> None:
+    for epoch in (1, 2, 3):
+        checkpoints.save("ended", report(0.1, epoch))
+    tear(checkpoints, "ended", 3)
+    for _ in range(2):
+        checkpoints.rewind({"ended": 3}, ["ended"])
+        assert epoch_of(checkpoints.latest("ended")) == 2
+    checkpoints.rewind({"ended": 2}, ["ended"])
+    assert epoch_of(checkpoints.latest("ended")) == 2
+    checkpoints.rewind({"ended": 0}, ["ended"])
+    assert checkpoints.latest("ended") is None
+
+
+def test_what_a_killed_driver_did_not_prune_goes_with_the_next_start(checkpoints: Checkpoints) -> None:
+    for epoch in (1, 2, 3):
+        for trial in ("ended", "running"):
+            checkpoints.save(trial, report(0.1, epoch))
+    checkpoints.rewind({"ended": 3, "running": 3}, ["ended", "without any"])
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("ended", "running")] == [3, 3]
+    checkpoints.rewind({"ended": 1, "running": 1})
+    assert [epoch_of(checkpoints.latest(trial)) for trial in ("ended", "running")] == [None, 2]
+
+
+def test_a_checkpoint_of_another_trial_takes_the_place_of_all(checkpoints: Checkpoints) -> None:
+    for epoch in (1, 2, 3):
+        checkpoints.save("a", report(0.1, epoch))
+        checkpoints.save("b", report(0.2, epoch))
+    for _ in range(2):
+        checkpoints.adopt("a", "b", 2)
+        found = checkpoints.latest("a")
+        assert found is not None and found.name == "epoch_0002"
+        assert json.loads((found / "state.pt").read_text()) == {"epoch": 2, "parameter": 0.2}
+    assert epoch_of(checkpoints.latest("b")) == 3
+    checkpoints.adopt("a", "b", 7)
+    assert checkpoints.latest("a") is None
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> None:
+    stored = StoredCheckpoints(store)
+    for epoch in (1, 2):
+        stored.save("a", report(0.1, epoch))
+    (name,) = (name for trial, name in store.names("", depth=2) if name.startswith("epoch_0002"))
+    store._write(f"a/{name}/state.pt", b"torn")
+    found = stored.find("a")
+    assert epoch_of(found.path) == 1
+    assert [line.startswith(f"{store.address}/a/{name}/state.pt: damaged") for line in found.damage] == [True]
+
+
+def claim_of(store: ObjectStore, **changes: object) -> None:
+    """Change what the claim says of its driver."""
+    store.write(NAME, json.dumps({**json.loads(store.read(NAME)), **changes}).encode())
+
+
+def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore, tmp_path: Path) -> None:
+    first = StoredCheckpoints.claimed(store, tmp_path / "original")
+    first.save("a", report(0.1, 1))
+    with pytest.raises(AlreadyRunningError, match=f"process {os.getpid()} on .*original; if it is gone.*/.driver"):
+        StoredCheckpoints.claimed(store, tmp_path / "copy")
+    claim_of(store, host="elsewhere", boot_id="x", pid=2**22 + 1)
+    for directory in ("copy", "original"):
+        with pytest.raises(AlreadyRunningError, match="on elsewhere"):
+            StoredCheckpoints.claimed(store, tmp_path / directory)
+    first.save("a", report(0.1, 2))
+    first.close()
+    StoredCheckpoints.claimed(store, tmp_path / "copy").close()
+    assert NAME not in store.listing("")
+
+
+@pytest.mark.parametrize(
+    ("where", "changes"),
+    [
+        pytest.param("original", {}, id="the same directory, whose lock we hold"),
+        pytest.param("copy", {"pid": 2**22 + 1}, id="a process that is gone"),
+        pytest.param("copy", {"boot_id": "former", "pid": 1}, id="before the machine was started again"),
+    ],
+)
+def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
+    store: ObjectStore, tmp_path: Path, where: str, changes: dict[str, object]
+) -> None:
+    first = StoredCheckpoints.claimed(store, tmp_path / "original")
+    claim_of(store, **changes)
+    second = StoredCheckpoints.claimed(store, tmp_path / where)
+    for act in (lambda: first.save("a", report(0.1, 1)), lambda: first.adopt("a", "b", 1)):
+        with pytest.raises(ClaimLostError, match=f"claimed by another driver now: process {os.getpid()} on"):
+            act()
+    first.close()
+    second.save("a", report(0.1, 1))
+    assert Failure.of("Traceback\n  x\norchestrator.claim.ClaimLostError: s3://x: is claimed").cause is Cause.CLAIM
+
+
+def test_a_claim_that_cannot_be_read_is_nobodys(store: ObjectStore, tmp_path: Path) -> None:
+    store.write(NAME, b'{"pid": 1, "ho')
+    StoredCheckpoints.claimed(store, tmp_path).save("a", report(0.1, 1))
+
+
+def test_of_two_drivers_at_once_one_is_refused(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = ObjectStore.write
+
+    def late(self: ObjectStore, key: str, content: bytes) -> None:
+        write(self, key, content)
+        # The other one had seen no claim either.
+        write(self, key, json.dumps({**json.loads(content), "token": "other"}).encode())
+
+    monkeypatch.setattr(ObjectStore, "write", late)
+    with pytest.raises(AlreadyRunningError, match="by another driver now"):
+        Claim.make(store, tmp_path)
+
+
+def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:
+    stored = StoredCheckpoints(store)
+    stored.save("a", report(0.1, 1))
+    stored.save("a", report(0.1, 1))
+    assert len(store.names("a")) == 2
+    assert epoch_of(stored.latest("a")) == 1
+
+
+def test_a_folder_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    mine.mkdir()
+    others.mkdir()
+    shared = FolderCheckpoints.claimed(mine)
+    assert shared.latest("a") is None
+    FolderCheckpoints.claimed(mine)
+    for trials in (others, tmp_path / "none"):
+        with pytest.raises(StorageError, match="is not the folder that the driver writes to; give --storage"):
+            FolderCheckpoints(trials, shared.token).latest("a")
+    with pytest.raises(ClaimLostError, match="another driver"):
+        shared.latest("a")
+    with pytest.raises(ClaimLostError, match="another driver"):
+        shared.save("a", report(0.1, 1))
+    assert not (mine / "a").exists()
+
+
+def test_an_actor_has_a_scratch_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    actor_scratch.cache_clear()
+    own = actor_scratch()
+    assert actor_scratch() == own
+    assert own.name.startswith("icr-actors-")
+    # Another process begins, and finds that of this one in use.
+    actor_scratch.cache_clear()
+    assert actor_scratch() != own
+    assert own.exists()
+    actor_scratch.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("address", "environment"),
+    [
+        pytest.param("s3://key:CANARY@bucket", {}, id="user and password"),
+        pytest.param("s3://CANARY@bucket", {}, id="user"),
+        pytest.param("https://key:CANARY@host/bucket", {}, id="another scheme"),
+        pytest.param("s3://bucket?endpoint_override=http://key:CANARY@host:9000", {}, id="endpoint"),
+        pytest.param("s3://bucket?endpoint_override=http%3A%2F%2Fkey%3ACANARY%40host", {}, id="encoded endpoint"),
+        pytest.param("s3://bucket?endpoint_override=key:CANARY@host", {}, id="endpoint without a scheme"),
+        pytest.param("s3://bucket?endpoint_override=http://host/?x=CANARY", {}, id="parameter of the endpoint"),
+        pytest.param("s3://bucket?word=CANARY", {}, id="unknown parameter"),
+        pytest.param("s3://key:CANARY\u2100@bucket", {}, id="a letter that stands for several"),
+        pytest.param("s3://bucket", {"AWS_ENDPOINT_URL": "http://key:CANARY@host"}, id="environment"),
+    ],
+)
+def test_credentials_in_an_address_are_refused_unseen(address: str, environment: dict[str, str]) -> None:
+    with pytest.raises(StorageError) as refusal:
+        ObjectStore.parse(address, environment)
+    assert "CANARY" not in str(refusal.value)

@@ -1,0 +1,267 @@
+"""What every sampler has to do, and what each is for."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.journal import JournalError, read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.pareto import pareto_fronts
+from orchestrator.results.summary import summarise
+from orchestrator.studies.study import Studies
+from orchestrator.studies.warm_start import read_sources, start_warm
+from tests.support.experiments import start
+from trainables.errors import ConfigError
+
+EVERY = ["tpe", "cmaes", "gp", "random", "qmc"]
+SPACE = {"nt_xent": {"temperature": [0.01, 0.4]}}
+LISTED = {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}
+COUNT = "cocos/i2t_queries_without_gradient"
+
+
+def make(epochs: int = 2, beside: dict[str, Any] | None = None, **search: Any) -> Experiment:
+    values = {
+        "name": "s",
+        "datasets": ["pets"],
+        "losses": ["nt_xent"],
+        "training": {"epochs": epochs, **(beside or {})},
+        "search": {"trials": 12, "space": SPACE, "training": {"learning_rate": "default"}, **search},
+        "resources": {"gpus": 0},
+    }
+    return validate(Experiment, values, "s.yaml")
+
+
+def value(trial: Trial) -> float:
+    """Highest at a temperature of 0.05 and a learning rate of 2e-4."""
+    temperature, rate = trial.params["temperature"], trial.params["training.learning_rate"]
+    return 300 - 400 * abs(temperature - 0.05) - 2e4 * abs(rate - 2e-4)
+
+
+def run(studies: Studies, ledger: Ledger, count: int, state: TrialState = TrialState.FINISHED) -> Iterator[Trial]:
+    """Take trials one after the other; each ends after two epochs."""
+    for _ in range(count):
+        trial = studies.next()
+        if trial is None:
+            return
+        for epoch in (1, 2):
+            verdict = state if epoch == 2 else TrialState.RUNNING
+            metrics = {"val/rsum": value(trial) - (2 - epoch), COUNT: 100 * trial.params["temperature"]}
+            ledger.report(trial, epoch, metrics, verdict)
+            studies.observe(trial)
+        yield trial
+
+
+def points(path: Path, experiment: Experiment, stops: list[int]) -> list[Any]:
+    """Return what is suggested when the process ends after so many trials, again and again."""
+    found: list[Any] = []
+    for count in [*stops, 100]:
+        ledger = Ledger(path)
+        start(ledger, experiment)
+        found += [dict(trial.params) for trial in run(Studies(experiment, ledger), ledger, count)]
+        ledger.close()
+    return found
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_a_restart_changes_nothing_and_no_suggestion_leaves_the_bounds(tmp_path: Path, sampler: str) -> None:
+    experiment = make(sampler=sampler)
+    whole = points(tmp_path / "a.jsonl", experiment, [])
+    assert points(tmp_path / "b.jsonl", experiment, [1, 5, 0, 3]) == whole
+    assert len(whole) == len({str(point) for point in whole}) == 12
+    (cell,) = experiment.cells()
+    for point in whole:
+        assert all(cell.space.bounds()[name].contains(got) for name, got in point.items())
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_another_seed_suggests_something_else(tmp_path: Path, sampler: str) -> None:
+    found = [points(tmp_path / f"{seed}.jsonl", make(sampler=sampler, seed=seed), [])[1:] for seed in (0, 1)]
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+@pytest.mark.parametrize("state", [TrialState.STOPPED_EARLY, TrialState.DIVERGED])
+def test_trials_without_a_value_are_taken_in(ledger: Ledger, sampler: str, state: TrialState) -> None:
+    studies = Studies(make(sampler=sampler), ledger)
+    for trial in (studies.next() for _ in range(11)):
+        assert trial is not None
+        if state is TrialState.DIVERGED:
+            ledger.end(trial, state, "train/loss is nan")
+        else:
+            ledger.report(trial, 1, {"val/rsum": value(trial)}, state)
+        studies.observe(trial)
+    assert studies.next() is not None
+
+
+@pytest.mark.parametrize(("sampler", "better_than"), [("tpe", 0.0), ("cmaes", 0.0), ("gp", 0.0)])
+def test_models_beat_chance(tmp_path: Path, sampler: str, better_than: float) -> None:
+    """Means of the last ten of thirty trials over three seeds; random search is the measure."""
+
+    def late(name: str) -> float:
+        total = 0.0
+        for seed in range(3):
+            ledger = Ledger(tmp_path / f"{name}{seed}.jsonl")
+            experiment = make(sampler=name, seed=seed, trials=30)
+            start(ledger, experiment)
+            trials = list(run(Studies(experiment, ledger), ledger, 30))
+            total += sum(map(value, trials[20:])) / 30
+            ledger.close()
+        return total
+
+    assert late(sampler) > late("random") + better_than
+
+
+def test_a_sobol_sequence_fills_the_box(tmp_path: Path) -> None:
+    experiment = make(sampler="qmc", trials=34, space={"nt_xent": {"temperature": [0.01, 0.4]}})
+    found = points(tmp_path / "q.jsonl", experiment, [])[2:]
+    middles = {"temperature": math.sqrt(0.01 * 0.4), "training.learning_rate": math.sqrt(2e-5 * 2e-3)}
+    halves = [tuple(point[name] > middle for name, middle in middles.items()) for point in found]
+    assert len(set(halves)) == 4
+    for index in range(2):
+        assert abs(sum(half[index] for half in halves) - 16) <= 2
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (
+            {"sampler": "cmaes", "space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}, "training": {}},
+            "a range",
+        ),
+        ({"sampler": "cmaes", "objectives": [COUNT]}, "one objective"),
+        ({"objectives": ["val/medr"]}, "search.objectives.0: unknown name"),
+        ({"objectives": ["cocos/i2t_negative"]}, "did you mean"),
+        ({"enqueue": {"nt_xent": [{"temperatur": 0.1}]}}, "search.enqueue.nt_xent.0: unknown name"),
+        ({"enqueue": {"nt_xent": [{"temperature": 3.0}]}}, "search.enqueue.nt_xent.0.temperature: 3.0 lies outside"),
+        ({"enqueue": {"triplet": [{"margin": 0.1}]}}, "search.enqueue: unknown name"),
+    ],
+)
+def test_what_is_refused(search: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(**search)
+
+
+@pytest.mark.parametrize("sampler", ["cmaes", "gp", "qmc"])
+def test_a_conditional_space_is_refused_by_those_that_cannot_take_it(sampler: str) -> None:
+    values = {"name": "s", "datasets": ["pets"], "losses": ["nt_xent", "triplet"]}
+    with pytest.raises(ConfigError, match=f"{sampler} needs a space without conditions"):
+        validate(Experiment, {**values, "search": {"sampler": sampler, "loss": "choose"}}, "s.yaml")
+
+
+def test_known_points_come_right_after_the_published_ones(ledger: Ledger) -> None:
+    studies = Studies(make(enqueue={"nt_xent": [{"temperature": 0.03}, {"temperature": 0.2}]}), ledger)
+    first = [trial.params["temperature"] for trial in run(studies, ledger, 4)]
+    assert first[:3] == [0.1, 0.03, 0.2] and first[3] not in first[:3]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "random", "qmc"])
+def test_several_objectives(tmp_path: Path, sampler: str) -> None:
+    experiment = make(sampler=sampler, objectives=[{"metric": COUNT, "direction": "minimize"}])
+    path = tmp_path / "journal.jsonl"
+    whole = points(path, experiment, [4])
+    assert len(whole) == 12
+    ledger = Ledger(path)
+    (study,) = Studies(experiment, ledger)._studies.values()
+    told = study._study.get_trials(deepcopy=False)
+    assert [trial.values for trial in told] == [
+        [value(trial), 100 * trial.params["temperature"]] for trial in ledger.history.trials.values()
+    ]
+    front = pareto_fronts(ledger.history, experiment.search.goals)["pets"]
+    assert {trial.number for trial in front} == {trial.number for trial in study._study.best_trials}
+    assert [row["trial"] for row in summarise(ledger.history)["pareto"]["pets"]] == [trial.id for trial in front]
+    ledger.close()
+
+
+def test_several_objectives_and_trials_that_end_otherwise(ledger: Ledger) -> None:
+    studies = Studies(make(objectives=[{"metric": COUNT, "direction": "minimize"}]), ledger)
+    list(run(studies, ledger, 2, TrialState.STOPPED_EARLY))
+    list(run(studies, ledger, 9))
+    (study,) = studies._studies.values()
+    states = [trial.state for trial in study._study.get_trials(deepcopy=False)]
+    assert states == [optuna.trial.TrialState.PRUNED] * 2 + [optuna.trial.TrialState.COMPLETE] * 9
+
+
+def write_past(output: Path, **search: Any) -> Experiment:
+    """Write the journal of a past experiment of eight trials under an output folder."""
+    past = make(trials=8, sampler="random", seed=5, **search)
+    (output / "past").mkdir(parents=True)
+    ledger = Ledger(output / "past" / "journal.jsonl")
+    start(ledger, past)
+    list(run(Studies(past, ledger), ledger, 8))
+    ledger.close()
+    return past
+
+
+def test_a_past_experiment_warms_a_new_one_and_is_then_no_longer_needed(tmp_path: Path) -> None:
+    write_past(tmp_path)
+    experiment = make(warm_start_from=["past"], space={"nt_xent": {"temperature": [0.01, 0.15]}})
+    path = tmp_path / "journal.jsonl"
+    ledger = Ledger(path)
+    start(ledger, experiment)
+    sources = read_sources(experiment, tmp_path)
+    (told,) = start_warm(experiment, sources, ledger)
+    assert start_warm(experiment, sources, ledger) == []
+    fitting = [trial for trial in sources["past"].trials.values() if 0.01 <= trial.params["temperature"] <= 0.15]
+    assert 0 < len(fitting) < 8
+    assert ledger.history.warmed_by == {"past": len(fitting)}
+    assert told.startswith(f"search.warm_start_from: past: {len(fitting)} trials taken, {8 - len(fitting)} passed over")
+    (record,) = [record for record in read_journal(path) if record["kind"] == "warm_started"]
+    assert record["passed_over"] == 8 - len(fitting)
+    first = [dict(trial.params) for trial in run(Studies(experiment, ledger), ledger, 3)]
+    ledger.close()
+
+    again = Ledger(path)
+    (study,) = Studies(experiment, again)._studies.values()
+    known = study._study.get_trials(deepcopy=False)
+    assert [trial.value for trial in known[: len(fitting)]] == [value(trial) for trial in fitting]
+    assert len(known) == len(fitting) + 3
+    assert first[0]["temperature"] == 0.1
+    again.close()
+
+
+def test_a_past_experiment_that_does_not_fit_is_refused_or_passed_over(tmp_path: Path, ledger: Ledger) -> None:
+    write_past(tmp_path)
+    with pytest.raises(JournalError, match="no experiment of that name"):
+        read_sources(make(warm_start_from=["nowhere"]), tmp_path)
+    with pytest.raises(ConfigError, match="search.metric val/rsum, not val/i2t_r1"):
+        read_sources(make(warm_start_from=["past"], metric="val/i2t_r1"), tmp_path)
+    other = make(warm_start_from=["past"], training={})
+    start_warm(other, read_sources(other, tmp_path), ledger)
+    assert ledger.history.warmed_by == {"past": 0}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "beside", "taken"),
+    [
+        (2, {}, 8),
+        (2, {"learning_rate": 1e-4}, 8),
+        (2, {"cocos_every": 1}, 8),
+        (30, {}, 0),
+        (2, {"embedding_size": 256}, 0),
+        (2, {"batches": "images"}, 0),
+    ],
+    ids=["the same", "a searched setting", "other counts", "more epochs", "another size", "other batches"],
+)
+def test_trials_that_were_trained_otherwise_are_passed_over_and_that_is_said(
+    tmp_path: Path, ledger: Ledger, epochs: int, beside: dict[str, Any], taken: int
+) -> None:
+    write_past(tmp_path)
+    other = make(epochs, beside, warm_start_from=["past"])
+    (told,) = start_warm(other, read_sources(other, tmp_path), ledger)
+    assert ledger.history.warmed_by == {"past": taken}
+    assert told.startswith(f"search.warm_start_from: past: {taken} trials taken")
+    assert ("8 passed over" in told) == (taken == 0)
+
+
+def test_trials_that_were_rated_on_other_images_are_passed_over(tmp_path: Path, ledger: Ledger) -> None:
+    write_past(tmp_path)
+    other = make(warm_start_from=["past"]).model_copy(update={"val_images": 1000})
+    start_warm(other, read_sources(other, tmp_path), ledger)
+    assert ledger.history.warmed_by == {"past": 0}

@@ -1,0 +1,186 @@
+"""Nothing that stands in data, journals or errors reaches a terminal as a command to it, or turns a line around."""
+
+import ast
+import unicodedata
+from collections.abc import Callable
+from contextlib import closing
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.live import Live
+
+import orchestrator
+from orchestrator.cli import main
+from orchestrator.commands.data import show_description
+from orchestrator.commands.doctor import show_findings
+from orchestrator.commands.retrieve import show_answers
+from orchestrator.doctor.machine import Finding
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.regression.changes import Finding as Slip
+from orchestrator.regression.terminal import print_result
+from orchestrator.regression.verdict import CellResult, SuiteResult
+from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
+from orchestrator.text.terminal import make_console
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.outputs import OUTPUTS, read_output
+from trainables.data.describe import Description
+from trainables.serving.retriever import Answer
+
+CANARY = "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\u202eloot\u2066\u200b\ufeff\U000e0041[red]"
+"""Sets the title of a window, clears it, turns text around, hides some, and is markup of rich."""
+
+
+def is_harmless(text: str) -> bool:
+    """Say whether a terminal only shows a text: no control or format character but line feeds and tabs."""
+    return all(unicodedata.category(letter) not in ("Cc", "Cf") for letter in text if letter not in "\n\t")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An experiment with the canary in every field that somebody else can write."""
+    found = tmp_path / "tiny"
+    found.mkdir()
+    dataset = f"pets{CANARY}"
+    experiment = make_experiment(description=CANARY, datasets=[dataset], confirm={"top": 1, "seeds": 2})
+    with closing(Ledger(found / JOURNAL_FILE)) as ledger:
+        versions = {"torch": f"2{CANARY}"}
+        start(
+            ledger,
+            experiment,
+            environment={"git_revision": CANARY, "versions": versions},
+            options={"data-root": CANARY},
+        )
+        trial = add_trial(ledger, [30.0], dataset=dataset)
+        start(
+            ledger,
+            experiment,
+            environment={"git_revision": "b", "versions": {"torch": "3"}},
+            options={"data-root": CANARY},
+        )
+        add_trial(ledger, [20.0], dataset=dataset, loss="triplet_sh")
+        add_trial(ledger, [], dataset=dataset, state=TrialState.FAILED, error=f"no luck {CANARY}")
+        running = add_trial(ledger, [10.0], dataset=dataset, state=TrialState.RUNNING)
+        ledger.append("checkpoint_damaged", trial=running.id, damage=CANARY)
+        ledger.append("trial_retried", trial=running.id, error=CANARY)
+        assert CANARY in trial.id
+    return found
+
+
+SHOWN_TO_PEOPLE = [
+    name
+    for name in OUTPUTS
+    # JSON escapes on its own; the pages of the report and of MLflow are no terminal.
+    if not name.endswith(("json", "report", "MLflow", "champion"))
+]
+
+
+@pytest.mark.parametrize("output", SHOWN_TO_PEOPLE)
+def test_outputs_of_an_experiment_are_harmless(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    text = read_output(output, folder, monkeypatch, capsys)
+    assert "loot" in text
+    assert is_harmless(text)
+
+
+def test_every_line_of_plain_output_is_harmless(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [*read_journal(folder / JOURNAL_FILE), {"kind": "limit_noted", "time": 0.0, "message": CANARY}]
+    history = History.of(records[:-1])
+    shown = PlainDisplay(Progress(history, 4, 6))
+    for record in records:
+        shown.listen(record)
+    text = capsys.readouterr().out
+    assert text.count("loot") >= 5
+    assert is_harmless(text)
+
+
+def test_the_live_table_is_harmless(folder: Path) -> None:
+    screen = StringIO()
+    history = History.of(read_journal(folder / JOURNAL_FILE))
+    console = make_console(plain_width=300, file=screen)
+    shown = LiveDisplay(Progress(history, 4, 6), Live(console=console, auto_refresh=False), f"tiny {CANARY}")
+    shown.listen({"kind": "limit_noted", "message": CANARY})
+    with shown._live:
+        shown.refresh()
+    assert screen.getvalue().count("loot") >= 5
+    assert is_harmless(screen.getvalue())
+
+
+def doctor() -> None:
+    show_findings([Finding("data", "fail", CANARY, CANARY)])
+
+
+def regress() -> None:
+    cell = CellResult(CANARY, Slip.FAILED, None, (), None, None, 0, 0, (CANARY,), (CANARY,), (CANARY,))
+    print_result(SuiteResult(CANARY, Slip.FAILED, (cell,), 0.05, (0.01, 0.01, None), (CANARY,)))
+
+
+def retrieve() -> None:
+    show_answers(CANARY, [Answer(CANARY, CANARY, CANARY, 0.5)])
+
+
+def describe() -> None:
+    show_description(Description(CANARY, CANARY, CANARY, problems=[CANARY], notes=[CANARY]), "train")
+
+
+@pytest.mark.parametrize("view", [doctor, regress, retrieve, describe])
+def test_other_commands_are_harmless(view: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> None:
+    view()
+    text = capsys.readouterr().out
+    assert text.count("loot") >= 2
+    assert is_harmless(text)
+
+
+def test_a_refusal_is_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["status", CANARY, "--output", str(tmp_path)])
+    text = capsys.readouterr().err
+    assert "loot" in text
+    assert is_harmless(text)
+
+
+@given(st.text())
+def test_any_text_is_harmless_and_a_safe_one_stays_as_it_is(text: str) -> None:
+    screen = StringIO()
+    make_console(plain_width=10_000, file=screen).print(text, soft_wrap=True, highlight=False)
+    assert is_harmless(screen.getvalue())
+    if is_harmless(text) and text.isprintable():
+        assert screen.getvalue().rstrip() == text.rstrip()
+
+
+def test_a_terminal_still_gets_what_draws_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    screen = StringIO()
+    console = make_console(plain_width=40, file=screen)
+    console.show_cursor(False)
+    console.print("x", style="red")
+    assert screen.getvalue() == "\x1b[?25l\x1b[31mx\x1b[0m\n"
+
+
+def calls(tree: ast.AST) -> list[ast.Call]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+ROOM = Path(orchestrator.__file__).parent
+WAYS = (ROOM / "terminal.py", ROOM / "safe_console.py")
+"""Where the one way to a terminal is."""
+
+
+@pytest.mark.parametrize("path", sorted({*ROOM.rglob("*.py")} - {*WAYS}), ids=lambda path: str(path.relative_to(ROOM)))
+def test_there_is_no_other_way_to_the_terminal(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    for call in calls(ast.parse(source)):
+        name = ast.unparse(call.func)
+        where = f"{path.name}:{call.lineno}"
+        assert name not in ("Console", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write"), where
+        if name == "print":
+            assert ast.unparse(call.args[0]).startswith("json.dumps("), f"{where}: only JSON needs no `say`"
+        if name == "Live" or (name == "Progress" and "rich.progress" in source):
+            assert any(keyword.arg == "console" for keyword in call.keywords), f"{where}: needs `make_console`"

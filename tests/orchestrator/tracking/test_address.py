@@ -1,0 +1,137 @@
+"""Which store is used: a server with the password that everybody knows is refused, and no password is shown."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.doctor.machine import Finding
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tracking import choose_uri, default_uri, sync_command
+from orchestrator.tracking.password import PASSWORD, USERNAME
+from tests.support.experiments import add_trial, make_experiment, start
+from trainables.errors import ConfigError
+
+OPEN = "http://admin:password1234@127.0.0.1:9"
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    (tmp_path / "tiny").mkdir()
+    ledger = Ledger(tmp_path / "tiny" / JOURNAL_FILE)
+    start(ledger, make_experiment())
+    add_trial(ledger, [100.0])
+    ledger.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["ui"], id="ui"),
+        pytest.param(["compare", "tiny", "tiny"], id="compare"),
+        pytest.param(["sync"], id="sync"),
+        pytest.param(["doctor", "tiny"], id="doctor EXPERIMENT"),
+        pytest.param(["retrieve", "two dogs", "--dataset", "pets"], id="retrieve"),
+    ],
+)
+def test_a_server_with_the_default_password_is_refused(
+    output: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--output", str(output), "--tracking-uri", OPEN])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert "default password is in use; change it on the server" in said.err
+    assert "password1234" not in said.err + said.out
+
+
+def test_doctor_says_that_a_server_has_the_default_password(
+    output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.doctor.machine.PORTS", {})
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--output", str(output), "--tracking-uri", OPEN, "--json"])
+    assert ended.value.code == 1
+    found = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert (found["store"]["state"], found["store"]["way_out"][:9]) == ("fail", "change it")
+
+
+def test_the_named_store_is_used_or_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_uri(None, tmp_path) == default_uri(tmp_path)
+    assert choose_uri("http://host:5000", tmp_path) == "http://host:5000"
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "password1234")
+    with pytest.raises(ConfigError, match="default password"):
+        choose_uri("http://host:5000", tmp_path)
+
+
+def test_the_command_that_delivers_can_be_pasted(tmp_path: Path) -> None:
+    there = tmp_path / "my runs"
+    assert sync_command(default_uri(there), there, "tiny", "more") == f"orchestrator sync tiny more --output '{there}'"
+    command = sync_command("http://me:secret@host:5000", Path("runs"), "tiny")
+    assert command == "orchestrator sync tiny --output runs --tracking-uri 'http://me:***@host:5000'"
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (USERNAME, PASSWORD):
+        # Set first, so that what the code sets is taken back after the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_the_password_of_a_server_goes_where_mlflow_looks_for_it(tmp_path: Path) -> None:
+    assert choose_uri("http://me:p%40ss%2Fword@host:5000/base", tmp_path) == "http://host:5000/base"
+    assert (os.environ[USERNAME], os.environ[PASSWORD]) == ("me", "p@ss/word")
+    # What was printed may be pasted where the password is known.
+    assert choose_uri("http://you:***@host:5000", tmp_path) == "http://host:5000"
+    assert (os.environ[USERNAME], os.environ[PASSWORD]) == ("you", "p@ss/word")
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize("address", ["http://me:***@host", "postgresql://me:***@host/db"])
+def test_a_hidden_password_is_no_password(address: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stands for a password that is not shown"):
+        choose_uri(address, tmp_path)
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize("address", ["http://me@host", "postgresql://me:pw@host/db", "databricks://profile"])
+def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
+    assert choose_uri(address, tmp_path) == address
+    assert PASSWORD not in os.environ
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        pytest.param(["ui", "--tracking-uri", "http://me:CANARY@127.0.0.1:9"], 0, id="well formed"),
+        pytest.param(["ui", "--tracking-uri=http://me:CANARY/CANARY@127.0.0.1:9"], 2, id="with a slash"),
+        pytest.param(["ui", "http://me:CANARY@127.0.0.1:9"], 2, id="without the option"),
+        pytest.param(["http://me:CANARY@127.0.0.1:9"], 2, id="without a command"),
+        pytest.param(["ui", "--port", "http://me:CANARY@127.0.0.1:9"], 2, id="of another option"),
+        pytest.param(["status", "http://me:CANARY@127.0.0.1:9"], 2, id="as an experiment"),
+        pytest.param(["search", "http://me:CANARY@127.0.0.1:9"], 2, id="as a file"),
+        pytest.param(["doctor", "--storage", "s3://b?endpoint_override=http://key:CANARY@h"], 1, id="storage"),
+        pytest.param(["doctor", "--address", "ray://me:CANARY@127.0.0.1:9"], 1, id="cluster"),
+        pytest.param(["doctor", "--data-root", "s3://key:CANARY@bucket"], 0, id="data root"),
+        pytest.param(["sync", "--output", "s3://key:CANARY@bucket"], 2, id="output"),
+    ],
+)
+def test_a_password_on_a_command_line_is_warned_of_and_not_repeated(
+    line: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestrator.doctor.machine.check_gpu", lambda: Finding("gpu", "ok", "none"))
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    said = capsys.readouterr()
+    assert "CANARY" not in said.out + said.err
+    assert "a password on a command line can be read by other users" in said.err
+    assert ended.value.code == code

@@ -1,0 +1,253 @@
+"""Tracking: whatever happened to the driver or the store, MLflow ends up with what the journal says, once."""
+
+import json
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from orchestrator import tracking
+from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tracking import Store, connection, default_uri
+from orchestrator.tracking import tracker as tracker_module
+from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.weights import weights_file
+from tests.support.experiments import add_trial, make_experiment, start
+
+
+@pytest.fixture
+def output(tmp_path: Path, store_template: Path) -> Path:
+    shutil.copy(store_template, tmp_path / "mlflow.db")
+    return tmp_path
+
+
+def session(ledger: Ledger, output: Path) -> Tracker:
+    """Begin to track as a start of the search does."""
+    tracker = Tracker(default_uri(output), output, "tiny", ledger.past)
+    ledger.listeners[:] = [tracker.listen]
+    tracker.start()
+    start(ledger, make_experiment())
+    return tracker
+
+
+def stored(output: Path) -> dict[str, Any]:
+    """Return the runs of the store by name: status, tags, params, and how often each step of a metric is there."""
+    client = MlflowClient(tracking_uri=default_uri(output))
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    found = {}
+    for run in client.search_runs([experiment.experiment_id]):
+        steps = Counter(
+            (name, point.step, point.value)
+            for name in run.data.metrics
+            for point in client.get_metric_history(run.info.run_id, name)
+        )
+        name = run.data.tags.get("trial") or run.data.tags["study"]
+        assert name not in found, "one run a trial"
+        found[name] = (run, steps)
+    return found
+
+
+def assert_store_agrees(history: History, output: Path, *, running: str = "KILLED") -> None:
+    found = stored(output)
+    assert set(found) == set(history.trials) | {trial.study for trial in history.trials.values()}
+    for trial in history.trials.values():
+        run, steps = found[trial.id]
+        assert run.info.status == {**tracking.STATUS, TrialState.RUNNING: running}[trial.state]
+        assert run.data.params["training.epochs"] == "6"
+        assert run.data.tags["mlflow.parentRunId"] == found[trial.study][0].info.run_id
+        expected = {(name, e, value) for e, metrics in trial.epochs.items() for name, value in metrics.items()}
+        assert {key for key in steps if key[0] != "epoch" and not key[0].startswith("test/")} == expected
+        assert set(steps.values()) <= {1}
+
+
+def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    winner = add_trial(ledger, [1.0, 3.0, 2.0])
+    add_trial(ledger, [1.0], state=TrialState.DIVERGED)
+    add_trial(ledger, [1.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
+    ledger.append("test_opened", dataset="pets", trials=[winner.id])
+    ledger.append("test_evaluated", trial=winner.id, metrics={"rsum": 2.5})
+    ledger.append("experiment_ended", outcome="finished")
+    tracker.close(30)
+    assert tracker.problem is None
+    assert_store_agrees(ledger.history, output)
+    run, steps = stored(output)[winner.id]
+    assert run.data.params["temperature"] == "0.1"
+    assert run.data.params["training.epochs"] == "6"
+    named = {name: run.data.tags[name] for name in ("dataset", "model", "loss", "seed", "data_digest", "git_revision")}
+    assert list(named.values()) == ["pets", "vsepp", "nt_xent", "0", "d1", "abc"]
+    assert (run.data.tags["version.torch"], run.data.tags["state"], run.data.tags["winner"]) == (
+        "2",
+        "finished",
+        "true",
+    )
+    assert steps["test/rsum", 2, 2.5] == 1
+    parent = stored(output)[winner.study][0]
+    assert (parent.info.status, parent.data.metrics["val/rsum_best"]) == ("FINISHED", 3.0)
+    files = {path.name for path in (output / "artifacts" / "tiny").rglob("*") if path.is_file()}
+    assert files == {"experiment.yaml", "config.yaml", "history.csv", "weight_curve.svg"}
+
+
+def test_killed_and_started_again_it_goes_on_in_the_same_runs(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    add_trial(ledger, [1.0, 2.0])
+    trial = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING)
+    ledger.append("experiment_ended", outcome="interrupted")
+    tracker.close(30)
+    assert_store_agrees(ledger.history, output)
+    # What the next process finds: epochs written down that the killed one did not deliver.
+    ledger.listeners.clear()
+    ledger.report(trial, 3, {"val/rsum": 3.0}, TrialState.RUNNING)
+    ledger.close()
+    for outcome in (TrialState.RUNNING, TrialState.FINISHED):
+        ledger = Ledger(output / "journal.jsonl")
+        tracker = session(ledger, output)
+        trial = ledger.history.trials[trial.id]
+        ledger.report(trial, trial.last_epoch + 1, {"val/rsum": 4.0}, outcome)
+        ledger.append("experiment_ended", outcome="finished")
+        tracker.close(30)
+        assert_store_agrees(ledger.history, output)
+        ledger.close()
+
+
+class Flaky:
+    """A client that now and then fails before it has done its work, or after."""
+
+    def __init__(self, client: MlflowClient, draw: random.Random) -> None:
+        self._client, self._draw = client, draw
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._draw.random() < 0.15:
+                method(*args, **kwargs)
+                raise MlflowException("the answer was lost")
+            if self._draw.random() < 0.15:
+                raise MlflowException("503 try later\nwith more lines")
+            return method(*args, **kwargs)
+
+        return call
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_store_that_fails_now_and_then_has_everything_once_in_the_end(
+    output: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
+    monkeypatch.setattr(tracker_module, "LONGEST_PAUSE", 0.02)
+    connect, draw = connection.connect, random.Random(seed)
+    monkeypatch.setattr(connection, "connect", lambda uri, output: Flaky(connect(uri, output), draw))
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    for _ in range(3):
+        add_trial(ledger, [1.0, 2.0, 3.0])
+    ledger.append("experiment_ended", outcome="finished")
+    tracker.close(60)
+    assert tracker.problem is None
+    assert_store_agrees(ledger.history, output)
+
+
+def test_a_store_that_never_answers_is_said_and_nothing_waits_for_it(output: Path) -> None:
+    (output / "mlflow.db").write_bytes(b"no database at all, but a text of some length" * 100)
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    add_trial(ledger, [1.0])
+    tracker.close(1)
+    assert tracker.problem is not None
+    assert "1 runs are not up to date in MLflow" in tracker.problem
+    assert "\n" not in tracker.problem
+
+
+@pytest.mark.parametrize("earlier", [1000, -1000], ids=["before", "after"])
+def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, earlier: int) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [1.0, 2.0])
+    ledger.append("experiment_ended", outcome="finished")
+    tracker.close(30)
+    client = MlflowClient(tracking_uri=default_uri(output))
+    run = stored(output)[trial.id][0]
+    client.create_run(run.info.experiment_id, start_time=run.info.start_time - earlier, tags=run.data.tags)
+    Store(default_uri(output), output, "tiny").deliver(ledger.history, [trial.id])
+    assert_store_agrees(ledger.history, output)
+
+
+def test_what_ended_in_a_later_session_has_its_files(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    tracker.close(30)
+    ledger.listeners.clear()
+    ledger.report(trial, 2, {"val/rsum": 2.0}, TrialState.FINISHED)
+    ledger.close()
+    session(Ledger(output / "journal.jsonl"), output).close(30)
+    client = MlflowClient(tracking_uri=default_uri(output))
+    assert "history.csv" in {file.path for file in client.list_artifacts(stored(output)[trial.id][0].info.run_id)}
+
+
+def test_many_metrics_go_in_batches(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [], state=TrialState.RUNNING)
+    for epoch in range(1, 31):
+        metrics = {f"val/m{number}": float(epoch) for number in range(100)}
+        ledger.report(trial, epoch, {"val/rsum": float(epoch), **metrics}, TrialState.RUNNING)
+    tracker.close(60)
+    assert tracker.problem is None
+    assert_store_agrees(ledger.history, output)
+
+
+def test_experiments_share_a_store(output: Path) -> None:
+    uri = default_uri(output)
+    Store(uri, output, "tiny")
+    Store(uri, output, "other")
+    assert tracking.count_experiments(uri) >= 3
+    with pytest.raises(ConnectionError, match="http://127.0.0.1:9"):
+        tracking.count_experiments("http://127.0.0.1:9")
+
+
+def test_what_strangers_wrote_stays_text(output: Path) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = Tracker(default_uri(output), output, "tiny", ())
+    ledger.listeners[:] = [tracker.listen]
+    tracker.start()
+    start(ledger, make_experiment(description="*bold* <script>x</script> & \x07"))
+    trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
+    ledger.append("experiment_ended", outcome="finished")
+    tracker.close(30)
+    assert tracker.problem is None
+    assert stored(output)[trial.id][0].data.tags["error"] == "\\x1b[31m <b>no</b>\\x00"
+    experiment = MlflowClient(tracking_uri=default_uri(output)).get_experiment_by_name("tiny")
+    assert experiment is not None
+    note = experiment.tags["mlflow.note.content"]
+    assert note == "\\*bold\\* &lt;script&gt;x&lt;/script&gt; &amp; \\\\x07"
+    view = json.loads(experiment.tags["mlflow.sharedViewState.leaderboard"])
+    assert {"metrics.`val/rsum_best`", "params.`temperature`", "tags.`state`"} <= set(view["selectedColumns"])
+
+
+def test_the_file_of_a_best_model_is_sent_once(output: Path, tmp_path: Path) -> None:
+    (output / "tiny").mkdir()
+    ledger = Ledger(output / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    trial, other = add_trial(ledger, [1.0]), add_trial(ledger, [2.0])
+    file = weights_file(output / "tiny", trial.id)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"weights")
+    client = MlflowClient(tracking_uri=default_uri(output))
+    for content in (b"weights", b"changed since"):
+        file.write_bytes(content)
+        Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+        runs = {name: run.info.run_id for name, (run, _) in stored(output).items()}
+        sent = Path(client.download_artifacts(runs[trial.id], "best.safetensors", str(tmp_path)))
+        assert sent.read_bytes() == b"weights"
+        assert "best.safetensors" not in {file.path for file in client.list_artifacts(runs[other.id])}

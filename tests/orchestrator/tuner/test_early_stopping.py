@@ -1,0 +1,81 @@
+"""The rules that end trials early, at their boundaries: medians, minimum numbers, grace and brackets."""
+
+import pytest
+
+from orchestrator.experiment.sections import Scheduler
+from orchestrator.journal.history import Stage, TrialState
+from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.tuner.actor import Step
+from orchestrator.tuner.scheduler import Brackets, Median, Rungs, StudyScheduler
+from tests.support.experiments import add_trial, make_experiment
+from trainables.config import TrialConfig
+
+EPOCHS = 27
+
+
+def median_rule(grace: int = 1, least: int = 1) -> Median:
+    return Median(Scheduler(name="median", grace_epochs=grace, min_trials=least))
+
+
+@pytest.mark.parametrize(
+    ("others", "value", "goes_on"),
+    [
+        pytest.param([10.0, 20.0, 30.0], 20.0, True, id="equal to the median"),
+        pytest.param([10.0, 20.0, 30.0], 19.9, False, id="below it"),
+        pytest.param([10.0, 20.0], 15.0, True, id="the mean of the middle two"),
+        pytest.param([10.0, 20.0], 14.9, False, id="below the mean of the middle two"),
+        pytest.param([10.0, 10.0, 90.0], 11.0, True, id="below the mean, above the median"),
+    ],
+)
+def test_a_trial_goes_on_while_it_is_no_lower_than_the_median_of_the_others(
+    others: list[float], value: float, goes_on: bool
+) -> None:
+    rule = median_rule()
+    for number, other in enumerate(others):
+        rule.may_continue(f"other{number}", number, 3, other)
+    rule.may_continue("elsewhere", 8, 4, 1000.0)
+    assert rule.may_continue("own", 9, 3, value) is goes_on
+    assert rule.may_continue("own", 9, 3, value) is goes_on, "its own value is not among those of the others"
+
+
+def test_the_median_stops_nobody_before_the_grace_is_over_or_beside_too_few_others() -> None:
+    rule = median_rule(grace=3, least=2)
+    for epoch in (2, 3):
+        rule.may_continue("first", 0, epoch, 100.0)
+        assert rule.may_continue("second", 1, epoch, 1.0), "beside one other"
+    assert rule.may_continue("third", 2, 2, 0.5), "in its grace"
+    assert not rule.may_continue("third", 2, 3, 0.5), "in the last epoch of the grace, beside two others"
+
+
+def rungs(rule: Rungs | Brackets, number: int) -> list[int]:
+    """Return the epochs at which a trial that is worse than all others of its number is stopped."""
+    stopped = []
+    for epoch in range(1, EPOCHS):
+        for other in range(3):
+            rule.may_continue(f"good{number}-{epoch}-{other}", number, epoch, 100.0)
+        if not rule.may_continue(f"bad{number}-{epoch}", number, epoch, 1.0):
+            stopped.append(epoch)
+    return stopped
+
+
+def test_trials_take_turns_in_brackets_that_begin_to_judge_one_after_the_other() -> None:
+    rules = Scheduler(name="hyperband", grace_epochs=1, reduction_factor=3, brackets=3)
+    brackets = Brackets(EPOCHS, rules)
+    first = [rungs(Rungs(EPOCHS, rules, bracket), 0)[0] for bracket in range(3)]
+    assert first == [1, 3, 9]
+    assert [rungs(brackets, number)[0] for number in range(4)] == [1, 3, 9, 1]
+
+
+def test_a_confirmation_that_is_in_the_journal_judges_no_trial_of_the_search(ledger: Ledger) -> None:
+    """Values of a confirmation's epochs would raise the bar for the search after a restart."""
+    candidate = add_trial(ledger, [], state=TrialState.RUNNING)
+    for index in range(4):
+        config = TrialConfig.from_dict({**candidate.config, "seed": 100 + index})
+        planned = PlannedTrial(f"repeat{index}", candidate.study, 0, config, candidate.params, candidate.id)
+        ledger.report(ledger.plan(planned, Stage.CONFIRM), 1, {"val/rsum": 500.0}, TrialState.RUNNING)
+    ledger.close()
+    again = Ledger(ledger.path)
+    scheduler = StudyScheduler(make_experiment(), again)
+    trial = again.history.trials[candidate.id]
+    assert scheduler.judge(trial, Step(1, {"val/rsum": 1.0})) is TrialState.RUNNING
+    again.close()

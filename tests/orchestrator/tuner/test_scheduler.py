@@ -1,0 +1,118 @@
+"""The scheduler: like is compared with like, on the best value so far, and a restart judges as before."""
+
+import random
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tuner.actor import Step
+from orchestrator.tuner.scheduler import StudyScheduler
+from tests.support.experiments import add_trial, make_experiment, start
+
+STOP, CONTINUE = "STOP", "CONTINUE"
+
+
+def running(ledger: Ledger, loss: str = "nt_xent") -> Trial:
+    return add_trial(ledger, [], loss=loss, state=TrialState.RUNNING)
+
+
+def report(scheduler: StudyScheduler, trial: Trial, epoch: int, value: float) -> str:
+    ray_trial = SimpleNamespace(config={"trial": trial.id})
+    return scheduler.on_trial_result(None, ray_trial, {"step": Step(epoch, {"val/rsum": value})})  # type: ignore[arg-type]
+
+
+def test_a_trial_finishes_with_its_last_epoch(ledger: Ledger) -> None:
+    scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
+    assert [report(scheduler, trial, epoch, float(epoch)) for epoch in range(1, 7)] == [CONTINUE] * 5 + [STOP]
+    assert trial.state is TrialState.FINISHED
+
+
+def test_the_worse_half_of_a_study_is_stopped_and_other_studies_do_not_count(ledger: Ledger) -> None:
+    scheduler = StudyScheduler(make_experiment(), ledger)
+    good, bad, other = running(ledger), running(ledger), running(ledger, "triplet_sh")
+    assert report(scheduler, good, 1, 100.0) == CONTINUE
+    assert report(scheduler, other, 1, 1.0) == CONTINUE
+    assert report(scheduler, bad, 1, 99.0) == STOP
+    assert (good.state, bad.state, other.state) == ("running", "stopped_early", "running")
+
+
+def test_the_best_value_so_far_counts_not_the_last(ledger: Ledger) -> None:
+    scheduler = StudyScheduler(make_experiment(), ledger)
+    first, second = running(ledger), running(ledger)
+    for epoch, value in ((1, 50.0), (2, 60.0)):
+        report(scheduler, first, epoch, value)
+    assert report(scheduler, second, 1, 70.0) == CONTINUE
+    assert report(scheduler, second, 2, 10.0) == CONTINUE
+
+
+def test_without_a_scheduler_nothing_is_stopped(ledger: Ledger) -> None:
+    scheduler = StudyScheduler(make_experiment(scheduler={"name": "none"}), ledger)
+    first, second = running(ledger), running(ledger)
+    assert [report(scheduler, first, 1, 9.0), report(scheduler, second, 1, 1.0)] == [CONTINUE, CONTINUE]
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "error"),
+    [
+        (Step(2, diverged="train/loss is nan"), TrialState.DIVERGED, "train/loss is nan"),
+        (Step(0, refused="no such dataset"), TrialState.FAILED, "no such dataset"),
+    ],
+)
+def test_what_is_no_epoch_ends_the_trial_and_reaches_no_rung(
+    ledger: Ledger, step: Step, state: TrialState, error: str
+) -> None:
+    scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
+    report(scheduler, trial, 1, 100.0)
+    before = scheduler._rules[trial.study]._asha.debug_string()
+    assert scheduler.judge(trial, step) is state
+    assert (trial.error, trial.last_epoch) == (error, 1)
+    assert scheduler._rules[trial.study]._asha.debug_string() == before
+
+
+def test_a_damaged_checkpoint_is_written_down_once(ledger: Ledger) -> None:
+    scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
+    for _ in range(2):
+        scheduler.judge(trial, Step(1, {"val/rsum": 1.0}, damage=("epoch_0002/state.pt: damaged",)))
+    assert trial.damage == ("epoch_0002/state.pt: damaged",)
+
+
+def test_a_repeated_report_is_dropped(ledger: Ledger) -> None:
+    scheduler, trial = StudyScheduler(make_experiment(), ledger), running(ledger)
+    for epoch in (1, 2, 1, 2, 3):
+        assert report(scheduler, trial, epoch, 10.0 * epoch) == CONTINUE
+    assert {epoch: metrics["val/rsum"] for epoch, metrics in trial.epochs.items()} == {1: 10.0, 2: 20.0, 3: 30.0}
+
+
+def play(path: Path, experiment: Experiment, stops: set[int]) -> dict[str, str]:
+    """Let eight trials of two studies report in a fixed random order; after some reports, begin with a new process."""
+    ledger = Ledger(path)
+    start(ledger, experiment)
+    for loss in ("nt_xent", "triplet_sh") * 4:
+        running(ledger, loss)
+    scheduler = StudyScheduler(experiment, ledger)
+    draw = random.Random(0)
+    epochs: dict[str, int] = defaultdict(int)
+    for moment in range(60):
+        if moment in stops:
+            ledger.close()
+            ledger = Ledger(path)
+            scheduler = StudyScheduler(experiment, ledger)
+        trial_id, value = draw.choice(list(ledger.history.trials)), draw.uniform(0, 100)
+        trial = ledger.history.trials[trial_id]
+        if trial.state is TrialState.RUNNING:
+            epochs[trial_id] += 1
+            report(scheduler, trial, epochs[trial_id], value)
+    ledger.close()
+    return {trial.id: f"{trial.state} {trial.last_epoch}" for trial in ledger.history.trials.values()}
+
+
+def test_a_restart_changes_no_verdict(tmp_path: Path) -> None:
+    experiment = make_experiment()
+    whole = play(tmp_path / "a.jsonl", experiment, set())
+    assert play(tmp_path / "b.jsonl", experiment, {5, 17, 18, 40}) == whole
+    assert {"stopped_early", "finished"} <= {row.split()[0] for row in whole.values()}

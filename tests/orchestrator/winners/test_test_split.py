@@ -1,0 +1,176 @@
+"""The test split: opened in the journal before anybody looks at it, evaluated once, and never taken for val."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.journal.history import Trial
+from orchestrator.journal.ledger import Ledger
+from orchestrator.winners.test_split import evaluate_on_test
+from orchestrator.workload.contributions import measure_checkpoint
+from orchestrator.workload.training import TrainablesWorkload
+from tests.support.experiments import add_trial
+from tests.support.precomputed_folder import write_precomputed
+from trainables.config import Change, TrainingConfig, TrialConfig
+
+
+@dataclass
+class Folders:
+    """Checkpoints that are always there."""
+
+    def bring(self, trial: str, folder: Path) -> Path:
+        return folder
+
+
+@dataclass
+class Evaluations:
+    """A workload that notes what was in the journal when it was asked to evaluate, and can fail."""
+
+    ledger: Ledger
+    fails: bool = False
+    opened: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+        self.opened.append({name: list(trials) for name, trials in self.ledger.history.tests_opened.items()})
+        if self.fails:
+            raise OSError("no disk")
+        return {"rsum": 7.0}
+
+
+def evaluate(ledger: Ledger, trials: list[Trial], workload: Evaluations) -> None:
+    evaluate_on_test(ledger, workload, Folders(), Path("runs"), trials)  # type: ignore[arg-type]
+
+
+def test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once(ledger: Ledger) -> None:
+    first, second = add_trial(ledger, [1.0]), add_trial(ledger, [2.0])
+    failing = Evaluations(ledger, fails=True)
+    with pytest.raises(OSError, match="no disk"):
+        evaluate(ledger, [first], failing)
+    assert failing.opened == [{"pets": [first.id]}]
+    assert (ledger.history.test_openings, ledger.history.tests) == ({"pets": 1}, {})
+    workload = Evaluations(ledger)
+    for _ in range(2):
+        evaluate(ledger, [first, second], workload)
+    assert workload.opened == [{"pets": [first.id, second.id]}] * 2, "each of two trials once"
+    assert ledger.history.tests == {first.id: {"rsum": 7.0}, second.id: {"rsum": 7.0}}
+    assert ledger.history.test_openings == {"pets": 2}, "for the first, and for the second"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A short training, its best model, and the metrics of the model on each split."""
+
+    root: Path
+    workload: Training
+    config: TrialConfig
+    checkpoint: Path
+    model: Any
+    metrics: Mapping[str, Mapping[str, float]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """A training on a dataset whose splits have different scores."""
+    import torch
+
+    from trainables.checkpoint import save_epoch
+    from trainables.data.resident import ResidentSplit
+    from trainables.evaluation import evaluate as metrics_of_split
+    from trainables.evaluation import load_best
+
+    root = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
+        write_precomputed(root / "data" / "pets")
+        sizes = TrainingConfig(epochs=1, batch_size=16, embedding_size=16, word_size=8, learning_rate=0.01)
+        config = TrialConfig(dataset="pets", loss="nt_xent", training=sizes)
+        workload = TrainablesWorkload(str(root / "data"), threads=torch.get_num_threads(), device="cpu")
+        (report,) = workload.train(config, None)
+        checkpoint = save_epoch(root / "trial", report)
+        data = workload.open_data(config)
+        model, _ = load_best(checkpoint, data)
+        metrics = {
+            name: metrics_of_split(model, ResidentSplit(split, torch.device("cpu")))
+            for name, split in data.splits.items()
+        }
+        assert len({values["rsum"] for values in metrics.values()}) == len(metrics) == 3
+        yield Trained(root, workload, config, checkpoint, model, metrics)
+
+
+def test_a_training_is_tested_on_the_test_split(trained: Trained) -> None:
+    assert trained.workload.test(trained.config, trained.checkpoint) == trained.metrics["test"]
+
+
+@pytest.mark.parametrize(
+    ("options", "split"), [((), "test"), (("--split", "test"), "test"), (("--split", "val"), "val")]
+)
+def test_evaluate_looks_at_the_split_that_is_named(
+    trained: Trained, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], split: str
+) -> None:
+    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--json")
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", str(trained.checkpoint), *where, *options])
+    assert not ended.value.code
+    assert json.loads(capsys.readouterr().out)["metrics"] == trained.metrics[split]
+
+
+def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
+    """Return what ``orchestrator cocos`` prints."""
+    places = {"epsilon": 0.01, "convention": "paper", "device": "cpu"}
+    return measure_checkpoint(checkpoint, trained.root / "data", **places).statistics  # type: ignore[arg-type]
+
+
+def counted(trained: Trained, model: Any, split: str, **loss_parameters: float) -> Mapping[str, Any]:
+    """Return the statistics of a model on a split, with NT-Xent."""
+    import torch
+
+    from trainables.data.batches import epoch_batches
+    from trainables.data.resident import ResidentSplit
+    from trainables.evaluation import measure_contributions
+    from trainables.losses import build_loss
+    from trainables.seeding import generator
+
+    part = ResidentSplit(trained.workload.open_data(trained.config).splits[split], torch.device("cpu"))
+    batches = epoch_batches(part, trained.config.training, generator(trained.config.seed, "cocos"))
+    return measure_contributions(model, build_loss("nt_xent", **loss_parameters), batches)
+
+
+def test_statistics_of_gradients_are_those_of_the_train_split(trained: Trained) -> None:
+    found = statistics_of(trained, trained.checkpoint)
+    assert found == counted(trained, trained.model, "train")
+    assert found not in (counted(trained, trained.model, "val"), counted(trained, trained.model, "test"))
+
+
+def test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch(trained: Trained, tmp_path: Path) -> None:
+    """Steps so small that no weight changes make the first epoch the best, with the loss before its change."""
+    from trainables.checkpoint import save_epoch
+
+    for first, (rate, temperature) in enumerate([(0.01, 0.2), (1e-30, 0.7)]):
+        training = replace(trained.config.training, epochs=2, learning_rate=rate)
+        change = Change(epoch=2, loss_parameters={"temperature": 0.2})
+        config = replace(trained.config, training=training, schedule=(change,), loss_parameters={"temperature": 0.7})
+        report = list(trained.workload.train(config, None))[-1]
+        assert report.is_best == (first == 0), "the last epoch is the best of the first training alone"
+        checkpoint = save_epoch(tmp_path / str(first), report)
+        model, _ = load_model(trained, checkpoint)
+        expected = {value: counted(trained, model, "train", temperature=value) for value in (0.2, 0.7)}
+        assert expected[0.2] != expected[0.7]
+        assert statistics_of(trained, checkpoint) == expected[temperature]
+
+
+def load_model(trained: Trained, checkpoint: Path) -> tuple[Any, TrialConfig]:
+    from trainables.evaluation import load_best
+
+    return load_best(checkpoint, trained.workload.open_data(trained.config))
+
+
+def test_a_winner_is_packed_with_what_it_has_not_seen(trained: Trained, tmp_path: Path) -> None:
+    trained.workload.pack(trained.config, trained.checkpoint, tmp_path / "packed")
+    about = json.loads((tmp_path / "packed" / "retriever.json").read_text())
+    assert about["split"] == "test"
+    assert about["images"] == list(trained.workload.open_data(trained.config).splits["test"].image_ids)

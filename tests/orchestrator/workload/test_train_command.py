@@ -1,0 +1,258 @@
+"""``orchestrator train`` and ``evaluate`` as a person types them, on a small dataset in the folder format of VSE++."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestrator.cli import main
+from tests.support.precomputed_folder import write_precomputed
+from trainables.data.dataset import load_dataset, open_dataset
+from trainables.data.resident import ResidentSplit
+from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.metrics import retrieval_metrics
+
+SMALL = ("training.epochs=3", "training.batch_size=16", "training.embedding_size=32", "training.learning_rate=0.01")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_precomputed(tmp_path / "data" / "pets")
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error of one command in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def train(root: Path, *extra: str, settings: tuple[str, ...] = SMALL) -> tuple[str, ...]:
+    sets = [part for setting in ("dataset=pets", "loss=nt_xent", *settings) for part in ("--set", setting)]
+    places = ("--data-root", str(root / "data"), "--output", str(root / "runs"), "--device", "cpu")
+    return ("train", *sets, *places, *extra)
+
+
+def test_a_training_prints_its_epochs_and_can_be_evaluated(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *train(root))
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("epoch")] == ["1/3", "2/3", "3/3"]
+    directory = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"
+    history = [json.loads(line) for line in (directory / "history.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in history] == [1, 2, 3]
+    best = max(row["metrics"]["val/rsum"] for row in history)
+    code, out, _ = run(
+        capsys, "evaluate", str(directory), "--split", "val", "--data-root", str(root / "data"), "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["metrics"]["rsum"] == pytest.approx(best)
+    # 18 images of five captions each; a table of retrieval and the last line of the training name the level of chance.
+    assert json.loads(out)["chance_rsum"] == pytest.approx(165.11, abs=0.01)
+    _, out, _ = run(capsys, "evaluate", str(directory), "--split", "val", "--data-root", str(root / "data"))
+    assert f"rsum {best:.1f} (chance 165.1)" in out
+
+
+def test_a_training_names_the_level_of_chance(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *train(root))
+    assert any(line.endswith("; the rsum of chance is 165.1") for line in out.splitlines())
+    _, out, _ = run(capsys, *train(root, "--name", "again", "--json"))
+    assert json.loads(out)["chance_rsum"] == pytest.approx(165.11, abs=0.01)
+
+
+def test_a_batch_larger_than_the_train_split_is_refused_before_anything_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *train(root, settings=("training.batch_size=100000",)))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: training.batch_size: 100000 is more than the 180 captions of pets's train split;")
+    assert not (root / "runs").exists()
+
+
+def test_folds_are_evaluated_alone_and_averaged(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three folds of the 18 test images, as the five folds of COCO's 5,000 are the 1K protocol."""
+    _, out, _ = run(capsys, *train(root, "--json", settings=("training.epochs=1", *SMALL[1:])))
+    checkpoint, where = json.loads(out)["checkpoint"], ("--data-root", str(root / "data"), "--device", "cpu")
+    similarity = similarities_of_test(Path(checkpoint), root / "data")
+    positives = torch.eye(6, dtype=torch.bool).repeat_interleave(5, 1)
+    folds = [
+        retrieval_metrics(similarity[start : start + 6, 5 * start : 5 * start + 30], positives) for start in (0, 6, 12)
+    ]
+    code, out, _ = run(capsys, "evaluate", checkpoint, "--folds", "3", *where, "--json")
+    answer = json.loads(out)
+    assert (code, answer["images"], answer["folds"]) == (0, 18, 3)
+    assert answer["metrics"] == pytest.approx({name: sum(fold[name] for fold in folds) / 3 for name in folds[0]})
+    _, out, _ = run(capsys, "evaluate", checkpoint, "--folds", "3", *where)
+    assert "mean of 3 folds of 6 images" in out
+    code, out, err = run(capsys, "evaluate", checkpoint, "--folds", "4", *where)
+    assert (code, out) == (2, "")
+    assert "--folds must divide the 18 images of pets's test split, got 4" in err
+
+
+def similarities_of_test(checkpoint: Path, data_root: Path) -> torch.Tensor:
+    model, config = load_best(checkpoint, load_dataset("pets", data_root))
+    split = ResidentSplit(open_dataset(config, data_root).splits["test"], torch.device("cpu"))
+    with evaluating(model):
+        return encode_images(model, split) @ encode_captions(model, split).T
+
+
+def test_val_images_are_the_first_ones(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the published code evaluates on the first 1,000 val images while it trains."""
+    _, out, _ = run(capsys, *train(root, "--json", "--set", "val_images=6"))
+    trained = json.loads(out)
+    where = ("--data-root", str(root / "data"), "--json")
+    _, out, _ = run(capsys, "evaluate", trained["checkpoint"], "--split", "val", *where)
+    answer = json.loads(out)
+    assert answer["images"] == 6
+    assert answer["metrics"]["rsum"] == pytest.approx(trained["metrics"]["val/rsum"])
+    _, out, _ = run(capsys, "evaluate", trained["checkpoint"], *where)
+    assert json.loads(out)["images"] == 18
+
+
+def test_cocos_counts_over_the_train_split(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *train(root))
+    directory, where = str(root / "runs" / "train" / "pets-vsepp-nt_xent-seed0"), ("--data-root", str(root / "data"))
+    code, out, _ = run(capsys, "cocos", directory, *where, "--json")
+    assert code == 0
+    statistics = json.loads(out)["statistics"]
+    assert 0 < statistics["i2t_negative_weight"]["mean"] < statistics["i2t_positive_weight"]["mean"] < 1
+    code, out, _ = run(capsys, "cocos", directory, *where, "--convention", "published")
+    assert (code, "i2t_negatives_per_query" in out) == (0, True)
+    code, _, err = run(capsys, "cocos", directory, *where, "--epsilon", "0")
+    assert (code, "--epsilon" in err) == (2, True)
+
+
+def test_cocos_has_the_batch_size_of_the_best_epoch(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a margin that no pair keeps, the largest count is the batch's other pairs."""
+    schedule = "schedule=[{epoch: 2, training: {batch_size: 8}}]"
+    settings = (*SMALL, "loss=triplet", "loss_parameters.margin=4", "training.duplicates=negatives", schedule)
+    _, out, _ = run(capsys, *train(root, "--json", settings=settings))
+    trained = json.loads(out)
+    assert trained["best_epoch"] >= 2
+    where = ("--data-root", str(root / "data"), "--json")
+    _, out, _ = run(capsys, "cocos", trained["directory"], *where)
+    statistics = json.loads(out)["statistics"]["i2t_negatives_per_batch"]
+    assert statistics["mean"] <= 8 * 7 < 16 * 15 / 2
+
+
+def test_the_published_convention_counts_without_the_mask_of_duplicates(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A batch of all captions of few images holds every image several times."""
+    _, out, _ = run(capsys, *train(root, "--json", settings=(*SMALL[1:], "training.epochs=1", "loss=triplet")))
+    directory = json.loads(out)["directory"]
+    counts = {}
+    for convention in ("paper", "published"):
+        where = ("--data-root", str(root / "data"), "--convention", convention, "--json")
+        _, out, _ = run(capsys, "cocos", directory, *where)
+        counts[convention] = json.loads(out)["statistics"]
+    for counter in ("i2t_negatives_per_batch", "gradient_negatives"):
+        assert counts["published"][counter]["mean"] > counts["paper"][counter]["mean"]
+
+
+def test_json_is_all_that_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *train(root, "--json"))
+    result = json.loads(out)
+    assert code == 0
+    assert result["epochs"] == 3
+    assert Path(result["checkpoint"]).is_dir()
+
+
+def test_resume_goes_on_and_ends_like_an_undisturbed_training(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *train(root, "--name", "straight"))
+    run(capsys, *train(root, "--name", "cut", settings=("training.epochs=1", *SMALL[1:])))
+    code, out, _ = run(capsys, *train(root, "--name", "cut", "--resume"))
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("epoch")] == ["1/3", "2/3", "3/3"]
+
+    def losses(name: str) -> list[float]:
+        lines = (root / "runs" / "train" / name / "history.jsonl").read_text().splitlines()
+        return [json.loads(line)["metrics"]["train/loss"] for line in lines]
+
+    assert losses("cut") == losses("straight")
+
+
+def test_a_second_training_in_one_place_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *train(root))
+    code, _, err = run(capsys, *train(root))
+    assert code == 2
+    assert "--resume" in err
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        pytest.param(("--set", "training.epoch=4"), "training.epoch", id="unknown key"),
+        pytest.param(("--set", "training.epochs=many"), "training.epochs", id="wrong type"),
+        pytest.param(("--set", "training.epochs=0"), "training.epochs: must be at least 1, got 0", id="out of range"),
+        pytest.param(("--set", "loss=tripelt"), "triplet", id="unknown loss"),
+        pytest.param(("--set", "model=vse"), "vsepp", id="unknown model"),
+        pytest.param(("--set", "dataset=pest"), "pets", id="unknown dataset"),
+        pytest.param(("--set", "loss_parameters.temperature=0"), "temperature", id="loss parameter"),
+        pytest.param(
+            ("--set", "loss=polynomial_relative", "--set", "loss_parameters.coefficients=[0.5]"),
+            "coefficients must hold a coefficient of power 1 or above",
+            id="constant polynomial",
+        ),
+        pytest.param(("--set", "val_images=0"), "val_images must be at least 1, or null for all, got 0", id="no image"),
+        pytest.param(
+            ("--set", "val_images=19"),
+            "val_images must be at most the 18 images of the val split of pets, got 19",
+            id="more val images than there are",
+        ),
+        pytest.param(("--resume",), "no training to resume", id="nothing to resume"),
+        pytest.param(("--device", "tpu"), "--device", id="unknown device"),
+        pytest.param(("--output", "/proc/nowhere"), "cannot be written", id="unwritable output"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(
+    root: Path, capsys: pytest.CaptureFixture[str], extra: tuple[str, ...], named: str
+) -> None:
+    code, out, err = run(capsys, *train(root, *extra))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert named in err
+    assert not list((root / "runs").rglob("config.yaml"))
+
+
+def test_a_training_that_diverges_is_one_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wild = ("training.learning_rate=1e38", "training.gradient_clip=null")
+    code, _, err = run(capsys, *train(root, *(part for setting in wild for part in ("--set", setting))))
+    assert code == 1
+    assert err.startswith("error: diverged: train/")
+    assert err.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line_and_the_training_goes_on_with_room(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, *train(root, settings=("training.epochs=1", *SMALL[1:])))
+    program = (
+        "import resource, signal, sys\nfrom orchestrator.cli import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\nmain(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", program, *train(root, "--resume")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
+    code, out, _ = run(capsys, *train(root, "--resume"))
+    assert code == 0
+    assert "epoch   3/3" in out
+
+
+def test_help_and_refusals_do_not_load_torch(root: Path) -> None:
+    program = (
+        "import sys\nfrom orchestrator.cli import main\ntry:\n    main(sys.argv[1:])\n"
+        "finally:\n    print(sorted({'torch', 'ray', 'optuna', 'mlflow'} & set(sys.modules)))"
+    )
+    for arguments in (("--help",), train(root, "--set", "loss=tripelt"), train(root, "--set", "dataset=pest")):
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+        assert done.stdout.splitlines()[-1] == "[]"
