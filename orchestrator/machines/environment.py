@@ -7,6 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import orchestrator
+
 REVISION = "ORCHESTRATOR_REVISION"
 """Environment variable that names the commit of code that lies outside a repository, such as that of an image."""
 
@@ -35,7 +37,7 @@ def package_versions() -> dict[str, str]:
 
 def git_revision() -> str | None:
     """Return the commit of the code, with ``-dirty`` where files differ from it; ``None`` where nothing tells it."""
-    root = Path(__file__).resolve().parent.parent
+    root = Path(orchestrator.__file__ or "").resolve().parent.parent
     if not (root / ".git").exists():
         return os.environ.get(REVISION) or None
     try:

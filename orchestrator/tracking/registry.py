@@ -1,7 +1,7 @@
 """Winners in MLflow's model registry: ``icr-<dataset>``, alias ``champion``; imports MLflow, as ``tracking`` does.
 
-A version is a pyfunc whose loader is ``trainables.serving.retriever``, packed with it: tensors as safetensors, all else as
-JSON, no pickle. What this product itself reads from a registry is the tensors and the JSON; no code of it is run.
+A version is a pyfunc whose loader is ``trainables.serving.retriever``, packed with it: tensors as safetensors, all else
+as JSON, no pickle. What this product itself reads from a registry is the tensors and the JSON; no code of it is run.
 
 The champion is the best founded of the versions that were selected by the same metric on the same data as the newest:
 a confirmed one before others, then the highest value.

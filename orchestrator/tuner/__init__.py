@@ -1,8 +1,32 @@
-"""How trials run on Ray. The only package that imports Ray, beside ``orchestrator.extraction.workers``."""
+"""How trials run on Ray. The only package that imports Ray, beside ``orchestrator.extraction.workers``.
+
+``run.run_trials`` starts Ray, gives Ray Tune the objects below, and waits. Ray Tune calls these methods of ours, which
+write these records of the journal:
+
+    event of Ray Tune                method of ours                          record
+    there is room for a trial        Issuer.suggest -> TrialSource.next      trial_created (a new trial)
+    an actor has its trial           TrialCallback.on_trial_start            trial_started
+    an actor has trained an epoch    RecordingScheduler.on_trial_result      epoch, with the verdict on the trial
+      the loss was not finite        RecordingScheduler.on_trial_result      trial_ended (diverged)
+      the trial cannot run           RecordingScheduler.on_trial_result      trial_ended (failed)
+      a checkpoint was damaged       RecordingScheduler.on_trial_result      checkpoint_damaged
+      a population waits             PopulationScheduler.pauses              trial_paused, later population_moved
+      then                           Issuer.on_trial_result                  none: Optuna learns the value
+    an actor failed or hung          TrialCallback.on_trial_error            trial_retried or trial_ended (failed)
+      for want of memory             Issuer.run_fewer                        concurrency_lowered
+    a trial ended                    TrialCallback.on_trial_complete         none: old checkpoints are removed
+    an actor is free                 RecordingScheduler.choose_trial_to_run  none: tune_places chooses the next trial
+    a step of Tune ended             TrialCallback.on_step_end               none: the display draws, hung actors end
+    Tune asks whether to end         Interruption.stop_all                   none
+
+The order in which Ray Tune calls them matters: the scheduler writes an epoch into the journal before the issuer lets
+Optuna see the epoch, and the issuer forgets a failed trial before the callback decides whether to issue the trial again.
+"""
 
 import os
 
-# Read by Ray when it is imported: no statistics are sent, and what we don't use is not written or printed.
+# Ray reads these when Ray is imported, so they are set here, before any module of this package can import Ray: no
+# statistics are sent, and what we don't use is not written or printed.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ |= {
     # By itself Ray lets a process that asked for no GPU see all of them.

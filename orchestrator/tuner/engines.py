@@ -1,11 +1,14 @@
-"""Fused trials on Ray: each is an actor of its own, as any trial is, and those of a device train in one engine.
+"""Fused trials on Ray: each trial is an actor of its own, and the trials of one device train in one engine.
 
-To Ray, the journal, the sampler and the scheduler they are ordinary trials, whose actors take a fraction of what an
-engine takes. What such an actor would train itself it asks its engine for, which trains all of its trials in rounds.
-Engines belong to the engine_directory, and that to the driver: with it they go. An engine that dies fails its trials, which are
-issued again and go on from their own checkpoints; for its last chance each is trained by its own actor, so that the one
-that brings its engines down is found out. When the engine_directory dies, its engines go with it: Ray starts it again, and it
-starts new ones. An engine that hangs is killed when the next trial comes, once all that it trains have been ended.
+To Ray, the journal, the sampler and the scheduler, fused trials are ordinary trials whose actors take a fraction of
+what an engine takes. The actor of a fused trial asks its engine for each epoch; the engine trains all its trials at once.
+
+- The engine directory, one actor an experiment, knows the engines and starts them. The directory lives as long as the
+  driver, and the engines live as long as the directory.
+- An engine that dies fails its trials. The trials are issued again and go on from their own checkpoints. For its last
+  try each trial is trained by its own actor, so the trial that brings its engines down is found.
+- A directory that dies takes its engines along. Ray starts the directory again, and the directory starts new engines.
+- An engine that hangs is killed when the next trial comes, after all the trials of the engine have been ended.
 """
 
 import os
@@ -57,7 +60,7 @@ class Engine:
         return None if self._rounds.is_stuck else self._rounds.members
 
     def reserve(self, name: str, process: int) -> None:
-        """See ``EpochBarrier``, and so the others; a trial is there as long as a process of this machine, its actor's."""
+        """Keep a place for a trial, for as long as the process of the trial's actor, on this machine, lives."""
         self._rounds.reserve(name, _watch(process))
 
     def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:

@@ -1,8 +1,5 @@
 """How trials run: Ray is started, told what to run, and ended.
 
-With ``allocation``, ``extraction_workers``, ``fusion``, ``issuer``, ``scheduler``, ``trial_actor``, ``tune_places`` and
-``witness`` the only user of Ray.
-
 Ray keeps no state that we read again: its checkpoints are off, its storage is a scratch directory that goes with the
 process, and whatever must survive stands in the journal and in the trials' own checkpoints.
 """
@@ -51,8 +48,8 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         return None
     has_room = partial(scheduler.places.has_room, session.cluster.waiting)
     issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, has_room)
-    witness = TrialCallback(session, source, issuer)
-    interruption = Interruption(lambda: session.limit() is not None or witness.problem is not None)
+    callback = TrialCallback(session, source, issuer)
+    interruption = Interruption(lambda: session.limit() is not None or callback.problem is not None)
     tune_config = tune.TuneConfig(
         search_alg=issuer,
         scheduler=scheduler,
@@ -66,7 +63,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         name="tune",
         storage_path=str(session.scratch),
         checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-        callbacks=[witness],
+        callbacks=[callback],
         stop=interruption,
         verbose=0,
     )
@@ -80,8 +77,8 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
             f"somebody ended it, or the memory of the machine was short; the epochs under way are lost, nothing else: "
             f"the same command goes on from here"
         )
-    if witness.problem is not None:
-        raise witness.problem
+    if callback.problem is not None:
+        raise callback.problem
     return interruption.signal
 
 

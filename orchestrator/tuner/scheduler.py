@@ -29,7 +29,7 @@ from orchestrator.tuner.tune_places import Places
 
 
 class Rungs:
-    """The rungs of one study [Li2020], as Ray may_continue them."""
+    """The rungs of one study [Li2020], as Ray climbs them."""
 
     def __init__(self, epochs: int, rules: Scheduler, bracket: int = 0) -> None:
         grace = round(rules.grace_epochs * rules.reduction_factor**bracket)
@@ -145,10 +145,10 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         return True
 
     def _verdict(self, trial: Trial, epoch: int, best: float) -> TrialState:
-        may_continue = self.may_continue(trial, epoch, best)
+        goes_on = self.may_continue(trial, epoch, best)
         if epoch >= trial.total_epochs:
             return TrialState.FINISHED
-        return TrialState.RUNNING if may_continue else TrialState.STOPPED_EARLY
+        return TrialState.RUNNING if goes_on else TrialState.STOPPED_EARLY
 
 
 class PopulationScheduler(RecordingScheduler):

@@ -1,4 +1,4 @@
-"""Fused searches whose engine hangs, or whose engine_directory or engines are killed: every trial ends as it would have."""
+"""Fused searches whose engine hangs, or whose engines or engine directory are killed: trials end as they would have."""
 
 from pathlib import Path
 from typing import Any

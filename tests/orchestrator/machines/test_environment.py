@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import orchestrator
 from orchestrator.machines import environment
 
 
@@ -18,7 +19,7 @@ from orchestrator.machines import environment
 def test_outside_a_repository(
     given: str | None, found: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(environment, "__file__", str(tmp_path / "orchestrator" / "environment.py"))
+    monkeypatch.setattr(orchestrator, "__file__", str(tmp_path / "orchestrator" / "__init__.py"))
     monkeypatch.delenv(environment.REVISION, raising=False)
     if given is not None:
         monkeypatch.setenv(environment.REVISION, given)

@@ -66,7 +66,7 @@ class Trained:
     """A short training, its best model, and the metrics of the model on each split."""
 
     root: Path
-    workload: Training
+    workload: TrainablesWorkload
     config: TrialConfig
     checkpoint: Path
     model: Any
