@@ -20,7 +20,7 @@ write these records of the journal:
     Tune asks whether to end         Interruption.stop_all                   none
 
 The order in which Ray Tune calls them matters: the scheduler writes an epoch into the journal before the issuer lets
-Optuna see the epoch, and the issuer forgets a failed trial before the callback decides whether to issue the trial again.
+Optuna see the epoch, and the issuer forgets a failed trial before the callback decides whether the trial comes again.
 """
 
 import os

@@ -1,7 +1,8 @@
 """Fused trials on Ray: each trial is an actor of its own, and the trials of one device train in one engine.
 
 To Ray, the journal, the sampler and the scheduler, fused trials are ordinary trials whose actors take a fraction of
-what an engine takes. The actor of a fused trial asks its engine for each epoch; the engine trains all its trials at once.
+what an engine takes. The actor of a fused trial asks its engine for each epoch, and the engine trains all its trials
+at once.
 
 - The engine directory, one actor an experiment, knows the engines and starts them. The directory lives as long as the
   driver, and the engines live as long as the directory.
