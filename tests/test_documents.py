@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.commands import check, in_markdown
+
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md", "docs/losses.md", "docs/cocos.md"]
+PAGES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md", *PAGES]
 FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/", "docs/")
 
 
@@ -32,11 +35,22 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_what_stands_where() -> None:
-    """``X`` in ``FILE``, as the README says where a loss, a model and a form of data are registered."""
-    said = re.findall(r"`([A-Z_]{3,})` (?:in|of) `([\w./]+\.py)`", (ROOT / "README.md").read_text())
+    """``X`` in ``FILE``, as docs/contributing.md says where a loss, a model and a form of data are registered."""
+    said = re.findall(r"`([A-Z_]{3,})` (?:in|of) `([\w./]+\.py)`", (ROOT / "docs" / "contributing.md").read_text())
     assert len(said) >= 6
     for name, file in said:
         assert re.search(rf"^{name}\b", (ROOT / file).read_text(), re.M), (name, file)
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [page for page in PAGES if f"]({page})" not in readme] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", *PAGES])
+def test_every_command_is_one_that_its_program_takes(name: str) -> None:
+    for command in in_markdown((ROOT / name).read_text()):
+        check(command)
 
 
 def test_what_is_missing_is_found() -> None:
