@@ -107,8 +107,9 @@ def run(
     if done.clock_problem is not None:
         say(f"warning: {done.clock_problem}", error=True)
     _print(done, as_json=as_json)
-    if done.result is not None and done.result.finding in ("regression", "failed"):
-        _notify(done)
+    if done.slipped:
+        if done.result is not None:
+            _notify(done)
         raise typer.Exit(REGRESSION)
 
 
@@ -165,6 +166,8 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
         return
     if done.result is None:
         say(f"not due: {done.directory} is fresh and found: {done.summary['finding']}")
+        if done.slipped:
+            say("it stays so until a rerun without --if-due is well, or `orchestrator regress accept` accepts it")
         return
     from orchestrator.regression.terminal import print_result
 

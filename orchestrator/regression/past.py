@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,9 @@ from trainables.errors import UserError
 
 SUMMARY = "summary.json"
 """Of a rerun that came to its end; one without it is gone on with."""
+
+SLIPS = ("regression", "failed")
+"""Findings for which ``regress`` ends with exit code 5."""
 
 STAMP = "%Y%m%dT%H%M%SZ"
 """A rerun's folder is named by the time at which it started, in UTC; so names sort by time."""
@@ -79,6 +82,19 @@ def read_summary(directory: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
     return found
+
+
+def still_slipped(summary: Mapping[str, Any], accepted: str | None) -> bool:
+    """Say whether a finished rerun found that something slipped, and nobody has accepted new numbers since.
+
+    A schedule that asks every hour must see a slip until the slip is mended or accepted: "not due" is no all-clear.
+
+    Args:
+        summary: Of the rerun, as ``read_summary`` returns it.
+        accepted: When the reference was accepted, ISO 8601; ``None`` where there is none.
+    """
+    since = accepted is not None and datetime.fromisoformat(accepted).timestamp() > summary["ended"]
+    return summary["finding"] in SLIPS and not since
 
 
 def name_rerun(home: Path) -> Path:

@@ -21,11 +21,13 @@ from orchestrator.regression.changes import Finding
 from orchestrator.regression.drift import Night, read_nights
 from orchestrator.regression.junit import to_junit
 from orchestrator.regression.past import (
+    SLIPS,
     SUMMARY,
     find_fresh,
     name_rerun,
     past_reruns,
     read_summary,
+    still_slipped,
 )
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
@@ -84,11 +86,13 @@ class Rerun:
         result: What was found; ``None`` where nothing was due.
         tracking_problem: What is missing in MLflow and why, or ``None``.
         clock_problem: Which reruns are dated in the future and were ignored, or ``None``.
+        slipped: Whether something slipped, in this rerun or in a fresh one whose numbers nobody has accepted.
     """
 
     directory: Path
     summary: Mapping[str, Any]
     result: SuiteResult | None
+    slipped: bool
     tracking_problem: str | None = None
     clock_problem: str | None = None
 
@@ -114,7 +118,9 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         past = past_reruns(home)
         fresh = find_fresh(past.finished, request.if_due)
         if fresh is not None:
-            return Rerun(fresh, read_summary(fresh), None, clock_problem=past.warning)
+            summary = read_summary(fresh)
+            slipped = still_slipped(summary, accepted.when if accepted else None)
+            return Rerun(fresh, summary, None, slipped, clock_problem=past.warning)
         nights = read_nights(past.finished)
         directory = find_unfinished(past.started, suite, digests) or name_rerun(home)
         directory.mkdir(exist_ok=True)
@@ -135,7 +141,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
             _write_results(request, ledger, accepted, found, directory)
             # Nobody goes on with them.
             checkpoints.rewind({})
-    return Rerun(directory, read_summary(directory), found, tracker.problem, past.warning)
+    return Rerun(directory, read_summary(directory), found, found.finding in SLIPS, tracker.problem, past.warning)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.regression.past import SKEW, STAMP, SUMMARY, Past, find_fresh, past_reruns, read_summary
+from orchestrator.regression.past import (
+    SKEW,
+    STAMP,
+    SUMMARY,
+    Past,
+    find_fresh,
+    past_reruns,
+    read_summary,
+    still_slipped,
+)
 from orchestrator.regression.rerun import Request, rerun
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
@@ -104,3 +113,19 @@ def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match="damaged; remove") as caught:
         read_summary(directory)
     assert str(directory) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("finding", "accepted", "slipped"),
+    [
+        pytest.param("regression", None, True, id="nothing was accepted"),
+        pytest.param("regression", -HOURS, True, id="what was accepted before slipped"),
+        pytest.param("failed", -HOURS, True, id="a training failed"),
+        pytest.param("regression", HOURS, False, id="it was accepted since"),
+        pytest.param("ok", -HOURS, False, id="nothing slipped"),
+        pytest.param("inconclusive", None, False, id="nobody can tell"),
+    ],
+)
+def test_a_slip_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, slipped: bool) -> None:
+    when = None if accepted is None else (NOW + accepted).isoformat()
+    assert still_slipped({"finding": finding, "ended": NOW.timestamp()}, when) is slipped
