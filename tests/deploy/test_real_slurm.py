@@ -1,4 +1,7 @@
-"""The Slurm script under a real Slurm: two nodes whose own names are 127.0.1.1, INT, requeue, and scancel."""
+"""The Slurm script under a real Slurm: two nodes whose own names are 127.0.1.1, INT, requeue, and scancel.
+
+Slurm waits two minutes before a requeued job starts again, so these tests are not in CI: `make test PYTEST_ARGS="-m soak"`.
+"""
 
 import json
 import sys
@@ -13,7 +16,7 @@ from tests.deploy.files import DEPLOY, ROOT
 from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster, wait_until
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
 
 EXPERIMENT = """
 name: tiny
