@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.workload import Footprint, Stream, TrialGroup, Vocabulary
 from trainables.config import PIXELS, TrialConfig
-from trainables.cost.fused_pace import measure_rates
-from trainables.cost.memory import measure_peak
-from trainables.cost.pace import Pace
 from trainables.errors import DataError, DivergedError
 from trainables.reports import EpochReport
+
+if TYPE_CHECKING:
+    from trainables.cost.pace import Pace
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class TrainablesWorkload:
         """See ``Workload``."""
         import torch
 
-        from trainables.cost.memory import GpuMeter
+        from trainables.cost.memory import GpuMeter, measure_peak
         from trainables.devices import choose_device
 
         device = choose_device("cuda")
@@ -78,7 +78,7 @@ class TrainablesWorkload:
         """See ``Workload``; ``sizes`` is what ``trainables.cost.fused_pace`` tries."""
         import torch
 
-        from trainables.cost.fused_pace import SIZES
+        from trainables.cost.fused_pace import SIZES, measure_rates
         from trainables.devices import choose_device
 
         torch.set_num_threads(self.threads)

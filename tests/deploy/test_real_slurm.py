@@ -1,6 +1,7 @@
 """The Slurm script under a real Slurm: two nodes whose own names are 127.0.1.1, INT, requeue, and scancel.
 
-Slurm waits two minutes before a requeued job starts again, so these tests are not in CI: `make test PYTEST_ARGS="-m soak"`.
+Slurm waits two minutes before a requeued job starts again, so these tests are not in CI but run by
+`make test PYTEST_ARGS="-m soak"`.
 """
 
 import json

@@ -187,7 +187,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a search tests on val",
-        file="orchestrator/workload/workload.py",
+        file="orchestrator/workload/training.py",
         old='evaluate_checkpoint(checkpoint, data, "test"',
         new='evaluate_checkpoint(checkpoint, data, "val"',
         tests="tests/orchestrator/winners/test_test_split.py::test_a_training_is_tested_on_the_test_split",
@@ -243,7 +243,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a winner is packed with val",
-        file="orchestrator/workload/workload.py",
+        file="orchestrator/workload/training.py",
         old='write_retriever(folder, checkpoint, data, "test"',
         new='write_retriever(folder, checkpoint, data, "val"',
         tests="tests/orchestrator/winners/test_test_split.py::test_a_winner_is_packed_with_what_it_has_not_seen",

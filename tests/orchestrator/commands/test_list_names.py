@@ -21,7 +21,7 @@ from search_spaces import SPACES
 from trainables.config import FEATURES, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 SLEEP = "import time; time.sleep(60)"
 STARTER = f"""
 import os, sys

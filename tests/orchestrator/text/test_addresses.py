@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.text.addresses import HIDDEN, check_well_formed, split_password, without_password
 from trainables.errors import ConfigError
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 # Letters that stand nowhere else in the addresses below, so that any of them is a piece of the secret.
 SECRET = st.text("QXZ@:/?#[]%&=+;~'\"!$()*,", min_size=1, max_size=12).map(lambda text: f"Q{text}Z")
 

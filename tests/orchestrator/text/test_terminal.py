@@ -169,7 +169,7 @@ def calls(tree: ast.AST) -> list[ast.Call]:
 
 
 ROOM = Path(orchestrator.__file__).parent
-WAYS = (ROOM / "terminal.py", ROOM / "safe_console.py")
+WAYS = (ROOM / "text" / "terminal.py", ROOM / "text" / "console.py")
 """Where the one way to a terminal is."""
 
 
