@@ -19,7 +19,7 @@ from typing import Protocol
 
 from orchestrator.journal.scratch import make, mark, remove_abandoned
 from orchestrator.storage.bucket import ObjectStore, StorageError
-from orchestrator.storage.claim import NAME, Claim, ClaimLostError
+from orchestrator.storage.claim import CLAIM_FILE, Claim, ClaimLostError
 from trainables.checkpoint import epoch_of, find_damage, list_epochs, list_partial, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
 from trainables.reports import EpochReport
@@ -114,7 +114,7 @@ class FolderCheckpoints:
     def claimed(cls, trials: Path) -> "FolderCheckpoints":
         """Mark a folder as that of this driver: nobody whom another one sent writes there from now on."""
         token = secrets.token_hex(16)
-        with (trials / NAME).open("a+", encoding="ascii") as file:
+        with (trials / CLAIM_FILE).open("a+", encoding="ascii") as file:
             # Waits for an actor that is giving a checkpoint its name.
             fcntl.flock(file, fcntl.LOCK_EX)
             file.truncate(0)
@@ -190,7 +190,7 @@ class FolderCheckpoints:
             yield
             return
         try:
-            file = (self.trials / NAME).open(encoding="ascii")
+            file = (self.trials / CLAIM_FILE).open(encoding="ascii")
         except FileNotFoundError:
             raise StorageError(
                 f"{os.uname().nodename}: {self.trials} is not the folder that the driver writes to; give --storage "

@@ -18,7 +18,7 @@ import psutil
 from orchestrator.journal.lock import AlreadyRunningError, boot_id, describe_holder, is_here
 from orchestrator.storage.bucket import ObjectStore
 
-NAME = ".driver"
+CLAIM_FILE = ".driver"
 """Of the object beside the trials' checkpoints; of a folder's file as well."""
 
 RELEASE_SECONDS = 10.0
@@ -53,7 +53,7 @@ class Claim:
             raise AlreadyRunningError(_refusal(store, holder))
         claim = cls(store, secrets.token_hex(16))
         told = {**describe_holder(None), "directory": str(directory), "token": claim.token}
-        store.write(NAME, json.dumps(told).encode())
+        store.write(CLAIM_FILE, json.dumps(told).encode())
         # Of two drivers that saw no claim, the one that wrote first finds the claim of the other.
         try:
             claim.check()
@@ -78,13 +78,13 @@ class Claim:
         # Where the store does not answer, the claim stays, which is in the way of no start in the same directory.
         with suppress(OSError):
             if _read(store).get("token") == self.token:
-                store.remove(NAME)
+                store.remove(CLAIM_FILE)
 
 
 def _read(store: ObjectStore) -> Mapping[str, Any]:
     """Return what the claim says; empty where there is none, or none that can be read."""
     try:
-        found = json.loads(store.read(NAME))
+        found = json.loads(store.read(CLAIM_FILE))
     except (FileNotFoundError, ValueError):
         return {}
     known = isinstance(found, dict) and found.keys() >= {"pid", "host", "boot_id", "started", "directory", "token"}
@@ -103,5 +103,5 @@ def _refusal(store: ObjectStore, holder: Mapping[str, Any]) -> str:
     place = store.address.partition("?")[0]
     return (
         f"{place}: process {holder['pid']} on {holder['host']} writes its checkpoints there, since "
-        f"{holder['started']}, from {holder['directory']}; if it is gone from there, remove {place}/{NAME}"
+        f"{holder['started']}, from {holder['directory']}; if it is gone from there, remove {place}/{CLAIM_FILE}"
     )

@@ -212,7 +212,9 @@ def test_a_search_and_a_rerun(stack: Stack) -> None:
     assert trials <= tracked.keys() and set(tracked.values()) == {"FINISHED"}
     assert stack.rows("select count(*) from metrics where key = 'val/rsum'")[0][0] >= 2 * len(trials)
     assert any(key.endswith(".safetensors") for key in keys(stack.endpoint, "mlflow"))
-    assert {key.split("/")[2] for key in keys(stack.endpoint, "searches") if key.startswith("pets/")} == trials
+    # An object that is removed may leave an empty one that stands for its folder.
+    kept = [key for key in keys(stack.endpoint, "searches") if key.startswith("pets/") and not key.endswith("/")]
+    assert {key.split("/")[2] for key in kept} == trials
     assert [name for (name,) in stack.rows("select name from registered_models")] == ["icr-pets"]
 
     suite = stack.folder / "quick.yaml"

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints, actor_scratch
-from orchestrator.storage.claim import NAME, Claim, ClaimLostError
+from orchestrator.storage.claim import CLAIM_FILE, Claim, ClaimLostError
 from orchestrator.tuner.failures import Cause, Failure
 from tests.support.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.support.fake_workload import report
@@ -271,7 +271,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> No
 
 def claim_of(store: ObjectStore, **changes: object) -> None:
     """Change what the claim says of its driver."""
-    store.write(NAME, json.dumps({**json.loads(store.read(NAME)), **changes}).encode())
+    store.write(CLAIM_FILE, json.dumps({**json.loads(store.read(CLAIM_FILE)), **changes}).encode())
 
 
 def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore, tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore,
     first.save("a", report(0.1, 2))
     first.close()
     StoredCheckpoints.claimed(store, tmp_path / "copy").close()
-    assert NAME not in store.listing("")
+    assert CLAIM_FILE not in store.listing("")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
 
 
 def test_a_claim_that_cannot_be_read_is_nobodys(store: ObjectStore, tmp_path: Path) -> None:
-    store.write(NAME, b'{"pid": 1, "ho')
+    store.write(CLAIM_FILE, b'{"pid": 1, "ho')
     StoredCheckpoints.claimed(store, tmp_path).save("a", report(0.1, 1))
 
 
