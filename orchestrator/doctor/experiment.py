@@ -18,7 +18,7 @@ from orchestrator.doctor.machine import Finding
 from orchestrator.experiment.yaml_text import YamlTextError, parse_yaml
 from orchestrator.journal.actors import has_ended
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import (
     Journal,
     JournalError,
@@ -32,6 +32,7 @@ from orchestrator.journal.journal import (
 from orchestrator.journal.leftovers import find_processes
 from orchestrator.journal.lock import find_holder, hold, left_scratch, read_lock
 from orchestrator.journal.salvage import salvage
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.summary import summarise
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.storage.checkpoints import FolderCheckpoints

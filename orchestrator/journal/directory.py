@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.journal.history import Trial
 from orchestrator.journal.journal import JournalError
+from orchestrator.journal.trial import Trial
 
 JOURNAL_FILE = "journal.jsonl"
 """Of the journal in an experiment's directory."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import Journal, JournalGoneError, Record
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from trainables.config import TrialConfig
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.journal.history import History, Stage
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, Record, copy_name, keep_copy, read_lines, rewrite
+from orchestrator.journal.trial import Stage
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import Stage, Trial, TrialState
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.machines.environment import describe_environment
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from orchestrator.experiment.experiment import data_key
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.regression.accepted import CellRuns, Conditions
 from orchestrator.regression.suite import Suite
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
 from orchestrator.report.studies import Study, epochs_planned, seconds_of
 from orchestrator.text.values import count_text, duration_text

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.journal.directory import checkpoint_root
-from orchestrator.journal.history import History, Trial
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import find_holder
+from orchestrator.journal.trial import Trial
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Queries, retrieve
 from orchestrator.report.render import write_report

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.studies import Study
 from orchestrator.text.values import visible
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import short
 from orchestrator.report.studies import Study, epochs_planned, seconds_of
 from orchestrator.text.values import duration_text, metric_text, value_text, values_text

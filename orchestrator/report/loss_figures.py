@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, dots, hollow, plain, short
 from orchestrator.report.importance import rank_correlation
 from orchestrator.report.studies import Study, by_dataset, podium

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.figures import Figure
 from orchestrator.report.fronts import Front, fronts_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from orchestrator.journal.history import Trial, TrialState
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, dots, hollow, plain, short, whole
 from orchestrator.report.studies import Study, best_studies, by_dataset, podium
 from orchestrator.text.values import values_text

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import Json, axis, log_ticks, scaled
 from orchestrator.report.importance import main_effect
 from orchestrator.report.studies import Study

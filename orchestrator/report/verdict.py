@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 from orchestrator.report.studies import Study, names_of, podium
 from orchestrator.results.caveats import caveats
 from orchestrator.results.statistics import FEWEST

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.journal.history import Stage, Trial, TrialState, best_first
+from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 
 REVISION = 10
 """Letters of a revision that tell it from others."""

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.history import History, Stage, Trial, TrialState, best_first
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
+from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 

@@ -7,7 +7,8 @@ evaluated on the test split. Until then its best trial is a winner that nobody h
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from orchestrator.experiment.sections import Objective, Search
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
 
 
 def goals_of(history: History) -> tuple[Objective, ...]:

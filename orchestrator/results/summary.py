@@ -8,7 +8,8 @@ was stopped early was worse than others of its study when it was. Ties go to the
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.candidates import Standing
 from orchestrator.results.caveats import caveats
 from orchestrator.results.confirmed import champion_of, verdicts_of

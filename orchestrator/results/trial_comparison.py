@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import History, Trial
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.trial import Trial
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import find_winners
 from trainables.errors import UserError

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.actors import Actors, has_ended
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record
 from orchestrator.journal.running_time import RunningTime
+from orchestrator.journal.trial import Stage, Trial, TrialState
 
 SPENT = ("hours", "gpu_hours")
 """The limits at which a search ends unfinished; a target or a plateau is an end as good as the last trial's."""

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.journal.actors import has_ended
-from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History, Stage, Trial, TrialState
+from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import Record
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.pareto import goals_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.history import History, Stage
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.confirmation import plan_confirmation
 from orchestrator.results.summary import Summary, summarise

@@ -9,9 +9,10 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Budget
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History, Stage, TrialState
+from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.lock import find_holder
+from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import plan_confirmation
 from orchestrator.search.budget import Meter, Spending
 from orchestrator.search.continuation import command_to_go_on

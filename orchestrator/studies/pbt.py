@@ -19,8 +19,9 @@ from random import Random
 from orchestrator.experiment.experiment import Cell
 from orchestrator.experiment.sections import Scheduler
 from orchestrator.experiment.spaces import movable
-from orchestrator.journal.history import History, Trial, best_first
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedMove
+from orchestrator.journal.trial import Trial, best_first
 from search_spaces import Suggestion, perturb
 from trainables.config import CHANGEABLE, Change, TrialConfig
 from trainables.seeding import derive_seed

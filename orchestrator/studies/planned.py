@@ -6,8 +6,8 @@ Optuna never sees them, and nothing stops them early.
 from collections import deque
 from collections.abc import Iterable
 
-from orchestrator.journal.history import Stage, Trial
 from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.trial import Stage, Trial
 
 
 class PlannedTrials:

@@ -7,8 +7,8 @@ each trial is issued again under its own id, where it finds the checkpoint it is
 from collections import deque
 
 from orchestrator.experiment.experiment import Cell, Experiment
-from orchestrator.journal.history import Trial
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.pbt import plan_moves, waits
 from orchestrator.studies.study import Studies

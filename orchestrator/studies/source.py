@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 
 
 class TrialSource(Protocol):

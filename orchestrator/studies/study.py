@@ -17,8 +17,8 @@ from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.sections import Search
-from orchestrator.journal.history import Stage, Trial, TrialState, WarmTrial
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
 from orchestrator.studies.samplers import distribution, make_sampler
 from search_spaces import Suggestion
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Cell, Experiment, data_key
 from orchestrator.journal.directory import JOURNAL_FILE, find_directory
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 

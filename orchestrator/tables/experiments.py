@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import History, Trial, TrialState, best_first
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.trial import Trial, TrialState, best_first
 from orchestrator.results.confirmed import metrics_of, verdicts_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure

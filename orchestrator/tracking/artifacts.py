@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 from orchestrator.reference.published import study_dataset
 from orchestrator.results.weight_curves import POINTS, weight_curves
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import data_key
-from orchestrator.journal.history import History, Trial
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Trial
 from orchestrator.text.values import markdown, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
 from search_spaces.space import is_number

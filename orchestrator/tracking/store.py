@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.experiment.experiment import ANY
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.summary import find_champions
 from orchestrator.text.values import visible
 from orchestrator.tracking import connection

@@ -6,9 +6,10 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import find_holder
+from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import (
     STATUS,
     ExperimentDeletedError,

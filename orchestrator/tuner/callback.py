@@ -14,8 +14,8 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.journal.trial import TrialState
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import Cause, Failure, give_up
 from orchestrator.tuner.issuer import Issuer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.experiment.sections import Patience
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 
 MAX_FAILURES = 2
 """How often a trial is started again without having got on before it counts as failed."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import MAX_FAILURES
 from orchestrator.tuner.not_pickled import NotPickled

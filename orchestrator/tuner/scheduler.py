@@ -19,8 +19,8 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialSch
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Scheduler
-from orchestrator.journal.history import Stage, Trial, TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.studies.pbt import waits
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.not_pickled import NotPickled

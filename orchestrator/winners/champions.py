@@ -13,7 +13,8 @@ from pathlib import Path
 
 from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
-from orchestrator.journal.history import History, Trial
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Trial
 from orchestrator.results.summary import find_champions, summarise
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.journal.directory import checkpoint_root
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.summary import find_winners
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Workload

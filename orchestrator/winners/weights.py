@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.journal.directory import checkpoint_root
-from orchestrator.journal.history import Trial
+from orchestrator.journal.trial import Trial
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError

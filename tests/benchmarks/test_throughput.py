@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.trial import TrialState
 from tests.benchmarks.throughput import STEEPEST, Measurement, Sample, measure
 
 TRIALS = 150

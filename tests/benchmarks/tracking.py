@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import Store, default_uri
 from orchestrator.tracking.sync import deliver
 from tests.benchmarks.command import main

@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page
 
 from orchestrator.commands.ui import choose_port
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import Trial, TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import comparison_page, default_uri, newest_page
 from orchestrator.tracking.sync import deliver
 from tests.integration.test_ui import fetch

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.journal.history import History, Stage, Trial
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.summary import find_winners
 from orchestrator.tracking import default_uri
 from tests.faults.driver import MOMENTS, Death

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import default_uri
 from orchestrator.tracking.sync import deliver
 from tests.faults.driver import Tracking

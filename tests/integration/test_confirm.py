@@ -9,8 +9,9 @@ import pytest
 from mlflow import MlflowClient
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.history import History, Stage, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import fresh_seeds
 from orchestrator.search.continuation import confirm_experiment
 from orchestrator.search.search import SearchResult, run_confirmation, run_search

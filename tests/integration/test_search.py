@@ -19,9 +19,10 @@ import yaml
 from mlflow import MlflowClient
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.journal.trial import TrialState
 from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
 from tests.faults.invariants import assert_ended_once, assert_tracked_once

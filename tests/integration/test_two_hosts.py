@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import summarise
 from tests.integration.hosts import Host, connect, cut, missing, ray_command, ray_environment, wait_until
 from tests.integration.search_process import command

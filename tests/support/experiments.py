@@ -4,8 +4,8 @@ from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.history import Stage, Trial, TrialState
 from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from trainables.config import TrialConfig
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.doctor.experiment import check_experiment
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import AlreadyRunningError, hold
+from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import default_uri
 from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.tracker import Tracker

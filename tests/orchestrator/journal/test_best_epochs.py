@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.experiment.sections import Budget
-from orchestrator.journal.history import History, Move, Stage, Trial, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.trial import Move, Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
 from orchestrator.results.confirmed import champion_of, metrics_of, verdicts_of
 from orchestrator.results.summary import find_winners

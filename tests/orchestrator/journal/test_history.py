@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.journal.history import History, Trial
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Trial
 from tests.support.experiments import make_experiment
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}

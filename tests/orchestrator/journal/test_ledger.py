@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.ledger import Ledger, LeftBehindError
+from orchestrator.journal.trial import TrialState
 from tests.support.experiments import add_trial, make_experiment, start
 
 EVENTS = st.lists(

@@ -7,10 +7,11 @@ import pytest
 
 from orchestrator.doctor.experiment import check_journal
 from orchestrator.journal.actors import has_ended
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, Record, read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.salvage import salvage
+from orchestrator.journal.trial import TrialState
 from orchestrator.studies.study import Studies
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 

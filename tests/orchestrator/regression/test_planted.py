@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.journal.history import History, Stage, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.regression.accepted import Accepted, CellRuns
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.runs import cell_runs

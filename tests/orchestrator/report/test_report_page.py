@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import Extras, build_page

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.results.caveats import caveats
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.outputs import read_output

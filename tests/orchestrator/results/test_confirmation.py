@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.journal.history import Stage, Trial, TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import choose_candidates, fresh_seeds, plan_confirmation, published_default
 from orchestrator.results.confirmed import champion_of, verdicts_of
 from orchestrator.results.summary import find_champions, summarise

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.sections import Objective
-from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.pareto import pareto_fronts
 from tests.support.experiments import make_experiment
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import find_champions
 from orchestrator.winners.champions import CARD, describe_champion, read_champion
 from search_spaces.space import FixedPoint

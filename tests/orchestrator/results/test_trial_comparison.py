@@ -9,8 +9,8 @@ from mlflow import MlflowClient
 
 from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.results.trial_comparison import NoSuchTrialError, compare_trials
 from orchestrator.tracking import default_uri, refuse_default_password
 from orchestrator.tracking.sync import deliver

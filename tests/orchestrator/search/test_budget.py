@@ -9,9 +9,10 @@ import pytest
 from orchestrator.experiment.sections import Budget
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal import journal
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.report.studies import seconds_of
 from orchestrator.search import budget
 from orchestrator.search.budget import Meter, Spending

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import summarise
 from orchestrator.search import display
 from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress, describe_end, print_summary, trials_table

@@ -14,9 +14,10 @@ from orchestrator.commands.search import make_workload
 from orchestrator.commands.ui import choose_port
 from orchestrator.experiment.sections import Resources
 from orchestrator.forecast.dry_run import sample_points
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
+from orchestrator.journal.trial import TrialState
 from orchestrator.machines.cluster import Cluster
 from orchestrator.search.preparation import open_checkpoints
 from orchestrator.studies.study import Studies

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
+from orchestrator.journal.trial import TrialState
 from orchestrator.search.continuation import extend_experiment
 from orchestrator.search.status import read_status
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start

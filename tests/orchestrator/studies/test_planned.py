@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.journal.history import Stage, TrialState
 from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step

@@ -14,9 +14,10 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.history import History, Trial, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.confirmation import plan_confirmation
 from orchestrator.results.summary import find_winners, summarise
 from orchestrator.search.continuation import extend_experiment

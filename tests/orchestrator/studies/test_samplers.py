@@ -10,9 +10,9 @@ import pytest
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.journal.history import Trial, TrialState
 from orchestrator.journal.journal import JournalError, read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.pareto import pareto_fronts
 from orchestrator.results.summary import summarise
 from orchestrator.studies.study import Studies

@@ -8,8 +8,8 @@ import pytest
 from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.studies.study import Studies, Study
 from orchestrator.tuner.issuer import Issuer
 from tests.support.experiments import make_experiment, start

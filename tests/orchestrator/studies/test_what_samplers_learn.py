@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.studies.samplers import _from_unit, _to_unit
 from orchestrator.studies.study import Studies
 from search_spaces.space import Range

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.journal.history import TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.tables import FORMATS
 from orchestrator.tables.experiments import read_result, tables_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start

@@ -12,8 +12,9 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from orchestrator import tracking
-from orchestrator.journal.history import History, TrialState
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import Store, connection, default_uri
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.tracker import Tracker

@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.experiment.sections import Scheduler
-from orchestrator.journal.history import Stage, TrialState
 from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import Brackets, Median, Rungs, StudyScheduler
 from tests.support.experiments import add_trial, make_experiment

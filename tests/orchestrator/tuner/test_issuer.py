@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from orchestrator.journal.history import Trial, TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tuner.issuer import Issuer
 from tests.support.experiments import add_trial
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.history import Trial, TrialState
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
 from tests.support.experiments import add_trial, make_experiment, start

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.journal.history import Trial
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.contributions import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
