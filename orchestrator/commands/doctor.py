@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import Address, DataRoot, Json, Output, Storage, TrackingUri
+from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
@@ -21,7 +21,7 @@ def doctor(
         str | None, typer.Argument(help="Check this experiment (a name under OUTPUT, or a folder), not the machine.")
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended of EXPERIMENT.")] = False,
-    data_root: DataRoot = Path("data"),
+    data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
     address: Address = None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.machines.cluster import Cluster
+from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
 from trainables.errors import ConfigError, UserError
 
 TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
@@ -44,7 +45,7 @@ class Finding:
         return asdict(self)
 
 
-def examine(data_root: Path, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Finding]:
+def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Finding]:
     """Run every check; none of them writes anything that stays."""
     checks: list[Callable[[], Finding]] = [
         check_python,
@@ -160,12 +161,19 @@ def check_port(port: int, use: str) -> Finding:
     return Finding("port", "ok", f"{port} for `{use}` is free")
 
 
-def check_data_root(data_root: Path) -> Finding:
-    """There are datasets."""
+def check_data_root(data_root: str) -> Finding:
+    """There are datasets, in a folder or in a bucket."""
     way_out = "orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
-    if not data_root.is_dir():
+    if is_bucket(data_root):
+        way_out = "copy the folders of the datasets into the bucket, or name another with --data-root"
+        try:
+            names = ObjectStore.parse(data_root).folders()
+        except StorageError as error:
+            return Finding("data root", "fail", str(error), way_out)
+    elif Path(data_root).is_dir():
+        names = sorted(path.name for path in Path(data_root).iterdir() if path.is_dir())
+    else:
         return Finding("data root", "warn", f"{data_root} is no folder", way_out)
-    names = sorted(path.name for path in data_root.iterdir() if path.is_dir())
     if not names:
         return Finding("data root", "warn", f"{data_root} holds no dataset", way_out)
     return Finding("data root", "ok", f"{data_root}: {', '.join(names)}")

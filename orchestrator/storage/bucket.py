@@ -181,6 +181,24 @@ class ObjectStore:
         """Return the files under a key by their paths relative to it, each with its size and time of change."""
         return dict(self._patiently(lambda: list(self._files(key))))
 
+    def folders(self) -> list[str]:
+        """Return the names of the folders right under the prefix, sorted, without waiting for a store that is away.
+
+        Raises:
+            StorageError: If the store does not answer, or refuses.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        self.reach()
+        try:
+            is_there = self._system.get_file_info(self.bucket).type != FileType.NotFound
+            found = self._system.get_file_info(FileSelector(self._path(""), allow_not_found=True)) if is_there else []
+        except OSError as error:
+            raise StorageError(f"{self.address}: {explain(error)}") from None
+        if not is_there:
+            raise StorageError(f"{self.address}: there is no such bucket; make it, or name another")
+        return sorted(entry.base_name for entry in found if entry.type == FileType.Directory)
+
     def names(self, key: str, depth: int = 1) -> list[tuple[str, ...]]:
         """Return the directories so many levels under a key that are whole, as their names on the way, in no order."""
         found = [tuple(path.split("/")) for path in self.listing(key)]

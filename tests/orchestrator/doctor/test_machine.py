@@ -30,7 +30,9 @@ def test_this_machine_is_examined_whole(tmp_path: Path, capsys: pytest.CaptureFi
 def test_what_a_cluster_needs_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         there = f"127.0.0.1:{head.getsockname()[1]}"
-        findings = doctor.examine(tmp_path, tmp_path, None, Cluster(there, "s3://bucket?endpoint_override=127.0.0.1:1"))
+        findings = doctor.examine(
+            str(tmp_path), tmp_path, None, Cluster(there, "s3://bucket?endpoint_override=127.0.0.1:1")
+        )
     cluster, storage = findings[-2:]
     assert cluster == Finding("cluster", "ok", f"{there} answers")
     assert (storage.check, storage.state, storage.way_out) == ("storage", "fail", "is the server running?")
@@ -80,8 +82,8 @@ def test_a_taken_port_is_a_warning() -> None:
 
 
 def test_data_and_output_have_ways_out(tmp_path: Path) -> None:
-    assert "data generate scenes" in doctor.check_data_root(tmp_path / "data").way_out
-    assert "data generate scenes" in doctor.check_data_root(tmp_path).way_out
+    assert "data generate scenes" in doctor.check_data_root(str(tmp_path / "data")).way_out
+    assert "data generate scenes" in doctor.check_data_root(str(tmp_path)).way_out
     (tmp_path / "taken").write_text("")
     assert doctor.check_output(tmp_path / "taken" / "runs").state == "fail"
     assert doctor.check_output(tmp_path / "new").state == "ok"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.doctor.machine import check_data_root
 from orchestrator.storage.bucket import ObjectStore
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.training import TrainablesWorkload
@@ -117,3 +118,15 @@ def test_a_trial_sees_the_val_images_that_it_asks_for(tmp_path: Path, monkeypatc
         assert (len(splits["train"].image_rows), len(splits["test"].image_rows)) == (36, 18)
     with pytest.raises(DataError, match="val_images must be at most the 18 images of the val split of pets, got 19"):
         workload.check(make_experiment(losses=["nt_xent"], val_images=19))
+
+
+def test_the_doctor_names_the_datasets_of_a_bucket(store: ObjectStore) -> None:
+    found = check_data_root(store.address)
+    assert (found.state, found.found) == ("ok", f"{store.address}: pets")
+    nothing = check_data_root(store.below("pets").address)
+    assert nothing.state == "warn" and "holds no dataset" in nothing.found
+
+
+def test_the_doctor_says_why_a_bucket_cannot_be_read(store: ObjectStore, endpoint: str) -> None:
+    found = check_data_root(f"s3://nowhere?endpoint_override={endpoint}")
+    assert found.state == "fail" and "no such bucket" in found.found
