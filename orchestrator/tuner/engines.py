@@ -48,7 +48,7 @@ class Answer:
     error: DivergedError | UserError | None = None
 
 
-class Engine:
+class FusedEngine:
     """Trains the trials of one device; a Ray actor with many threads."""
 
     def __init__(self, workload: Workload, gpus: list[str]) -> None:
@@ -150,7 +150,7 @@ class EngineDirectory:
         there = NodeAffinitySchedulingStrategy(node, soft=False)
         # No CPU of its own: its trials hold what it uses.
         options = {"num_cpus": 0, "max_concurrency": self._fuse * THREADS, "scheduling_strategy": there}
-        return ray.remote(Engine).options(**options).remote(self._workload, gpus)
+        return ray.remote(FusedEngine).options(**options).remote(self._workload, gpus)
 
 
 def room(share: Mapping[str, float], cpus: float, gpus: int) -> int:

@@ -12,7 +12,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal import ledger
 from orchestrator.journal.journal import Journal, Record
-from orchestrator.search import search
+from orchestrator.search import preparation, search
 from orchestrator.tracking import tracker
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
@@ -83,7 +83,7 @@ def drive(
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(round(tracking.answer))
-    search.TRACKING_SECONDS, tracker.LONGEST_PAUSE = tracking.end, tracking.pause
+    preparation.TRACKING_SECONDS, tracker.LONGEST_PAUSE = tracking.end, tracking.pause
     if death is not None:
         DeadlyJournal.death = death
         ledger.Journal = DeadlyJournal  # type: ignore[misc]

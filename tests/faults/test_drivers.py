@@ -175,7 +175,7 @@ def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None
     assert_invariants(searches.output, before=snapshots, log=workload.log, kills=4)
 
 
-# Fused, there are the same processes, and the engine_directory's.
+# Fused, there are the same processes, and the engine directory's.
 @pytest.mark.parametrize("fuse", [pytest.param(1, id="alone", marks=pytest.mark.soak), pytest.param(3, id="fused")])
 def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path, fuse: int) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
@@ -185,7 +185,7 @@ def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path:
     children = psutil.Process(process.pid).children(recursive=True)
     actors = [" ".join(child.cmdline()).strip() for child in children if is_actor(child)]
     assert actors
-    for name in ("Engine", "EngineDirectory") if fuse > 1 else ():
+    for name in ("FusedEngine", "EngineDirectory") if fuse > 1 else ():
         assert any(f"ray::{name}" in actor for actor in actors), actors
     process.kill()
     deadline = time.monotonic() + 60

@@ -33,9 +33,11 @@ def trainers(workload: TroubledWorkload) -> int:
 
 
 def kinds_of_actors() -> dict[str, list[psutil.Process]]:
-    """Return who of an engine and a engine_directory is there."""
+    """Return who of an engine and an engine directory is there."""
     live = [(actor, " ".join(actor.cmdline())) for actor in live_actors()]
-    return {name: [actor for actor, title in live if f"ray::{name}" in title] for name in ("Engine", "EngineDirectory")}
+    return {
+        name: [actor for actor, title in live if f"ray::{name}" in title] for name in ("FusedEngine", "EngineDirectory")
+    }
 
 
 def test_an_engine_that_hangs_is_killed_and_its_trials_go_on_in_another(searches: Searches, tmp_path: Path) -> None:
@@ -50,8 +52,8 @@ def test_an_engine_that_hangs_is_killed_and_its_trials_go_on_in_another(searches
     assert_invariants(searches.output, log=workload.log, kills=1)
 
 
-# Engines die with the engine_directory, and alone where a trial kills them.
-@pytest.mark.parametrize("name", [pytest.param("Engine", marks=pytest.mark.soak), "EngineDirectory"])
+# Engines die with the engine directory, and alone where a trial kills them.
+@pytest.mark.parametrize("name", [pytest.param("FusedEngine", marks=pytest.mark.soak), "EngineDirectory"])
 def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, name: str) -> None:
     workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl")
     process = searches.start(fused(), workload)

@@ -25,10 +25,10 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = """
 import sys
-from orchestrator.tuner import run as tuner
+from orchestrator.tuner import runtime
 import ray
 ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
-         object_store_memory=tuner.OBJECT_STORE_BYTES, _temp_dir=sys.argv.pop())
+         object_store_memory=runtime.OBJECT_STORE_BYTES, _temp_dir=sys.argv.pop())
 from tests.integration.search_process import main
 main()
 """
@@ -36,11 +36,11 @@ main()
 SHORT_OF_MEMORY = """
 import sys
 from pathlib import Path
-from orchestrator.tuner import run as tuner
+from orchestrator.tuner import runtime
 import ray
 output, experiment, scratch = sys.argv[1:]
 ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False,
-         object_store_memory=tuner.OBJECT_STORE_BYTES, _temp_dir=scratch)
+         object_store_memory=runtime.OBJECT_STORE_BYTES, _temp_dir=scratch)
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.search.search import run_search
 from tests.faults import troubled_workload
