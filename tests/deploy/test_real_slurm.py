@@ -16,7 +16,7 @@ from tests.deploy.files import DEPLOY, ROOT
 from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster, wait_until
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
 
 EXPERIMENT = """
 name: tiny

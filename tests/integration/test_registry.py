@@ -110,7 +110,7 @@ def test_mlflow_serves_it_with_the_code_that_is_packed_with_it(output: Path, dir
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     assert [len(answers) for answers in said["found"]] == [3, 10]
-    assert Path(said["code"]).parts[-3:] == ("code", "trainables", "retriever.py")
+    assert Path(said["code"]).parts[-4:] == ("code", "trainables", "serving", "retriever.py")
 
 
 @pytest.mark.parametrize(
