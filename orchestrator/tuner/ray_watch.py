@@ -20,7 +20,7 @@ from trainables.errors import UserError
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
 """The processes without which Ray does nothing more: name -> what is said when they are gone."""
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.2
 """Between two looks at the processes of Ray."""
 
 ASK_SECONDS = 5.0
@@ -40,7 +40,13 @@ class RayLostError(UserError):
 
 
 class Ray(Protocol):
-    """The Ray that some work calls."""
+    """The Ray that some work calls.
+
+    Attributes:
+        is_ours: Whether this process has started it, and nobody else uses it.
+    """
+
+    is_ours: bool
 
     def lost(self) -> list[str]:
         """Return what is gone and without which Ray does nothing more, for people."""
@@ -57,6 +63,8 @@ class JoinedRay:
     Args:
         address: ``host:port`` of its head; ``None`` where the caller watches over it.
     """
+
+    is_ours = False
 
     def __init__(self, address: str | None = None) -> None:
         self._address = address
@@ -84,6 +92,8 @@ class OwnRay:
     Args:
         processes: What Ray has started directly.
     """
+
+    is_ours = True
 
     def __init__(self, processes: Sequence[psutil.Process]) -> None:
         self._started = processes
@@ -133,12 +143,17 @@ class RayWork(threading.Thread):
         self._error = error
         return True
 
-    def finish(self, ray: Ray, abandon: Callable[[], None]) -> list[str]:
-        """Start the work and wait for its end, or for that of Ray.
+    def finish(self, ray: Ray, abandon: Callable[[], None], is_told: Callable[[], bool] = lambda: False) -> list[str]:
+        """Start the work and wait for its end, for the end of Ray, or for a signal.
+
+        A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
+        its checkpoint and its record are written. Whoever signals this process may have signalled the processes of Ray
+        as well (``timeout``, systemd), and a Ray that ends in its own way ends this process, too, without a word.
 
         Args:
             ray: What it calls.
             abandon: Called before this returns or raises while the work goes on, which nobody can keep from doing so.
+            is_told: Says whether a signal has told this process to end.
 
         Returns:
             What of Ray is gone, so that the work is left undone; of a Ray of our own nothing runs any more then. Empty
@@ -153,13 +168,19 @@ class RayWork(threading.Thread):
             while self.is_alive() and not lost:
                 self.join(LOOK_SECONDS)
                 lost = ray.lost()
+                if not lost and ray.is_ours and is_told():
+                    lost = ["a signal ends it"]
         finally:
             if self.is_alive():
                 abandon()
+        if self._error is not None and not lost:
+            # What it raised may be what a Ray makes of its own death, between two looks at its processes.
+            lost = ray.lost()
         if self._error is None and not self.is_alive():
             return []
         if lost:
-            time.sleep(GRACE_SECONDS)
+            if not is_told():
+                time.sleep(GRACE_SECONDS)
             ray.kill()
         elif self._error is not None:
             raise self._error

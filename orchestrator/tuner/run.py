@@ -70,7 +70,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     work = RayWork(partial(_tune, session, tune_config, run_config))
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch, session.cluster.address) as own, interruption.listening():
-        lost = work.finish(own, session.ledger.take_over)
+        lost = work.finish(own, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
         raise RayLostError(
             f"{session.ledger.path.parent}: Ray is gone ({', '.join(lost)}): "

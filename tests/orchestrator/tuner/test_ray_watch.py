@@ -113,3 +113,22 @@ def test_a_second_signal_leaves_the_work_behind() -> None:
     with pytest.raises(KeyboardInterrupt):
         RayWork(abandoned.wait).finish(Interrupted(), abandoned.set)
     assert abandoned.is_set()
+
+
+def test_a_signal_ends_a_ray_of_our_own_at_once(processes: dict[str, psutil.Process]) -> None:
+    """Whoever signalled this process may have signalled Ray as well, which would end this process in its own way."""
+    told, release, abandoned = threading.Event(), threading.Event(), threading.Event()
+    threading.Timer(0.1, told.set).start()
+    work = RayWork(lambda: release.wait(60) and None)
+    assert work.finish(OwnRay(list(processes.values())), abandoned.set, told.is_set) == ["a signal ends it"]
+    assert abandoned.is_set() and work.is_alive()
+    assert psutil.wait_procs(list(processes.values()), timeout=10)[1] == []
+    release.set()
+    work.join()
+
+
+def test_a_signal_lets_work_on_a_cluster_of_others_end_in_order() -> None:
+    done: list[int] = []
+    work = RayWork(lambda: (time.sleep(0.2), done.append(1))[1])
+    assert work.finish(JoinedRay(), lambda: pytest.fail("it has ended"), lambda: True) == []
+    assert done == [1]
