@@ -79,9 +79,10 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
 
 
 def packed_champions(directory: Path) -> Mapping[Path, Champion]:
-    """Return the packed models of an experiment by their folders."""
+    """Return the packed models of an experiment by their folders; a copy under another name is none."""
     folders = sorted(path.parent for path in (directory / CHAMPIONS).glob(f"[!.]*/{CARD}"))
-    return {folder / MODEL: champion for folder in folders if (champion := read_champion(folder)) is not None}
+    found = {folder: champion for folder in folders if (champion := read_champion(folder)) is not None}
+    return {folder / MODEL: champion for folder, champion in found.items() if folder.name == champion.dataset}
 
 
 def read_champion(folder: Path) -> Champion | None:
