@@ -120,7 +120,7 @@ def test_other_addresses_stay_as_they_are(address: str, tmp_path: Path) -> None:
         pytest.param(["search", "http://me:CANARY@127.0.0.1:9"], 2, id="as a file"),
         pytest.param(["doctor", "--storage", "s3://b?endpoint_override=http://key:CANARY@h"], 1, id="storage"),
         pytest.param(["doctor", "--address", "ray://me:CANARY@127.0.0.1:9"], 1, id="cluster"),
-        pytest.param(["doctor", "--data-root", "s3://key:CANARY@bucket"], 0, id="data root"),
+        pytest.param(["doctor", "--data-root", "s3://key:CANARY@bucket"], 1, id="data root"),
         pytest.param(["sync", "--output", "s3://key:CANARY@bucket"], 2, id="output"),
     ],
 )
