@@ -28,7 +28,7 @@ class History:
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
         options: Of the command line of the newest start, without their dashes: what a command that goes on needs.
-        footprints: Study -> what a trial of it was measured to take of a GPU, see ``gpu_share.Footprint``, with the
+        footprints: Study -> what a trial of it was measured to take of a GPU, see ``workload.Footprint``, with the
             resources and on the machine of the newest start.
         fusions: The same, how many of its trials train fastest at once, see ``trainables.cost.fused_pace``.
         trials: By id, in the order in which they were created.

@@ -11,7 +11,7 @@ from orchestrator.journal.trial import Stage, Trial
 
 
 class PlannedTrials:
-    """A source of trials (see ``issuer.py``) that issues a list, in its order.
+    """A source of trials (see ``source.TrialSource``) that issues a list, in its order.
 
     Those that the journal holds as ended are left out; one that it holds as running is issued again under its id.
     """

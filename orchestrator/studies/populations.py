@@ -1,4 +1,4 @@
-"""The trials of population-based training, issued stretch by stretch (see ``issuer.py``).
+"""The trials of population-based training, issued stretch by stretch (see ``source.TrialSource``).
 
 A trial that waits for the others has no actor; when the last of its study has come, or ended, the population moves, and
 each trial is issued again under its own id, where it finds the checkpoint it is to go on from.

@@ -1,4 +1,4 @@
-"""Where the next point comes from. With ``searcher`` the only user of Optuna.
+"""Where the next point comes from. With ``study`` the only user of Optuna.
 
 A sampler lives for one suggestion: it is made from a seed of its own and sees the study's trials, so that a search that
 was interrupted suggests what an undisturbed one would. Optuna's CMA-ES and quasi-Monte Carlo keep a state in the trials

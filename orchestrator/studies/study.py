@@ -1,4 +1,4 @@
-"""Which trial comes next: Optuna's ask and tell. Ray gets the trials from ``issuer.py``.
+"""Which trial comes next: Optuna's ask and tell. Ray gets the trials from ``tuner/issuer.py``.
 
 Ray's own ``OptunaSearch`` never prunes, calls a stopped trial complete and leaves one without a value running for ever;
 hence ours. A study lives in memory and is rebuilt from the journal, which is the one record of what was suggested. Each

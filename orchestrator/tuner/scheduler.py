@@ -152,7 +152,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
 
 
 class PopulationScheduler(RecordingScheduler):
-    """Lets the trials of a population wait for each other; what becomes of them is decided in ``populations.py``."""
+    """Lets the trials of a population wait for each other; what becomes of them is decided in ``studies/pbt.py``."""
 
     def __init__(self, rules: Scheduler, ledger: Ledger) -> None:
         super().__init__(ledger)
