@@ -17,7 +17,8 @@ from orchestrator.tracking.connection import (
 from orchestrator.tracking.pages import comparison_page, newest_page
 from orchestrator.tracking.password import refuse_default_password
 from orchestrator.tracking.relocation import find_former_folders
-from orchestrator.tracking.store import STATUS, Store, find_differences, restore
+from orchestrator.tracking.runs import restore
+from orchestrator.tracking.store import STATUS, Store, find_differences
 
 __all__ = [
     "STATUS",

@@ -9,6 +9,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.text.values import markdown, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
+from orchestrator.tracking.names import stored_metric, stored_value
 from search_spaces.space import is_number
 from trainables.config import CHANGEABLE, TrialConfig
 
@@ -109,7 +110,8 @@ def dataset_of(trial: Trial, history: History) -> "DatasetInput":
 
 
 def metrics_of(values: Mapping[str, float], seconds: float, step: int | None) -> list["Metric"]:
-    """Return metrics with the time at which they were recorded, in seconds, and their step."""
+    """Return metrics as MLflow holds them, with the time at which they were recorded, in seconds, and their step."""
     from mlflow.entities import Metric
 
-    return [Metric(name, value, round(seconds * 1000), step or 0) for name, value in values.items()]
+    at = round(seconds * 1000)
+    return [Metric(stored_metric(name), stored_value(value), at, step or 0) for name, value in values.items()]

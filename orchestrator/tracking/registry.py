@@ -23,7 +23,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.text.values import markdown
+from orchestrator.text.values import markdown, metric_text
 from orchestrator.tracking import (
     choose_uri,
     find_former_folders,
@@ -56,8 +56,14 @@ ATTEMPTS = 5
 COMPARED = {"data_digest", "metric", "confirmed", "value"}
 """Tags of a version that decide which one is the champion."""
 
-REQUIREMENTS = ["torch", "torchvision", "numpy", "safetensors", "pillow", "nltk"]
+REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]
 """What the packed code imports; no versions, because any that train will do."""
+
+USAGE = """A table with a column `caption` gets images, with a column `image` captions, a row for each answer:
+
+    model = mlflow.pyfunc.load_model("{model}")
+    model.predict(pandas.DataFrame({{"caption": ["two dogs run"]}}), params={{"top": 5}})"""
+"""How a person asks a version, in Markdown."""
 
 
 class RegistryError(UserError):
@@ -220,8 +226,16 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
 
 
 def about_version(champion: Champion) -> str:
-    """Return what MLflow's page of a version says of it, in Markdown."""
-    return markdown(f"{champion.trial} of {champion.experiment}: {champion.parameters or 'defaults'}")
+    """Return what MLflow's page of a version says of it, in Markdown: what it is, how good, how sure, how to ask it."""
+    test = f"test/{champion.metric.removeprefix('val/')}"
+    values = [f"{champion.metric} {metric_text(champion.metric, champion.value)}"]
+    values += [] if champion.test is None else [f"{test} {metric_text(test, champion.test)}"]
+    about = [
+        f"{champion.trial} of {champion.experiment}: {champion.parameters or 'defaults'}",
+        f"{'confirmed' if champion.confirmed else 'unconfirmed'}: {', '.join(values)}",
+        *([champion.verdict] if champion.verdict else []),
+    ]
+    return "\n\n".join([*map(markdown, about), USAGE.format(model=f"models:/{model_name(champion.dataset)}@{ALIAS}")])
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The runs of one experiment, made to agree with its journal."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from orchestrator.text.values import visible
 from orchestrator.tracking import connection
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.artifacts import trial_artifacts
+from orchestrator.tracking.candidates import ConfirmedCandidate, confirmed_candidates
 from orchestrator.tracking.description import (
     dataset_of,
     end_of,
@@ -25,13 +25,15 @@ from orchestrator.tracking.description import (
     schedule_of,
     tags_of,
 )
-from orchestrator.tracking.relocation import artifacts_of, correct_addresses
+from orchestrator.tracking.names import candidate_name, run_name
+from orchestrator.tracking.progress import study_progress
+from orchestrator.tracking.relocation import correct_addresses
+from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_experiment, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.weights import weights_file
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Metric
+    from mlflow.entities import Metric
 
 STATUS = {
     TrialState.RUNNING: "RUNNING",
@@ -44,32 +46,6 @@ STATUS = {
 
 BATCH = 1000
 """Metrics in one request, MLflow's limit."""
-
-
-@dataclass
-class Run:
-    """What the store holds of one run.
-
-    Attributes:
-        id: MLflow's name for it.
-        status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
-        epoch: The newest epoch that it holds; 0 for none.
-        tested: Whether it holds test metrics.
-        described: Whether it holds its config.
-        has_weights: Whether it holds the file of its best model.
-    """
-
-    id: str
-    status: str = "RUNNING"
-    epoch: int = 0
-    tested: bool = False
-    described: bool = False
-    has_weights: bool = False
-
-    @property
-    def fullness(self) -> tuple[int, bool, bool, bool]:
-        """Which of two runs of one trial holds more: the greater."""
-        return self.epoch, self.tested, self.has_weights, self.described
 
 
 class Store:
@@ -91,10 +67,10 @@ class Store:
         self._directory = directory or output / experiment
         self._client = connection.connect(uri, output)
         correct_addresses(uri)
-        self._experiment = _find_or_make(self._client, experiment, uri, output)
+        self._experiment = find_or_make(self._client, experiment, uri, output)
         self._shown: dict[str, str] = {}
         self._runs: dict[str, Run] = {}
-        for name, run in _existing(self._client, self._experiment):
+        for name, run in existing_runs(self._client, self._experiment):
             kept = self._runs.get(name, run)
             if kept is not run:
                 # Made twice: the answer to the first request was lost, or it was carried out late.
@@ -108,6 +84,7 @@ class Store:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
             run = self._find_trial(trial, history, parent.id)
+            self._send_progress(trial.study, parent, history)
             self._send_epochs(trial, run, history)
             self._send_test(trial, run, history)
             self._send_weights(trial, run)
@@ -116,19 +93,16 @@ class Store:
             self._set_status(run, status[trial.state], trial.ended, **end_of(trial), **lineage_of(trial))
 
     def end_studies(self, history: History, status: str) -> None:
-        """Give the parent runs their status and the best value of their trials."""
+        """Give the runs of studies and of confirmed candidates what is known in the end, and the former a status."""
         for name in dict.fromkeys(trial.study for trial in history.trials.values()):
             run = self._runs.get(name)
             if run is None:
                 continue
-            ended = [trial for trial in history.study(name) if trial.state is TrialState.FINISHED]
-            best = max((trial.best_value for trial in ended if trial.best_value is not None), default=None)
-            if best is not None:
-                # With the time of the last end, because a store keeps one of two equal entries.
-                at = round(max(trial.ended or 0.0 for trial in ended) * 1000)
-                self._client.log_metric(run.id, f"{ended[0].metric}_best", best, timestamp=at, step=len(ended))
+            self._send_progress(name, run, history)
             end = max((trial.ended or 0.0 for trial in history.trials.values() if trial.study == name), default=0.0)
             self._set_status(run, status, end)
+        for candidate in confirmed_candidates(history):
+            self._send_candidate(candidate, history)
         self._show(history)
         self._tag_winners(history)
 
@@ -147,6 +121,37 @@ class Store:
             self._client.set_tag(self._runs[name].id, "winner", str(name in winners).lower())
             self._client.set_tag(self._runs[name].id, "confirmed", str(confirmed).lower())
 
+    def _send_progress(self, study: str, run: Run, history: History) -> None:
+        """Send the best value so far after each trial of a study that ended, as far as the store lacks it."""
+        batch: list[Metric] = []
+        count = run.step
+        for count, values, at in study_progress(history, study, after=run.step):
+            if len(batch) + len(values) > BATCH:
+                self._send(run, batch, count - 1)
+                batch = []
+            batch += metrics_of(values, at, count)
+        self._send(run, batch, count)
+
+    def _send_candidate(self, candidate: ConfirmedCandidate, history: History) -> None:
+        """Send the means over the seeds of a confirmed candidate, again where it got more seeds since."""
+        trial = candidate.trial
+        name = candidate_name(trial, history, candidate.seeds)
+        run = self._runs.get(candidate_key(trial.id))
+        if run is None:
+            parent = self._find_study(trial, history)
+            tags = {**tags_of(trial, history), **note_of(trial), "kind": "candidate", "candidate": trial.id}
+            # A mean has no seed; the seeds are those of the repeats.
+            del tags["seed"]
+            run = self._create(candidate_key(trial.id), name, {**tags, "mlflow.parentRunId": parent.id}, trial.created)
+        if not run.described:
+            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1))
+        if run.step < candidate.seeds:
+            self._client.update_run(run.id, name=name)
+            self._send(run, metrics_of(candidate.metrics, candidate.ended, candidate.seeds), candidate.seeds)
+        for tag, value in candidate.tags.items():
+            self._client.set_tag(run.id, tag, value)
+        self._set_status(run, "FINISHED", candidate.ended)
+
     def open_studies(self, history: History) -> None:
         """Show the studies of an experiment that goes on as running."""
         for name in dict.fromkeys(trial.study for trial in history.trials.values()):
@@ -160,7 +165,7 @@ class Store:
             tags = {**tags_of(trial, history), "kind": "study", "study": trial.study}
             if search.get("loss") == "choose":
                 tags["loss"] = ANY
-            run = self._create(trial.study, tags, trial.created)
+            run = self._create(trial.study, trial.study, tags, trial.created)
         if not run.described:
             params = {"sampler": search["sampler"], "metric": search["metric"]}
             self._describe(run, params, "experiment.yaml", history.experiment)
@@ -171,7 +176,8 @@ class Store:
         run = self._runs.get(trial.id)
         if run is None:
             tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
-            run = self._create(trial.id, {**tags, **note_of(trial), "mlflow.parentRunId": parent}, trial.created)
+            tags |= {**note_of(trial), "mlflow.parentRunId": parent}
+            run = self._create(trial.id, run_name(trial, history), tags, trial.created)
         if not run.described:
             self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
             # As it began: what MLflow holds as a param cannot change.
@@ -184,9 +190,9 @@ class Store:
             self._client.log_text(run.id, content, name)
         connection.forget_artifacts(run.id)
 
-    def _create(self, name: str, tags: dict[str, Any], created: float) -> Run:
+    def _create(self, key: str, name: str, tags: dict[str, Any], created: float) -> Run:
         made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
-        run = self._runs[name] = Run(made.info.run_id)
+        run = self._runs[key] = Run(made.info.run_id)
         return run
 
     def _describe(self, run: Run, params: Mapping[str, Any], file: str, content: Mapping[str, Any]) -> None:
@@ -202,7 +208,7 @@ class Store:
         """Send whole epochs, each together with the metric ``epoch``, which tells later how far this came."""
         batch: list[Metric] = []
         for epoch, reported in sorted(trial.reported.items()):
-            if epoch <= run.epoch:
+            if epoch <= run.step:
                 continue
             best = f"{trial.metric}_best"
             # The one that counts first: pages of comparisons begin with it.
@@ -214,10 +220,10 @@ class Store:
             batch += metrics_of(metrics, trial.times[epoch], epoch)
         self._send(run, batch, trial.last_epoch)
 
-    def _send(self, run: Run, batch: list["Metric"], epoch: int) -> None:
+    def _send(self, run: Run, batch: list["Metric"], step: int) -> None:
         if batch:
             self._client.log_batch(run.id, metrics=batch)
-            run.epoch = epoch
+            run.step = step
 
     def _send_test(self, trial: Trial, run: Run, history: History) -> None:
         if trial.id in history.tests and not run.tested:
@@ -256,9 +262,9 @@ def find_differences(uri: str, output: Path, experiment: str, history: History) 
     if uri == default_uri(output) and not (output / "mlflow.db").is_file():
         return [f"there is no {output / 'mlflow.db'}"] if history.trials else []
     client = connection.connect(uri, output)
-    found = _find_experiment(client, experiment)
+    found = find_experiment(client, experiment)
     runs: dict[str, list[Run]] = {}
-    for name, run in () if found is None else _existing(client, str(found.experiment_id)):
+    for name, run in () if found is None else existing_runs(client, str(found.experiment_id)):
         runs.setdefault(name, []).append(run)
     lines = [_difference(trial, runs.get(trial.id, []), trial.id in history.tests) for trial in history.trials.values()]
     return [line for line in lines if line]
@@ -268,60 +274,5 @@ def _difference(trial: Trial, runs: list[Run], tested: bool) -> str:
     if len(runs) != 1:
         return f"{trial.id} has {len(runs)} runs"
     status = {**STATUS, TrialState.RUNNING: "KILLED"}[trial.state]
-    found, expected = (runs[0].status, runs[0].epoch, runs[0].tested), (status, trial.last_epoch, tested)
+    found, expected = (runs[0].status, runs[0].step, runs[0].tested), (status, trial.last_epoch, tested)
     return "" if found == expected else f"{trial.id} is {found[0]} at epoch {found[1]}, not {status} at {expected[1]}"
-
-
-def restore(uri: str, output: Path, experiment: str) -> None:
-    """Bring back an experiment, with its runs, that was deleted in MLflow's pages; nothing happens to any other.
-
-    Raises:
-        MlflowException: If the store does not answer; see ``store_failures``.
-    """
-    client = connection.connect(uri, output)
-    found = client.get_experiment_by_name(experiment)
-    if found is not None and found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
-
-
-def _find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
-    found = client.get_experiment_by_name(name)
-    if found is not None and found.lifecycle_stage == "deleted":
-        raise connection.ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
-    return found
-
-
-def _find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> str:
-    found = _find_experiment(client, name)
-    if found is not None:
-        return str(found.experiment_id)
-    # A server knows where its artifacts go; a database file does not.
-    location = artifacts_of(output, name) if uri.startswith("sqlite:") else None
-    return str(client.create_experiment(name, artifact_location=location))
-
-
-def _existing(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Run]]:
-    """Yield the runs of studies and trials that the store holds, by the tag that names them."""
-    token = None
-    while True:
-        page = client.search_runs(
-            [experiment], max_results=1000, page_token=token, order_by=["attribute.start_time ASC"]
-        )
-        for run in page:
-            name = run.data.tags.get("trial") or run.data.tags.get("study")
-            if name is not None:
-                metrics = run.data.metrics
-                yield (
-                    name,
-                    Run(
-                        id=run.info.run_id,
-                        status=run.info.status,
-                        epoch=int(metrics.get("epoch", 0)),
-                        tested=any(metric.startswith("test/") for metric in metrics),
-                        described="described" in run.data.tags,
-                        has_weights="weights" in run.data.tags,
-                    ),
-                )
-        token = page.token
-        if not token:
-            return

@@ -1,4 +1,5 @@
-"""What MLflow's page of an experiment shows first: its trials, the best on top, with the columns that tell them apart.
+"""What MLflow's page of an experiment shows first: its trials, the best on top, with the columns that tell them apart,
+and its charts: the winners before the curves.
 
 MLflow keeps such a view, which its pages call shared, as JSON in a tag of the experiment; the link names the tag. Left
 alone, the page lists the studies, without a number.
@@ -9,6 +10,7 @@ from typing import Any
 
 from orchestrator.journal.history import History
 from orchestrator.text.values import markdown
+from orchestrator.tracking.charts import charts_of
 
 VIEW = "leaderboard"
 """Name of the view in links."""
@@ -45,23 +47,26 @@ def page_of(experiment_id: str) -> str:
 
 def _view(history: History) -> dict[str, Any]:
     metric = history.experiment["search"]["metric"]
+    searched = _searched(history)
     metrics = [f"{metric}_best", *(["test/rsum"] if history.tests else []), "val/i2t_r1", "val/t2i_r1", *COUNTS]
     tags = ["loss", *(["dataset"] if len(history.experiment["datasets"]) > 1 else [])]
     tags += ["model"] if len(history.experiment["models"]) > 1 else []
     tags += ["state", "stage", *(["winner"] if history.tests else [])]
     columns = [
         *(f"metrics.`{name}`" for name in metrics),
-        *(f"params.`{name}`" for name in _searched(history)),
+        *(f"params.`{name}`" for name in searched),
         *(f"tags.`{name}`" for name in tags),
     ]
     return {
-        "searchFilter": "tags.kind = 'trial'",
+        "searchFilter": "tags.kind != 'study'",
         "orderByKey": f"metrics.`{metric}_best`",
         "orderByAsc": False,
         "selectedColumns": columns,
         # In this order, not by the alphabet, and when it was made last.
         "columnOrder": [RUN_NAME, *columns, "runDateAndNestInfo", "duration"],
         "columnWidths": {RUN_NAME: 3 * WIDTH} | dict.fromkeys(columns, WIDTH),
+        "runsHiddenMode": "FIRST_20_RUNS",
+        **charts_of(metric, searched),
     }
 
 

@@ -42,6 +42,9 @@ class Champion:
         value: Of that metric; of a confirmed one the mean over its seeds.
         data_digest: Of the data that it was trained on.
         parameters: What tells its trial from others, for people; empty in what older versions packed.
+        verdict: The verdict on it and the reason in a sentence; empty without a confirmation.
+        test: The metric on the test split, of a confirmed one the mean over its seeds; ``None`` where the test split
+            was not opened for it.
     """
 
     dataset: str
@@ -53,6 +56,8 @@ class Champion:
     data_digest: str
     # What older versions packed without it is the same champion.
     parameters: str = field(default="", compare=False)
+    verdict: str = field(default="", compare=False)
+    test: float | None = field(default=None, compare=False)
 
 
 def pack_champions(history: History, workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
@@ -97,13 +102,17 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return what the winner of a dataset is, whose trained model is that of a trial."""
     summary = summarise(history)
     winner, metric = summary["winners"][dataset], summary["metric"]
+    name = metric.removeprefix("val/")
+    verdicts = {verdict["dataset"]: f"{verdict['verdict']}: {verdict['reason']}" for verdict in summary["verdicts"]}
     return Champion(
         dataset=Path(dataset).name,
         experiment=summary["experiment"],
         trial=trial.id,
         confirmed=winner["confirmed"],
         metric=metric,
-        value=winner["val"][metric.removeprefix("val/")],
+        value=winner["val"][name],
         data_digest=history.data.get(data_key(TrialConfig.from_dict(trial.config)), ""),
         parameters=values_text(winner["parameters"]),
+        verdict=verdicts.get(dataset, ""),
+        test=(winner["test"] or {}).get(name),
     )

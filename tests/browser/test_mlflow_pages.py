@@ -160,13 +160,13 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
 ) -> None:
     with opened(browser, served.opens) as shown:
         page = shown.page
-        page.wait_for_selector("text=6 matching runs")
+        page.wait_for_selector("text=7 matching runs")
         page.wait_for_timeout(2000)
         page.screenshot(path=screenshots / "mlflow-runs.png")
         assert page.locator("text=newer").count() >= 1
-        assert cells(page, "attributes.`Run Name`")[0].endswith("pets-vsepp-nt_xent-0000")
-        assert cells(page, "metrics.`val/rsum_best`") == ["140", "139", "138", "99", "80", "10"]
-        assert cells(page, "tags.`winner`")[:3] == ["-", "true", "false"]
+        assert cells(page, "attributes.`Run Name`")[0] == "0000 nt_xent τ=0.05"
+        assert cells(page, "metrics.`val/rsum_best`") == ["140", "139", "138.5", "138", "99", "80", "10"]
+        assert cells(page, "tags.`winner`")[:4] == ["-", "true", "-", "false"]
         assert cells(page, "tags.`state`")[-1] == "failed"
         heads = page.locator(".ag-header-cell[col-id]").evaluate_all(
             "heads => heads.map(h => h.getAttribute('col-id'))"
@@ -183,6 +183,23 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         assert shown.complaints == []
 
 
+@pytest.mark.parametrize(("view", "sections"), [("leaderboard", ["best of each trial", "val"]), ("", ["val"])])
+def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
+    served: Served, browser: Browser, screenshots: Path, view: str, sections: list[str]
+) -> None:
+    page, _, query = served.opens.partition("?")
+    kept = query if view else query.partition("&viewStateShareKey")[0]
+    with opened(browser, f"{page}?{kept}&compareRunsMode=CHART") as shown:
+        shown.page.wait_for_selector(".js-plotly-plot")
+        shown.page.wait_for_timeout(2000)
+        shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}.png")
+        text = shown.page.locator("body").inner_text()
+        at = [text.index(f"\n{name} (") for name in [*sections, "cocos"]] if view else [text.index("\nval (1)")]
+        assert at == sorted(at)
+        assert "val/rsum_best" in text
+        assert shown.complaints == []
+
+
 def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser: Browser, screenshots: Path) -> None:
     names = ["pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000"]
     path = comparison_page(served.uri, [("newer", name) for name in names])
@@ -192,7 +209,8 @@ def test_two_runs_are_compared_by_what_tells_them_apart(served: Served, browser:
         shown.page.screenshot(path=screenshots / "mlflow-compare.png", full_page=True)
         text = shown.page.locator("body").inner_text()
         assert "Comparing 2 Runs from 1 Experiment" in text
-        assert all(name in text for name in [*names, "margin", "val/rsum_best"])
+        shown_names = ["0000 nt_xent τ=0.05", "0000 triplet_sh margin=0.2"]
+        assert all(name in text for name in [*shown_names, *names, "margin", "val/rsum_best"])
         assert shown.complaints == []
 
 

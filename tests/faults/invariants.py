@@ -64,13 +64,18 @@ def assert_ended_once(records: list[Record], history: History) -> None:
 
 
 def assert_tracked_once(uri: str, history: History) -> None:
-    """1 and 2: one run a trial, in the same state, each step once, none left running."""
+    """1 and 2: one run a trial and a confirmed candidate, in the same state, each step once, none left running."""
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
     by_trial = {run.data.tags["trial"]: run for run in runs if "trial" in run.data.tags}
-    assert len(runs) == len(by_trial) + len({trial.study for trial in history.trials.values()})
+    kinds = Counter(run.data.tags["kind"] for run in runs)
+    candidates = (
+        {trial.candidate for trial in history.trials.values() if trial.candidate} if "candidate" in kinds else ()
+    )
+    studies = {trial.study for trial in history.trials.values()}
+    assert (kinds["trial"], kinds["study"], kinds["candidate"]) == (len(by_trial), len(studies), len(candidates))
     assert set(by_trial) == set(history.trials)
     for name, run in by_trial.items():
         trial = history.trials[name]

@@ -68,7 +68,7 @@ def assert_told(uri: str, history: History) -> None:
     for trial in history.trials.values():
         run = runs[trial.id]
         told = {point.step: point.value for point in client.get_metric_history(run.info.run_id, "schedule/temperature")}
-        assert told == {epoch: in_epoch(trial, epoch) for epoch in range(1, EPOCHS + 1)}
+        assert told == {epoch: float(f"{in_epoch(trial, epoch):.6g}") for epoch in range(1, EPOCHS + 1)}
         names = [step.split(" after epoch ") for step in run.data.tags.get("lineage", "").split("; ") if step]
         assert names == [[move.source, str(move.epoch)] for move in trial.moves]
         files = [file.path for file in client.list_artifacts(run.info.run_id)]

@@ -31,9 +31,18 @@ SERVE = """
 import sys, mlflow, json
 model = mlflow.pyfunc.load_model("models:/icr-pets@champion")
 import pandas, trainables.serving.retriever
-found = model.predict(pandas.DataFrame({"caption": ["word1 word2"]}), params={"top": 3})
-found += model.predict(pandas.DataFrame({"image": ["image80"]}))
-print(json.dumps({"found": found, "code": trainables.serving.retriever.__file__}))
+tables = [
+    model.predict(pandas.DataFrame({"caption": ["word1 word2"]}), params={"top": 3}),
+    model.predict(pandas.DataFrame({"image": ["image80"]})),
+]
+refused = []
+for wrong in (pandas.DataFrame({"text": ["word1"]}), ["word1 word2"]):
+    try:
+        model.predict(wrong)
+    except Exception as error:
+        refused.append(str(error))
+answers = [table.to_dict("records") for table in tables]
+print(json.dumps({"found": answers, "refused": refused, "code": trainables.serving.retriever.__file__}))
 """
 
 
@@ -90,6 +99,10 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
     version = MlflowClient(tracking_uri=uri).get_model_version_by_alias("icr-pets", "champion")
     assert version.tags["trial"] == "pets-vsepp-nt_xent-0000-seed1"
     assert (version.tags["confirmed"], version.tags["value"], version.tags["data_digest"]) == ("true", "20.5", "d1")
+    about = version.description
+    assert "confirmed: val/rsum 20.5, test/rsum " in about
+    assert "untested: " in about
+    assert 'mlflow.pyfunc.load_model("models:/icr-pets@champion")' in about
     artifacts = [path for path in (output / "artifacts").rglob("*") if path.is_file()]
     assert not [path for path in artifacts if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
     for arguments, field in ((["word1 word2"], "image"), (["--image", "image80"], "caption")):
@@ -110,6 +123,8 @@ def test_mlflow_serves_it_with_the_code_that_is_packed_with_it(output: Path, dir
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     assert [len(answers) for answers in said["found"]] == [3, 10]
+    assert [answer["rank"] for answer in said["found"][0]] == [1, 2, 3]
+    assert len(said["refused"]) == 2 and all("caption" in text for text in said["refused"])
     assert Path(said["code"]).parts[-4:] == ("code", "trainables", "serving", "retriever.py")
 
 

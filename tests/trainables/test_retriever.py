@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from PIL import Image
@@ -67,12 +68,31 @@ def test_answers_are_those_of_the_model_in_its_dataset(checkpoint: Path, folder:
 def test_mlflow_asks_it_with_a_table(folder: Path) -> None:
     served = _load_pyfunc(str(folder))
     assert isinstance(served, Served)
-    images, captions = served.predict([{"caption": "word1 word2"}, {"caption": None, "image": "image80"}], {"top": 2})
-    assert len(images) == len(captions) == 2
-    assert images[0]["caption"] == "" and images[0]["image"].startswith("image")
-    assert captions[0]["caption"] != ""
-    with pytest.raises(DataError, match="needs a caption or an image"):
-        served.predict([{"caption": float("nan")}])
+    answers = served.predict([{"caption": "word1 word2"}, {"caption": None, "image": "image80"}], {"top": 2})
+    assert list(answers.columns) == ["query", "rank", "image", "filename", "caption", "score"]
+    assert answers[["query", "rank"]].values.tolist() == [[0, 1], [0, 2], [1, 1], [1, 2]]
+    images, captions = answers[answers["query"] == 0], answers[answers["query"] == 1]
+    assert set(images["caption"]) == {""} and all(name.startswith("image") for name in images["image"])
+    assert "" not in set(captions["caption"])
+    assert images["score"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ([{"caption": float("nan")}], "query 0: holds neither a caption nor an image"),
+        ([{"caption": "word1"}, {"caption": "  "}], "query 1: holds neither a caption nor an image"),
+        ([{"Caption": "word1"}], "query 0: holds neither a caption nor an image, got Caption"),
+        (pandas.DataFrame({"text": ["word1"]}), "a column caption or image.*the table has neither column, got text"),
+        (pandas.DataFrame(), "the table has neither column$"),
+        (["word1 word2"], r'queries are a table .*pandas.DataFrame\(\{"caption": .*; got str'),
+        ("word1 word2", "got str"),
+        (np.array(["word1"]), "got ndarray"),
+    ],
+)
+def test_what_is_no_table_of_queries_is_refused_by_name(folder: Path, queries: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        _load_pyfunc(str(folder)).predict(queries)
 
 
 @pytest.mark.parametrize(

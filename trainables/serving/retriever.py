@@ -6,10 +6,10 @@ makes of such a folder a model that it can serve.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,10 +28,18 @@ from trainables.evaluation import encode_captions, encode_images, evaluating, lo
 from trainables.files import write_whole
 from trainables.models import RetrievalModel, build_model
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 FORMAT = 1
 MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.json"
 TOP = 10
 """Answers to a query that does not say how many."""
+
+COLUMNS = ("caption", "image")
+"""Of a table of queries; a row holds one of both."""
+
+EXAMPLE = """a table with a column caption or image, e.g. pandas.DataFrame({"caption": ["two dogs run"]})"""
 
 
 @dataclass(frozen=True)
@@ -179,32 +187,61 @@ class Retriever:
 
 
 class Served:
-    """A retriever as MLflow asks it: a table of queries in, a list of answers for each out."""
+    """A retriever as MLflow asks it: a table of queries in, a table of answers out."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
 
-    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[list[dict[str, Any]]]:
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> "DataFrame":
         """Answer each row of a table: a ``caption`` gets images, an ``image`` captions.
 
         Args:
             model_input: A data frame, or a list of mappings.
             params: ``top``: answers to each.
 
-        Raises:
-            DataError: If a row holds neither, or an image is not known.
-        """
-        rows = model_input.to_dict("records") if hasattr(model_input, "to_dict") else list(model_input)
-        top = int((params or {}).get("top", TOP))
-        return [[asdict(answer) for answer in self._ask(row, top)] for row in rows]
+        Returns:
+            A row for each answer: ``query`` (position of the query in the table, from 0), ``rank`` (from 1), ``image``,
+            ``filename``, ``caption`` and ``score`` as in ``Answer``.
 
-    def _ask(self, row: Mapping[str, Any], top: int) -> list[Answer]:
+        Raises:
+            DataError: If the input is no such table, a row holds neither, or an image is not known.
+        """
+        from pandas import DataFrame
+
+        top = int((params or {}).get("top", TOP))
+        found = [
+            {"query": query, "rank": rank, **asdict(answer)}
+            for query, row in enumerate(_rows(model_input))
+            for rank, answer in enumerate(self._ask(query, row, top), start=1)
+        ]
+        return DataFrame(found, columns=["query", "rank", *(one.name for one in fields(Answer))])
+
+    def _ask(self, query: int, row: Mapping[str, Any], top: int) -> list[Answer]:
         caption, image = row.get("caption"), row.get("image")
-        if isinstance(caption, str) and caption:
+        if isinstance(caption, str) and caption.strip():
             return self._retriever.images_for(caption, top)
         if isinstance(image, str | list | tuple | np.ndarray) and len(image):
             return self._retriever.captions_for(image, top)  # type: ignore[arg-type]
-        raise DataError(f"a query needs a caption or an image, got {sorted(row)}")
+        raise DataError(f"query {query}: holds neither a caption nor an image{_others(row)}")
+
+
+def _rows(model_input: Any) -> list[Mapping[str, Any]]:
+    """Return the queries of a table."""
+    if hasattr(model_input, "to_dict") and hasattr(model_input, "columns"):
+        # MLflow leaves out columns that the signature does not name, and with the last one all rows.
+        if not set(COLUMNS) & set(model_input.columns):
+            raise DataError(f"queries are {EXAMPLE}; the table has neither column{_others(model_input.columns)}")
+        return list(model_input.to_dict("records"))
+    if not isinstance(model_input, list | tuple) or not all(isinstance(row, Mapping) for row in model_input):
+        given = type(model_input[0] if isinstance(model_input, list | tuple) and model_input else model_input).__name__
+        raise DataError(f"queries are {EXAMPLE}; got {given}")
+    return list(model_input)
+
+
+def _others(names: Iterable[Any]) -> str:
+    """Return which columns a query has that are none."""
+    others = ", ".join(sorted(str(name) for name in names if name not in COLUMNS))
+    return f", got {others}" if others else ""
 
 
 def _load_pyfunc(path: str) -> Served:

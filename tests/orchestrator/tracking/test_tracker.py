@@ -19,7 +19,7 @@ from orchestrator.tracking import Store, connection, default_uri
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.weights import weights_file
-from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def stored(output: Path) -> dict[str, Any]:
             for name in run.data.metrics
             for point in client.get_metric_history(run.info.run_id, name)
         )
-        name = run.data.tags.get("trial") or run.data.tags["study"]
+        name = run.data.tags.get("trial") or run.data.tags.get("study") or run.info.run_name
         assert name not in found, "one run a trial"
         found[name] = (run, steps)
     return found
@@ -63,7 +63,9 @@ def assert_store_agrees(history: History, output: Path, *, running: str = "KILLE
         assert run.info.status == {**tracking.STATUS, TrialState.RUNNING: running}[trial.state]
         assert run.data.params["training.epochs"] == "6"
         assert run.data.tags["mlflow.parentRunId"] == found[trial.study][0].info.run_id
-        expected = {(name, e, value) for e, metrics in trial.epochs.items() for name, value in metrics.items()}
+        expected = {
+            (name, e, float(f"{value:.6g}")) for e, metrics in trial.epochs.items() for name, value in metrics.items()
+        }
         assert {key for key in steps if key[0] != "epoch" and not key[0].startswith("test/")} == expected
         assert set(steps.values()) <= {1}
 
@@ -93,8 +95,52 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     assert steps["test/rsum", 2, 2.5] == 1
     parent = stored(output)[winner.study][0]
     assert (parent.info.status, parent.data.metrics["val/rsum_best"]) == ("FINISHED", 3.0)
+    assert run.info.run_name == "0000 nt_xent τ=0.1"
     files = {path.name for path in (output / "artifacts" / "tiny").rglob("*") if path.is_file()}
     assert files == {"experiment.yaml", "config.yaml", "history.csv", "weight_curve.svg"}
+
+
+def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_candidate_the_means(
+    output: Path,
+) -> None:
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    first = add_trial(ledger, [1.0, 3.0])
+    add_trial(ledger, [9.0], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [2.0, 5.0])
+    add_trial(ledger, [1.0, 4.0])
+    tracker.close(30)
+    for seeds in (2, 3):
+        ledger.listeners.clear()
+        repeats = [add_repeat(ledger, first, seed, seed, 20.0 + seed) for seed in ((0, 1) if seeds == 2 else (2,))]
+        open_test(ledger, repeats)
+        ledger.close()
+        ledger = Ledger(output / "journal.jsonl")
+        tracker = session(ledger, output)
+        ledger.append("experiment_ended", outcome="finished")
+        tracker.close(30)
+        assert tracker.problem is None
+        found = stored(output)
+        study, steps = found[first.study]
+        best = {step: value for name, step, value in steps if name == "val/rsum_best"}
+        assert best == {1: 3.0, 2: 3.0, 3: 5.0, 4: 5.0}
+        assert set(steps.values()) == {1}
+        (name,) = set(found) - set(ledger.history.trials) - {first.study}
+        assert name == f"0000 nt_xent τ=0.1 mean of {seeds} seeds"
+        run, _ = found[name]
+        mean = 20.5 if seeds == 2 else 21.0
+        metrics = run.data.metrics
+        assert (metrics["val/rsum_best"], metrics["test/rsum"], metrics["seeds"]) == (mean, mean, seeds)
+        assert metrics["test/rsum_sd"] == pytest.approx(0.707107 if seeds == 2 else 1.0)
+        assert metrics["test/rsum_low"] < mean < metrics["test/rsum_high"]
+        assert (run.info.status, run.data.tags["verdict"], run.data.tags["rank"]) == (
+            "FINISHED",
+            "winner: untested",
+            "1",
+        )
+        assert "seed" not in run.data.tags
+        assert run.data.tags["mlflow.parentRunId"] == study.info.run_id
+    ledger.close()
 
 
 def test_killed_and_started_again_it_goes_on_in_the_same_runs(output: Path) -> None:

@@ -1,0 +1,120 @@
+"""The runs of one experiment as MLflow holds them, and how they are found."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.tracking import connection
+from orchestrator.tracking.relocation import artifacts_of
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment
+
+STEPS = ("epoch", "trials_ended", "seeds")
+"""Metrics that tell how far a run of a trial, of a study and of a confirmed candidate came."""
+
+
+@dataclass
+class Run:
+    """What the store holds of one run.
+
+    Attributes:
+        id: MLflow's name for it.
+        status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
+        step: The newest step that it holds, 0 for none: of a trial its newest epoch, of a study how many of its trials
+            had ended, of a candidate how many seeds its means are over.
+        tested: Whether it holds test metrics.
+        described: Whether it holds its config.
+        has_weights: Whether it holds the file of its best model.
+    """
+
+    id: str
+    status: str = "RUNNING"
+    step: int = 0
+    tested: bool = False
+    described: bool = False
+    has_weights: bool = False
+
+    @property
+    def fullness(self) -> tuple[int, bool, bool, bool]:
+        """Which of two runs of one trial holds more: the greater."""
+        return self.step, self.tested, self.has_weights, self.described
+
+
+def restore(uri: str, output: Path, experiment: str) -> None:
+    """Bring back an experiment, with its runs, that was deleted in MLflow's pages; nothing happens to any other.
+
+    Raises:
+        MlflowException: If the store does not answer; see ``store_failures``.
+    """
+    client = connection.connect(uri, output)
+    found = client.get_experiment_by_name(experiment)
+    if found is not None and found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+
+
+def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
+    """Return an experiment by its name, or ``None`` where MLflow has none.
+
+    Raises:
+        ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+    """
+    found = client.get_experiment_by_name(name)
+    if found is not None and found.lifecycle_stage == "deleted":
+        raise connection.ExperimentDeletedError(f"the experiment {name} was deleted in MLflow's pages")
+    return found
+
+
+def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> str:
+    """Return MLflow's id of an experiment, which is made where MLflow has none.
+
+    Raises:
+        ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
+    """
+    found = find_experiment(client, name)
+    if found is not None:
+        return str(found.experiment_id)
+    # A server knows where its artifacts go; a database file does not.
+    location = artifacts_of(output, name) if uri.startswith("sqlite:") else None
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Run]]:
+    """Yield the runs of studies, trials and confirmed candidates that the store holds, by their keys."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment], max_results=1000, page_token=token, order_by=["attribute.start_time ASC"]
+        )
+        for run in page:
+            key = _key(run.data.tags)
+            if key is not None:
+                metrics = run.data.metrics
+                yield (
+                    key,
+                    Run(
+                        id=run.info.run_id,
+                        status=run.info.status,
+                        step=int(max(metrics.get(name, 0) for name in STEPS)),
+                        tested=any(metric.startswith("test/") for metric in metrics),
+                        described="described" in run.data.tags,
+                        has_weights="weights" in run.data.tags,
+                    ),
+                )
+        token = page.token
+        if not token:
+            return
+
+
+def candidate_key(candidate: str) -> str:
+    """Return the key of the run that holds the means over the seeds of a confirmed candidate."""
+    return f"candidate {candidate}"
+
+
+def _key(tags: Mapping[str, str]) -> str | None:
+    """Return what a run is known by: the id of its trial, its candidate, or its study."""
+    if tags.get("kind") == "candidate" and "candidate" in tags:
+        return candidate_key(tags["candidate"])
+    return tags.get("trial") or tags.get("study")

@@ -1,0 +1,86 @@
+"""How MLflow names trials and metrics."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.journal.ledger import Ledger
+from orchestrator.tracking.names import LONGEST, candidate_name, run_name, stored_metric, stored_value
+from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+
+
+def named(ledger: Ledger, *, parameters: dict[str, Any] | None = None, **settings: Any) -> str:
+    """Return the name of the run of a trial of an experiment with these settings."""
+    start(ledger, make_experiment(**settings))
+    trial = add_trial(ledger, [1.0])
+    trial.config = {**trial.config, "loss_parameters": {**trial.config["loss_parameters"], **(parameters or {})}}
+    return run_name(trial, ledger.history)
+
+
+@pytest.fixture
+def ledger(tmp_path: Any) -> Any:
+    made = Ledger(tmp_path / "journal.jsonl")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "parameters", "expected"),
+    [
+        ({}, {}, "0000 nt_xent τ=0.1"),
+        ({"models": ["vsepp", "vsrn"]}, {}, "0000 vsepp nt_xent τ=0.1"),
+        ({"datasets": ["pets", "cars"]}, {}, "0000 pets nt_xent τ=0.1"),
+        ({}, {"coefficients": [0.2, 1.0, 1 / 3]}, "0000 nt_xent τ=0.1 coefficients=[0.2, 1, 0.3333]"),
+        ({}, {"word": "a\x1b[31m"}, "0000 nt_xent τ=0.1 word=a\\x1b[31m"),
+    ],
+)
+def test_a_run_is_named_by_what_tells_trials_apart(
+    ledger: Ledger, settings: dict[str, Any], parameters: dict[str, Any], expected: str
+) -> None:
+    assert named(ledger, parameters=parameters, **settings) == expected
+
+
+def test_a_long_name_is_cut_and_says_so(ledger: Ledger) -> None:
+    name = named(ledger, parameters={"coefficients": [1 / 3] * 40})
+    assert len(name) == LONGEST
+    assert name.endswith("0.3333…")
+
+
+def test_a_searched_setting_is_named_without_its_section_unless_two_would_be_alike(ledger: Ledger) -> None:
+    start(ledger, make_experiment())
+    trial = add_trial(ledger, [1.0])
+    trial.params = {**trial.params, "training.learning_rate": 1e-3}
+    assert run_name(trial, ledger.history).startswith("0000 nt_xent τ=0.1 learning_rate=")
+    trial.config = {**trial.config, "model_parameters": {"learning_rate": 2}}
+    trial.params = {**trial.params, "model.learning_rate": 2}
+    assert "training.learning_rate=" in run_name(trial, ledger.history)
+    assert "model.learning_rate=2" in run_name(trial, ledger.history)
+
+
+def test_repeats_and_their_mean_have_the_number_of_what_they_repeat(ledger: Ledger) -> None:
+    start(ledger, make_experiment())
+    add_trial(ledger, [1.0])
+    trial = add_trial(ledger, [2.0])
+    repeat = add_repeat(ledger, trial, 0, 7, 2.0)
+    assert run_name(repeat, ledger.history) == "0001 nt_xent τ=0.1 seed=7"
+    assert candidate_name(trial, ledger.history, 3) == "0001 nt_xent τ=0.1 mean of 3 seeds"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("val/rsum", "val/rsum"),
+        ("cocos/i2t_negatives_per_query", "cocos/i2t_negatives_per_query"),
+        ("cocos/i2t_negatives_per_query_std", "variation/i2t_negatives_per_query"),
+        ("time/epoch_seconds", "wall_time/epoch_seconds"),
+        ("epoch", "epoch"),
+    ],
+)
+def test_what_is_looked_at_last_stands_behind_the_recalls(name: str, expected: str) -> None:
+    assert stored_metric(name) == expected
+    assert (stored_metric(name) > "val/rsum") == (expected != name)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(447.79998779296875, 447.8), (0.24504166666, 0.245042), (12.0, 12.0)])
+def test_metrics_have_the_digits_that_mean_something(value: float, expected: float) -> None:
+    assert stored_value(value) == expected
