@@ -155,6 +155,11 @@ class TrainingConfig:
         return self.captions_per_image if self.scale_epochs and self.batches == "images" else 1
 
     @property
+    def pairs(self) -> int:
+        """Positive pairs of a batch: the sum of a loss over a full batch is so many times its mean."""
+        return self.batch_size * (self.captions_per_image if self.batches == "images" else 1)
+
+    @property
     def total_epochs(self) -> int:
         """Epochs that are trained in all."""
         return self.epochs * self.epoch_scale

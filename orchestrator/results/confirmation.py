@@ -55,7 +55,7 @@ def published_default(history: History, dataset: str) -> Trial | None:
     defaults: list[Trial] = []
     for cell in experiment.cells():
         trials = history.study(cell.name) if cell.dataset == dataset else []
-        for point in cell.space.first_points():
+        for point in cell.space.published_points():
             same = (trial for trial in trials if point.items() <= trial.params.items() and not trial.moves)
             defaults += [first] if (first := next(same, None)) else []
     finished = [trial for trial in defaults if trial.state is TrialState.FINISHED]

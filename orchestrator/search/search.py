@@ -144,6 +144,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     sources = read_sources(experiment, given.output)
     directory = open_directory(given.output, experiment.name)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
+        experiment = experiment.continuing(ledger.history.experiment)
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
         if cluster.address is not None:
