@@ -211,6 +211,8 @@ class Confirm(BaseModel):
     Attributes:
         top: The best so many of each study, >= 1.
         seeds: Each with so many seeds that the search has not used, >= 2.
+        published: ``best``: of the published settings on a dataset those that did best in the search are trained again
+            as well; ``each``: those of each study.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
             dataset in the search, which are confirmed as well.
     """
@@ -218,4 +220,5 @@ class Confirm(BaseModel):
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
     seeds: Annotated[int, Field(ge=2)] = 5
+    published: Literal["best", "each"] = "best"
     baseline: LossName | None = None
