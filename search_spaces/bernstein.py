@@ -41,10 +41,11 @@ from search_spaces.sides import (
     SELF_PARAMETERS,
     Side,
     are_fixed,
+    can_be_triplet,
     check,
     check_slope,
 )
-from search_spaces.space import NOT_NEGATIVE, Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
+from search_spaces.space import NOT_NEGATIVE, Asked, Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
 from trainables.feasibility import DOMAINS, Kind
 
 
@@ -161,14 +162,36 @@ def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:
     return {"offset": Range(0.0, 0.5), "degree": Values((2,)), **slopes}
 
 
-def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
-    """Return the default, a constant slope of 1, in each degree and as listed coefficients: one and the same loss."""
-    slopes = tuple(
-        {"offset": 0.2, "degree": degree, **{f"{side.slope}_{i}": 1.0 for side in sides for i in range(degree)}}
+def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mapping[str, Any], ...]:
+    """Return the loss with slopes that are constant, in each degree: one and the same loss."""
+    return tuple(
+        {"offset": offset, "degree": degree, **{f"{side.slope}_{i}": slope for side in sides for i in range(degree)}}
         for degree in DEGREES
     )
-    rest = {f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}
-    return (*slopes, {**rest, **listed})
+
+
+def _listed(sides: Sequence[Side], listed: Mapping[str, float]) -> Mapping[str, Any]:
+    """Return a loss as listed coefficients, of which those left out are 0."""
+    return {**{f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}, **listed}
+
+
+def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
+    """Return the default, a constant slope of 1, in each degree and as listed coefficients: one and the same loss."""
+    return (*_constant(sides, 1.0, 0.2), _listed(sides, listed))
+
+
+def twins(
+    sides: Sequence[Side], asked: Asked, loss: str, parameters: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
+    if not can_be_triplet(loss, parameters, asked.fixed):
+        return ()
+    scale = float(asked.pairs)
+    slopes = _constant(sides, scale, scale * parameters["margin"])
+    listed = {f"{sides[0].letter}0": scale * parameters["margin"]}
+    for side in sides:
+        listed[f"{side.letter}1"] = -scale if side.kind == "positive" else scale
+    return (*slopes, _listed(sides, listed))
 
 
 def searched(sides: Sequence[Side]) -> dict[str, Domain]:

@@ -36,6 +36,7 @@ from search_spaces.sides import (
     SELF,
     Side,
     are_fixed,
+    can_be_triplet,
     check,
 )
 from search_spaces.space import (
@@ -168,7 +169,7 @@ def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: 
             f"search either scale, margin and shape, or slopes or coefficients"
         )
     if earlier or asked.version < LATEST:
-        return slopes
+        return replace(slopes, twins=partial(bernstein.twins, sides, asked))
     return _space(sides, space, asked)
 
 
@@ -189,7 +190,17 @@ def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
         bounds=_bounds(sides, asked.pairs, separate=separate),
         published=published,
         starts=starts,
+        twins=partial(_twins, sides, asked),
     )
+
+
+def _twins(
+    sides: Sequence[Side], asked: Asked, loss: str, parameters: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
+    if not can_be_triplet(loss, parameters, asked.fixed):
+        return ()
+    return _constant(sides, float(asked.pairs), parameters["margin"])
 
 
 def _default(sides: Sequence[Side], slopes: LossSpace) -> LossSpace:

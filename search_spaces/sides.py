@@ -97,6 +97,19 @@ def check_slope(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
             raise SpaceError(problem)
 
 
+def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str, Any]) -> bool:
+    """Say whether a polynomial, with what of it stands still, can be another loss: the hardest-negative triplet loss.
+
+    Args:
+        loss: The other loss.
+        parameters: Of the other loss.
+        fixed: What stands still; a gate narrower than the margin would end the hinge before.
+    """
+    gate = fixed.get("gate")
+    wide = gate is None or gate >= parameters.get("margin", 0.0)
+    return loss == "triplet_sh" and wide and fixed.get("hinge") != "separate"
+
+
 def are_fixed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> bool:
     """Say whether the coefficients stand still, so that nothing is searched.
 

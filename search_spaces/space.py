@@ -194,6 +194,11 @@ def _by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
     return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version < LATEST else space
 
 
+def _no_twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return nothing: most losses are no other loss, whatever their parameters."""
+    return ()
+
+
 def _all(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
     """Return all bounds: in most spaces no parameter depends on another."""
     return bounds
@@ -223,6 +228,8 @@ class LossSpace:
             can take.
         earlier: Bounds of version 1, where they were others.
         adapt: Function of this space and what a study says that returns the space of the study.
+        twins: Function of another loss's name and parameters that returns the points, within bounds or not, that stand
+            for the other loss.
     """
 
     suggest: Callable[[Trial, Bounds], dict[str, Any]]
@@ -235,6 +242,7 @@ class LossSpace:
     starts: tuple[Mapping[str, Any], ...] = ()
     earlier: Bounds = field(default_factory=dict)
     adapt: Callable[["LossSpace", Asked], "LossSpace"] = _by_version
+    twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = _no_twins
 
     def adapted(self, asked: Asked) -> "LossSpace":
         """Return the space of a study.
@@ -281,13 +289,14 @@ class LossSpace:
 
     def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
         """Return the points that a study tries first: ``starts``, then the published ones, as far as within bounds."""
-        return self._within(bounds, (*self.starts, *self.published))
+        return self.within(bounds, (*self.starts, *self.published))
 
     def published_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
         """Return the published points that lie within bounds, without those that say nothing about what is searched."""
-        return self._within(bounds, self.published)
+        return self.within(bounds, self.published)
 
-    def _within(self, bounds: Bounds, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def within(self, bounds: Bounds, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return those of some points that lie within bounds and lack nothing, by the names that are searched."""
         named = [{name: value for name, value in point.items() if name in bounds} for point in points]
         return [
             point
