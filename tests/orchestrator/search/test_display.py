@@ -61,7 +61,7 @@ def test_every_end_has_its_line(
 
 def test_defaults_are_not_told(ledger: Ledger) -> None:
     trial = add_trial(ledger, [10.0])
-    trial = replace(trial, config={**trial.config, "loss_parameters": {}})
+    trial = replace(trial, params={}, config={**trial.config, "loss_parameters": {}})
     assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
 
 
@@ -109,6 +109,7 @@ def test_the_winners_are_printed(ledger: Ledger) -> None:
     assert [line.strip() for line in lines[1:]] == [
         "pets: unconfirmed: the best of one training each; confirm it with fresh seeds before believing it",
         "pets: 1 trial failed; none of them can win",
+        "pets: All losses were trained at learning rate 0.0002: another rate may suit another loss better",
         "search: 2 trials: 1 finished, 1 failed",
     ]
 
