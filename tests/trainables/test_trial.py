@@ -148,6 +148,17 @@ def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
     assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
+def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c(data: Dataset) -> None:
+    reports = []
+    for scale in (1.0, 16.0):
+        config = tiny_config(loss="polynomial_relative", epochs=2, gradient_clip=0.8 * scale)
+        config = replace(config, loss_parameters={"coefficients": (0.2 * scale, scale)})
+        reports.append([numbers(report) for report in run_trial(config, data, device="cpu")])
+    for mean, total in zip(*reports, strict=True):
+        assert total["train/loss"] == pytest.approx(16 * mean["train/loss"], rel=1e-3)
+        assert total["val/rsum"] == pytest.approx(mean["val/rsum"])
+
+
 @pytest.mark.parametrize(
     ("changes", "rates"),
     [
