@@ -65,6 +65,15 @@ def test_defaults_are_not_told(ledger: Ledger) -> None:
     assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
 
 
+@pytest.mark.parametrize("prefix", ["", "polynomial_relative."])
+def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(ledger: Ledger, prefix: str) -> None:
+    trial = add_trial(ledger, [10.0])
+    params = {f"{prefix}scale": 128.0, f"{prefix}margin": 0.2, f"{prefix}shape2": 0.5, "training.learning_rate": 2e-4}
+    config = {**trial.config, "loss": "polynomial_relative", "loss_parameters": {"coefficients": [25.6, 128.0]}}
+    told = "scale=128 margin=0.2 shape2=0.5 coefficients=[25.6, 128] training.learning_rate=0.0002"
+    assert told in describe_end(replace(trial, params=params, config=config))
+
+
 def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
     add_trial(ledger, [1.0] * 6)
     progress = Progress(ledger.history, 3, 6)
