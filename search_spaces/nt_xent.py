@@ -19,7 +19,8 @@ def nt_xent(trial: Trial, bounds: Bounds) -> dict[str, Any]:
 # A temperature acts by its ratio to another, hence the logarithm. 0.1 is the value of [Bleeker2022].
 NT_XENT = LossSpace(
     suggest=nt_xent,
-    bounds={"temperature": Range(0.005, 0.5, log=True)},
+    bounds={"temperature": Range(0.005, 1.0, log=True)},
+    earlier={"temperature": Range(0.005, 0.5, log=True)},
     published=({"temperature": 0.1},),
     parameters={"temperature": POSITIVE},
 )

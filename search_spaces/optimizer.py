@@ -12,6 +12,7 @@ BOUNDS: Mapping[str, Range | Values] = {
     "learning_rate": Range(2e-5, 2e-3, log=True),
     "learning_rate_drop_epochs": Range(3, 30, whole=True),
     "learning_rate_drop_factor": Range(0.05, 1.0, log=True),
+    "warmup_epochs": Range(0, 5, whole=True),
     "weight_decay": Range(1e-6, 1e-2, log=True),
     "gradient_clip": Range(0.2, 20.0, log=True),
     "batch_size": Values((32, 64, 128, 256)),

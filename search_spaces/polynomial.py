@@ -1,38 +1,48 @@
-"""The coefficients of the polynomial losses, so parametrised that every suggestion pulls the right way on a domain.
+"""The coefficients of the polynomial losses as scale x (margin + shape), so that every suggestion pulls the right way.
 
-What must hold is a sign of the slope f' (see ``trainables.feasibility``), so the slope is what is suggested: a
-polynomial of degree d has a slope of degree d - 1, whose d Bernstein coefficients on the domain are the parameters,
+    relative:  f(Delta) = scale (margin + integral from 0 to Delta of w(x) dx)
+    self:      a(s+) = scale (margin - integral from 0 to s+ of w_a(x) dx)
+               b(s^) = scale (negative_margin + balance integral from 0 to s^ of w_b(x) dx)
 
-    f'(x) = sum_k w_k C(d-1, k) t^k (1-t)^(d-1-k),    t = (x - low) / (high - low),    w_k >= 0   [Farouki2012]
+w is a slope that is nowhere negative on the domain and has the mean 1 there; ``search_spaces.shapes`` has every such
+slope of degree 0 to 3, and no other. The domain is that of ``trainables.feasibility``: of Delta from -gate on, or from
+-1 without a gate, to 2; of similarities [-1, 1]. A joint hinge knows only the sum of the two constants, so that
+``negative_margin`` is 0 there.
 
-The domain holds all similarities, [-1, 1]; of the relative loss it is Delta in [-1, 2], though Delta can be as low as
--2. Below -1 a suggestion may pull the wrong way while its hinge is active: 5, 7 and 10 % of uniform draws from the
-default bounds do, of degrees 2, 3 and 4, and none of degree 1. A pair is there easier than any margin in use.
+The scale matters because gradients are clipped by their norm. A loss that is a mean over the P positive pairs of a
+batch has gradients P times as short as the sum. With a scale of P, a constant slope and a margin the loss is
+``triplet_sh`` with this margin; with a scale of 1 it is the loss as published. Both are inside, and tried first.
 
-A mean of numbers >= 0 with weights >= 0 is >= 0: no point of the box is infeasible, none is drawn in vain, and near
-points are near polynomials, which samplers like. w_0 and w_(d-1) are the slopes at the ends, in between the w_k draw
-the curve towards them; equal w_k are a constant slope, the published default. Polynomials of degree 3 and 4 whose slope
-touches 0 inside the domain lie outside the box.
-
-The coefficients themselves can be searched too, in lists, as the published grid searches did: e0, e1 ... of the
-relative loss, a0 ... and b0 ... of the self loss [Wei2021]. Every combination must pull the right way, or be allowed
-not to with ``allow_infeasible``.
+``hinge: separate`` takes any coefficients. The negatives' slope is asked for from 2/9 on, where the parabola of the
+published code has its vertex, so that the published numbers are inside; below 2/9 a suggestion may push negatives up,
+as the published numbers do below 0.0955.
 
 References:
-    [Farouki2012] Farouki, The Bernstein polynomial basis: a centennial retrospective. CAGD 29, 379-419
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
     [PolyLoss] https://github.com/wayne980/PolyLoss/blob/05da003/model.py#L337-L401
 """
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from search_spaces import bernstein, shapes
+from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF
+from search_spaces.sides import (
+    DEGREES,
+    NUMBER,
+    RELATIVE,
+    SELF,
+    Side,
+    are_fixed,
+    can_be_triplet,
+    check,
+)
 from search_spaces.space import (
-    NOT_NEGATIVE,
+    LATEST,
+    POSITIVE,
+    Asked,
     Bounds,
     Domain,
     LossSpace,
@@ -41,239 +51,172 @@ from search_spaces.space import (
     Trial,
     Values,
     is_number,
-    one_of,
 )
-from trainables.feasibility import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible
+from trainables.feasibility import domain_of
 
-DEGREES = (1, 2, 3, 4)
-POWERS = (0, *DEGREES)
+USUAL_PAIRS = 128
+"""Pairs of a batch for which the bounds of the scale are 1 to 512."""
 
-COEFFICIENTS = Domain(
-    "one or more finite numbers, ascending powers",
-    lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(is_number, value)),
-)
-GATE = Domain("a number of at least 0, or null", lambda value: value is None or (is_number(value) and value >= 0))
-NUMBER = Domain("a finite number", is_number)
-DEGREE = Domain(f"one of {', '.join(map(str, DEGREES))}", lambda value: value in DEGREES and type(value) is int)
+SMALLEST, LARGEST = 1 / USUAL_PAIRS, 4.0
+"""Bounds of the scale as multiples of the pairs of a batch: from the mean to four times the sum."""
+
+SHARE = Domain("a number in [0, 1]", lambda value: is_number(value) and 0 <= value <= 1)
+
+VERTEX = 2 / 9
+"""Where the slope of the published code's negatives, -0.4 + 1.8 s^, is 0 [PolyLoss]."""
+
+PUBLISHED_GATE = 0.2
+
+# (0.5, -0.7, 0.2) and (0.03, -0.4, 0.9) [PolyLoss]: both have a slope of mean 0.7, the negatives' one from 2/9 to 1.
+PUBLISHED_CODE = {
+    "scale": 0.7,
+    "margin": 5 / 7,
+    "negative_margin": 3 / 70,
+    "balance": 1.0,
+    "degree": 2,
+    "positive_shape2": 3 / 14,
+    "negative_shape2": 1.0,
+}
 
 
-def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[float, ...]:
-    """Return the polynomial with a value at 0 and a slope.
+def polynomial(
+    sides: Sequence[Side], domains: Mapping[str, tuple[float, float]], trial: Trial, bounds: Bounds
+) -> dict[str, Any]:
+    """Suggest the coefficients of each polynomial of a loss.
 
     Args:
-        offset: Its constant.
-        weights: Bernstein coefficients of the size of its slope on ``DOMAINS[kind]``, one a degree, all >= 0.
-        kind: What it weighs, and so which sign its slope has.
-
-    Returns:
-        Ascending powers, without zeros at the end.
-
-    Example:
-        >>> coefficients(0.2, (1.0, 1.0), "relative"), coefficients(0.2, (0.0, 3.0), "relative")
-        ((0.2, 1.0), (0.2, 1.0, 0.5))
+        sides: The polynomials.
+        domains: Where the slope of each has its sign, by the name of its coefficients.
+        trial: Chooses.
+        bounds: Where; none where the coefficients stand still.
     """
-    low, high = DOMAINS[kind]
-    sign = -1.0 if kind == "positive" else 1.0
-    degree = len(weights) - 1
-    slope = [0.0] * len(weights)
-    for index, weight in enumerate(weights):
-        rising = _power([-low / (high - low), 1 / (high - low)], index)
-        falling = _power([high / (high - low), -1 / (high - low)], degree - index)
-        for power, value in enumerate(_times(rising, falling)):
-            slope[power] += weight * math.comb(degree, index) * value
-    # Twelve digits of the largest: what cancels exactly on paper is then exactly 0, however small the rest is.
-    digits = 12 - math.floor(math.log10(max(map(abs, slope)) or 1.0))
-    found = [offset, *(round(sign * value / power, digits) + 0.0 for power, value in enumerate(slope, start=1))]
-    while len(found) > 2 and found[-1] == 0:
-        found.pop()
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class Side:
-    """One polynomial of a loss.
-
-    Attributes:
-        name: Of its coefficients in the loss's constructor.
-        slope: Start of the names of its slopes.
-        letter: Start of the names of its coefficients, as in [Wei2021].
-        kind: What it weighs.
-    """
-
-    name: str
-    slope: str
-    letter: str
-    kind: Kind
-
-    def listed(self, bounds: Bounds) -> list[str]:
-        """Return its coefficients that are searched one by one, lowest power first."""
-        return [f"{self.letter}{power}" for power in POWERS if f"{self.letter}{power}" in bounds]
-
-    def assemble(self, values: Mapping[str, float]) -> tuple[float, ...]:
-        """Return the polynomial of coefficients by name; those left out are 0."""
-        highest = max(power for power in POWERS if f"{self.letter}{power}" in values)
-        return tuple(float(values.get(f"{self.letter}{power}", 0.0)) for power in range(highest + 1))
-
-
-RELATIVE = (Side("coefficients", "slope", "e", "relative"),)
-SELF = (
-    Side("positive_coefficients", "positive", "a", "positive"),
-    Side("negative_coefficients", "negative", "b", "negative"),
-)
-
-
-def polynomial(sides: Sequence[Side], trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
-
-    Only the sum of the constants of two polynomials counts, so the offset is the first one's.
-    """
-    offset = bounds["offset"].suggest(trial, "offset") if "offset" in bounds else 0.0
-    degree = int(bounds["degree"].suggest(trial, "degree")) if "degree" in bounds else 0
+    if "scale" not in bounds:
+        return {}
+    chosen = {name: bounds[name].suggest(trial, name) for name in ("scale", "margin", "degree")}
+    beside = {name: bounds[name].suggest(trial, name) for name in ("negative_margin", "balance") if name in bounds}
+    scale, degree = chosen["scale"], int(chosen["degree"])
     found: dict[str, Any] = {}
     for side in sides:
-        constant = offset if side is sides[0] else 0.0
-        names = side.listed(bounds)
-        if names:
-            found[side.name] = side.assemble({name: bounds[name].suggest(trial, name) for name in names})
-        elif degree:
-            slopes = [f"{side.slope}_{index}" for index in range(degree)]
-            weights = [bounds[name].suggest(trial, name) for name in slopes]
-            found[side.name] = coefficients(constant, weights, side.kind)
+        is_first = side is sides[0]
+        margin = chosen["margin"] if is_first else beside.get("negative_margin", 0.0)
+        size = -scale if side.kind == "positive" else scale * (1.0 if is_first else beside["balance"])
+        shape = {name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}") for name in _names(degree)}
+        found[side.name] = shapes.polynomial(scale * margin, size, degree, shape, domains[side.name])
     return found
 
 
-def _power(factor: list[float], exponent: int) -> list[float]:
-    result = [1.0]
-    for _ in range(exponent):
-        result = _times(result, factor)
-    return result
+def _names(degree: int) -> list[str]:
+    return list(shapes.CONSTANT[degree])
 
 
-def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:
-    result = [0.0] * (len(first) + len(second) - 1)
-    for i, a in enumerate(first):
-        for j, b in enumerate(second):
-            result[i + j] += a * b
-    return result
+def _shapes(sides: Sequence[Side], degree: int) -> dict[str, float]:
+    """Return the parameters of a constant slope of each polynomial."""
+    return {f"{side.prefix}{name}": value for side in sides for name, value in shapes.CONSTANT[degree].items()}
 
 
 def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
-    """Drop the slopes beyond the highest degree, or what listed or fixed coefficients stand in the place of."""
-    listed = {name: side for side in sides for name in side.listed(bounds)}
-    if any(side.name in fixed for side in sides):
-        if listed:
-            raise SpaceError(
-                f"coefficients are fixed, so {', '.join(listed)} cannot be searched; leave out one of both"
-            )
+    """Drop the shapes of other degrees, and of a joint hinge the second constant; all where coefficients are fixed."""
+    if are_fixed(sides, bounds, fixed):
         return {}
-    _check_listed(sides, bounds, fixed)
     degree = bounds["degree"]
-    highest = max(degree.values) if isinstance(degree, Values) else DEGREES[-1]
-    dropped = {f"{side.slope}_{index}" for side in sides for index in range(highest, DEGREES[-1])}
-    for side in set(listed.values()):
-        dropped |= {f"{side.slope}_{index}" for index in range(highest)} | ({"offset"} if side is sides[0] else set())
-    if set(listed.values()) == set(sides):
-        dropped.add("degree")
-    elif sides is RELATIVE and (fixed.get("gate") or 0.0) > -DOMAINS["relative"][0]:
-        raise SpaceError(
-            f"gate must be at most {-DOMAINS['relative'][0]:g} where coefficients are suggested, got {fixed['gate']}: "
-            f"slopes are right down to Delta = {DOMAINS['relative'][0]:g}; lower it, or list the coefficients"
-        )
+    listed = degree.values if isinstance(degree, Values) else DEGREES
+    dropped = {name for other in DEGREES if other not in listed for name in _shapes(sides, other)}
+    if fixed.get("hinge") != "separate":
+        dropped.add("negative_margin")
     return {name: bound for name, bound in bounds.items() if name not in dropped}
 
 
-def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
-    """Refuse listed coefficients that are constants, or some of whose combinations pull the wrong way."""
-    listed = [side for side in sides if side.listed(bounds)]
-    _check_slope(sides, {side.name: side.assemble(dict.fromkeys(side.listed(bounds), 0.0)) for side in listed})
-    for side in sides:
-        lists: list[tuple[Any, ...]] = []
-        for name in side.listed(bounds):
-            bound = bounds[name]
-            if not isinstance(bound, Values):
-                raise SpaceError(
-                    f"{name} must list its values, e.g. {{values: [{bound.low}]}}, since not every combination of a "
-                    f"range pulls the right way; ranges are searched by {side.slope}_0, {side.slope}_1 ..."
-                )
-            lists.append(bound.values)
-        for values in itertools.product(*lists) if lists else ():
-            point = dict(zip(side.listed(bounds), values, strict=True))
-            _check(sides, {**fixed, side.name: side.assemble(point)})
+def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool) -> dict[str, Range | Values]:
+    """Return where to look by default; the mean and the published numbers are inside for a batch of any size."""
+    lowest = min(1.0, SMALLEST * pairs) * (0.5 if separate else 1.0)
+    found: dict[str, Range | Values] = {"scale": Range(lowest, LARGEST * pairs, log=True), "margin": Range(0.05, 1.0)}
+    if sides is SELF:
+        found |= {"negative_margin": Range(-0.8, 0.2), "balance": Range(0.25, 4.0, log=True)}
+    found["degree"] = Values((2,))
+    return found | {name: Range(0.0, 1.0) for degree in DEGREES for name in _shapes(sides, degree)}
 
 
-def _check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
-    """Refuse coefficients that the loss would refuse: they pull the wrong way somewhere. Tell the nearest that do not.
-
-    Two separate hinges take all: the published ones pull the wrong way.
-    """
-    _check_slope(sides, values)
-    if values.get("allow_infeasible") or values.get("hinge") == "separate":
-        return
-    for side in sides:
-        low, high = DOMAINS[side.kind]
-        if side.kind == "relative" and values.get("gate") is not None:
-            low = -values["gate"]
-        if side.name in values and not is_feasible(values[side.name], side.kind, (low, high)):
-            nearest = ", ".join(f"{n:.6g}" for n in nearest_feasible(values[side.name], side.kind, (low, high)))
-            raise SpaceError(
-                f"{side.name} {list(values[side.name])} pull the wrong way somewhere in {[low, high]}; "
-                f"the nearest that do not are [{nearest}], or set allow_infeasible: true"
-            )
-
-
-def _check_slope(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
-    """Refuse a loss whose polynomials are constants; those that are left out have defaults that are none."""
-    if all(side.name in values for side in sides):
-        problem = constant_problem({side.name: len(values[side.name]) for side in sides})
-        if problem:
-            raise SpaceError(problem)
-
-
-def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:
-    slopes = {f"{side.slope}_{index}": Range(0.0, 2.0) for side in sides for index in range(DEGREES[-1])}
-    return {"offset": Range(0.0, 0.5), "degree": Values((2,)), **slopes}
-
-
-def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
-    """Return the default, a constant slope of 1, in each degree and as listed coefficients: one and the same loss."""
-    slopes = tuple(
-        {"offset": 0.2, "degree": degree, **{f"{side.slope}_{i}": 1.0 for side in sides for i in range(degree)}}
-        for degree in DEGREES
+def _constant(sides: Sequence[Side], scale: float, margin: float) -> tuple[Mapping[str, Any], ...]:
+    """Return the loss with slopes that are constant, in each degree: one and the same loss."""
+    balance = {"balance": 1.0} if sides is SELF else {}
+    return tuple(
+        {"scale": scale, "margin": margin, **balance, "degree": degree, **_shapes(sides, degree)} for degree in DEGREES
     )
-    rest = {f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}
-    return (*slopes, {**rest, **listed})
 
 
 def _searched(sides: Sequence[Side]) -> dict[str, Domain]:
-    slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
-    listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}
-    return {"offset": NUMBER, "degree": DEGREE, **slopes, **listed}
+    own = {"scale": POSITIVE, "margin": NUMBER}
+    if sides is SELF:
+        own |= {"negative_margin": NUMBER, "balance": POSITIVE}
+    own |= {name: SHARE for degree in DEGREES for name in _shapes(sides, degree)}
+    return {**own, **bernstein.searched(sides)}
 
 
-# The numbers of the published code [PolyLoss], which go with its two hinges and its gate of 0.2.
-PUBLISHED_CODE = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
+def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: Asked) -> LossSpace:
+    """Return the space of a study: of today's parameters, or of slopes where these, or coefficients, are named.
 
-POLYNOMIAL_SELF = LossSpace(
-    suggest=partial(polynomial, SELF),
-    bounds=_bounds(SELF),
-    published=(*_defaults(SELF, {"a0": 0.2, "a1": -1.0, "b1": 1.0}), PUBLISHED_CODE),
-    searched=_searched(SELF),
-    parameters={
-        "positive_coefficients": COEFFICIENTS,
-        "negative_coefficients": COEFFICIENTS,
-        "hinge": one_of("joint", "separate"),
-        "gate": GATE,
-        "allow_infeasible": one_of(True, False),
-    },
-    relevant=partial(_relevant, SELF),
-    check=partial(_check, SELF),
-)
-POLYNOMIAL_RELATIVE = LossSpace(
-    suggest=partial(polynomial, RELATIVE),
-    bounds=_bounds(RELATIVE),
-    published=_defaults(RELATIVE, {"e0": 0.2, "e1": 1.0}),
-    searched=_searched(RELATIVE),
-    parameters={"coefficients": COEFFICIENTS, "gate": GATE, "allow_infeasible": one_of(True, False)},
-    relevant=partial(_relevant, RELATIVE),
-    check=partial(_check, RELATIVE),
-)
+    Args:
+        sides: The polynomials.
+        slopes: The space of slopes and listed coefficients.
+        space: Of today's parameters.
+        asked: What the study says.
+    """
+    earlier = sorted(asked.names & (slopes.searched.keys() - {"degree"}))
+    own = sorted(asked.names & (space.searched.keys() - slopes.searched.keys()))
+    if own and (earlier or asked.version < LATEST):
+        raise SpaceError(
+            f"{', '.join(own)} and {', '.join(earlier) or 'space_version 1'} are of two parametrisations; "
+            f"search either scale, margin and shape, or slopes or coefficients"
+        )
+    if earlier or asked.version < LATEST:
+        return replace(slopes, twins=partial(bernstein.twins, sides, asked))
+    return _space(sides, space, asked)
+
+
+def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
+    """Return a space with the domains, bounds and first points that fit what stands still and the batch."""
+    separate = asked.fixed.get("hinge") == "separate"
+    domains = {side.name: domain_of(side.kind, asked.fixed.get("gate")) for side in sides}
+    if separate:
+        domains["negative_coefficients"] = (VERTEX, 1.0)
+    published, starts = _constant(sides, 1.0, 0.2), _constant(sides, float(asked.pairs), 0.2)
+    if separate:
+        known = asked.fixed.get("gate") == PUBLISHED_GATE
+        published = (PUBLISHED_CODE,) if known else ()
+        starts = ({**PUBLISHED_CODE, "scale": PUBLISHED_CODE["scale"] * asked.pairs},)
+    return replace(
+        space,
+        suggest=partial(polynomial, sides, domains),
+        bounds=_bounds(sides, asked.pairs, separate=separate),
+        published=published,
+        starts=starts,
+        twins=partial(_twins, sides, asked),
+    )
+
+
+def _twins(
+    sides: Sequence[Side], asked: Asked, loss: str, parameters: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
+    if not can_be_triplet(loss, parameters, asked.fixed):
+        return ()
+    return _constant(sides, float(asked.pairs), parameters["margin"])
+
+
+def _default(sides: Sequence[Side], slopes: LossSpace) -> LossSpace:
+    """Return the space of a loss for a batch of the usual size."""
+    bare = LossSpace(
+        suggest=slopes.suggest,
+        bounds={},
+        published=(),
+        parameters=slopes.parameters,
+        searched=_searched(sides),
+        relevant=partial(_relevant, sides),
+        check=partial(check, sides),
+        adapt=partial(_adapted, sides, slopes),
+    )
+    return _space(sides, bare, Asked(pairs=USUAL_PAIRS))
+
+
+POLYNOMIAL_SELF = _default(SELF, BERNSTEIN_SELF)
+POLYNOMIAL_RELATIVE = _default(RELATIVE, BERNSTEIN_RELATIVE)

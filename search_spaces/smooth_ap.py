@@ -17,7 +17,8 @@ def smooth_ap(trial: Trial, bounds: Bounds) -> dict[str, Any]:
 # 0.01: [Brown2020]. Much smaller and the sigmoid has no gradient left, much larger and it ranks no more.
 SMOOTH_AP = LossSpace(
     suggest=smooth_ap,
-    bounds={"temperature": Range(0.001, 0.2, log=True)},
+    bounds={"temperature": Range(0.001, 0.5, log=True)},
+    earlier={"temperature": Range(0.001, 0.2, log=True)},
     published=({"temperature": 0.01},),
     parameters={"temperature": POSITIVE},
 )

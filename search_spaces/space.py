@@ -3,7 +3,7 @@
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 
@@ -168,6 +168,37 @@ class FixedPoint:
         return self._point[name]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a study says of a loss, where the loss's space depends on it.
+
+    Attributes:
+        names: Of the parameters that have bounds, or stand still, in the experiment.
+        fixed: Parameters that stand still.
+        pairs: Positive pairs of a batch, >= 2: the sum of a loss over a batch is so many times its mean.
+        version: Of the default bounds, see ``LATEST``.
+    """
+
+    names: frozenset[str] = frozenset()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    pairs: int = 128
+    version: int = 2
+
+
+LATEST = 2
+"""Version of the default bounds. A search that began with version 1 goes on with the bounds of version 1."""
+
+
+def _by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
+    """Return a space with the bounds of a version: in most losses nothing else differs."""
+    return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version < LATEST else space
+
+
+def _no_twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return nothing: most losses are no other loss, whatever their parameters."""
+    return ()
+
+
 def _all(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
     """Return all bounds: in most spaces no parameter depends on another."""
     return bounds
@@ -188,11 +219,17 @@ class LossSpace:
     Attributes:
         suggest: Function of a trial and bounds that returns the loss's parameters.
         bounds: Where to look unless an experiment says otherwise.
-        published: Suggested parameters with which the loss was published; the first trials of every study.
+        published: Suggested parameters with which the loss was published; among the first trials of every study.
         parameters: What the loss's constructor takes, with what it accepts.
         searched: The same for suggested parameters that are none of the constructor's.
         relevant: Function of bounds and fixed parameters that returns the bounds that then matter.
         check: Refuses combinations of the constructor's parameters.
+        starts: Suggested parameters that are tried before the published ones: settings of another loss that this loss
+            can take.
+        earlier: Bounds of version 1, where they were others.
+        adapt: Function of this space and what a study says that returns the space of the study.
+        twins: Function of another loss's name and parameters that returns the points, within bounds or not, that stand
+            for the other loss.
     """
 
     suggest: Callable[[Trial, Bounds], dict[str, Any]]
@@ -202,6 +239,18 @@ class LossSpace:
     searched: Mapping[str, Domain] = field(default_factory=dict)
     relevant: Callable[[Bounds, Mapping[str, Any]], Bounds] = _all
     check: Callable[[Mapping[str, Any]], None] = _nothing
+    starts: tuple[Mapping[str, Any], ...] = ()
+    earlier: Bounds = field(default_factory=dict)
+    adapt: Callable[["LossSpace", Asked], "LossSpace"] = _by_version
+    twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = _no_twins
+
+    def adapted(self, asked: Asked) -> "LossSpace":
+        """Return the space of a study.
+
+        Raises:
+            SpaceError: If the study's names do not go together.
+        """
+        return self.adapt(self, asked)
 
     def narrowed(self, bounds: Bounds) -> Bounds:
         """Return the default bounds with some replaced, after checking these.
@@ -239,10 +288,31 @@ class LossSpace:
         self.check_parameters(own)
 
     def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
+        """Return the points that a study tries first: ``starts``, then the published ones, as far as within bounds."""
+        return self.within(bounds, (*self.starts, *self.published))
+
+    def published_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
         """Return the published points that lie within bounds, without those that say nothing about what is searched."""
-        points = [{name: value for name, value in point.items() if name in bounds} for point in self.published]
-        points = [point for point in points if point or not bounds]
-        return [point for point in points if all(bounds[name].contains(value) for name, value in point.items())]
+        return self.within(bounds, self.published)
+
+    def within(self, bounds: Bounds, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return those of some points that lie within bounds and lack nothing, by the names that are searched."""
+        named = [{name: value for name, value in point.items() if name in bounds} for point in points]
+        return [
+            point
+            for point in named
+            if (point or not bounds)
+            and all(bounds[name].contains(value) for name, value in point.items())
+            and self._is_whole(point, bounds)
+        ]
+
+    def _is_whole(self, point: Mapping[str, Any], bounds: Bounds) -> bool:
+        """Whether a point has all that its suggestion asks for."""
+        try:
+            self.suggest(FixedPoint(point), bounds)
+        except KeyError:
+            return False
+        return True
 
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:

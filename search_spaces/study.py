@@ -45,6 +45,22 @@ class LossPart:
         """Return the loss's parameters."""
         return {**self.space.suggest(trial, self.bounds), **self.fixed}
 
+    def first_points(self) -> list[Mapping[str, Any]]:
+        """Return the points that are tried first; those that stand for the same loss come once."""
+        return self._distinct(self.space.first_points(self.bounds))
+
+    def published_points(self) -> list[Mapping[str, Any]]:
+        """Return the published ones of them."""
+        return self._distinct(self.space.published_points(self.bounds))
+
+    def _distinct(self, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        found: list[tuple[Any, Mapping[str, Any]]] = []
+        for point in points:
+            stands_for = self.suggest(FixedPoint(point))
+            if all(stands_for != other for other, _ in found):
+                found.append((stands_for, point))
+        return [point for _, point in found]
+
 
 class Prefixed:
     """A trial whose parameters have a prefix: those of one of several losses."""
@@ -116,15 +132,13 @@ class StudySpace:
         Points that stand for the same loss come once; what is usual but out of bounds is replaced by the nearest.
         """
         beside = {name: bound.nearest(self.usual[name]) for name, bound in self._beside().items()}
-        points: list[Mapping[str, Any]] = []
-        for loss, part in self.losses.items():
-            seen: list[Any] = []
-            for point in part.space.first_points(part.bounds):
-                stands_for = part.suggest(FixedPoint(point))
-                if stands_for not in seen:
-                    seen.append(stands_for)
-                    points.append({**self.point(loss, point), **beside})
-        return points
+        first = [(loss, point) for loss, part in self.losses.items() for point in part.first_points()]
+        return [{**self.point(loss, point), **beside} for loss, point in first]
+
+    def published_points(self) -> list[Mapping[str, Any]]:
+        """Return those of the first points that are published settings of a loss itself, not settings of another."""
+        named = [self.point(loss, one) for loss, part in self.losses.items() for one in part.published_points()]
+        return [point for point in self.first_points() if any(one.items() <= point.items() for one in named)]
 
     def grid(self) -> list[Mapping[str, Any]]:
         """Return every combination of the listed values, the last parameter changing fastest; loss after loss."""

@@ -14,10 +14,11 @@ def triplet(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {"margin": bounds["margin"].suggest(trial, "margin")}
 
 
-# Similarities lie in [-1, 1]; a margin near 1 already asks for more than a trained model separates. 0.2: [Faghri2018].
+# Similarities lie in [-1, 1]: a margin of 1 asks that even orthogonal negatives be pushed away. 0.2: [Faghri2018].
 TRIPLET = LossSpace(
     suggest=triplet,
-    bounds={"margin": Range(0.02, 0.8)},
+    bounds={"margin": Range(0.05, 1.0)},
+    earlier={"margin": Range(0.02, 0.8)},
     published=({"margin": 0.2},),
     parameters={"margin": NOT_NEGATIVE},
 )

@@ -92,12 +92,14 @@ class TrainingConfig:
         batch_size: Pairs, or images, a step, >= 2.
         captions_per_image: With ``images``, so many captions of each image, drawn anew each epoch where it has more,
             >= 1.
-        scale_epochs: With ``images``, multiply ``epochs`` and ``learning_rate_drop_epochs`` by
+        scale_epochs: With ``images``, multiply ``epochs``, ``learning_rate_drop_epochs`` and ``warmup_epochs`` by
             ``captions_per_image``, which gives as many steps as ``pairs`` [Bleeker2022].
         optimizer: ``adam``, or ``sgd``: plain stochastic gradient descent without momentum.
         learning_rate: The optimiser's step size, > 0.
         learning_rate_drop_epochs: The rate is multiplied by ``learning_rate_drop_factor`` every so many epochs, >= 1.
         learning_rate_drop_factor: In (0, 1].
+        warmup_epochs: The rate rises in equal steps over the first so many epochs, >= 0: of n, epoch e has e/(n+1) of
+            it; 0 begins with the whole rate.
         weight_decay: Decoupled weight decay, >= 0: with it Adam is AdamW.
         gradient_clip: Largest global norm of the gradient, > 0; ``None`` does not clip.
         embedding_size: Dimensions of the joint space, >= 1; the GRU's hidden size as well.
@@ -126,6 +128,7 @@ class TrainingConfig:
     learning_rate: Annotated[float, Interval(0, is_open=True)] = 2e-4
     learning_rate_drop_epochs: Annotated[int, Interval(1)] = 15
     learning_rate_drop_factor: Annotated[float, Interval(0, is_open=True, maximum=1)] = 0.1
+    warmup_epochs: Annotated[int, Interval(0)] = 0
     weight_decay: Annotated[float, Interval(0)] = 0.0
     gradient_clip: Annotated[float | None, Interval(0, is_open=True)] = 2.0
     embedding_size: Annotated[int, Interval(1)] = 1024
@@ -151,8 +154,13 @@ class TrainingConfig:
 
     @property
     def epoch_scale(self) -> int:
-        """What ``epochs``, ``learning_rate_drop_epochs`` and ``frozen_epochs`` are multiplied by."""
+        """What each number of epochs is multiplied by: all of them, to a drop, of the warm-up, or frozen ones."""
         return self.captions_per_image if self.scale_epochs and self.batches == "images" else 1
+
+    @property
+    def pairs(self) -> int:
+        """Positive pairs of a batch: the sum of a loss over a full batch is so many times its mean."""
+        return self.batch_size * (self.captions_per_image if self.batches == "images" else 1)
 
     @property
     def total_epochs(self) -> int:

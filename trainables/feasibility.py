@@ -29,11 +29,33 @@ Kind = Literal["positive", "negative", "relative"]
 DOMAINS: dict[str, tuple[float, float]] = {"positive": (-1.0, 1.0), "negative": (-1.0, 1.0), "relative": (-1.0, 2.0)}
 """Where the slope of each kind has to have its sign."""
 
+LARGEST_GATE = 2.0
+"""Delta is -2 at least, so that a larger gate asks for no more."""
+
 TOLERANCE = 1e-9
 """A slope of the wrong sign is forgiven up to this part of the largest slope that the coefficients could give."""
 
 ROUNDS = 60
 """Points that the projection may try; the vectors that a search meets take fewer than ten."""
+
+
+def domain_of(kind: Kind, gate: float | None = None) -> tuple[float, float]:
+    """Return where the slope of a kind has to have its sign: of Delta from -gate on, where there is a gate.
+
+    Args:
+        kind: What the polynomial weighs; positives and negatives by themselves know no gate.
+        gate: Pairs with Delta at or below -gate cost nothing, >= 0; ``None`` is no gate.
+
+    Raises:
+        ConfigError: If ``kind`` is unknown.
+
+    Example:
+        >>> domain_of("relative"), domain_of("relative", 0.2), domain_of("negative", 0.2)
+        ((-1.0, 2.0), (-0.2, 2.0), (-1.0, 1.0))
+    """
+    _sign(kind)
+    low, high = DOMAINS[kind]
+    return (low if gate is None or kind != "relative" else 0.0 - min(gate, LARGEST_GATE), high)
 
 
 def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, float] | None = None) -> bool:

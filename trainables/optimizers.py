@@ -68,11 +68,14 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
 def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
     """Set weight decay and rate of an epoch, from 1.
 
-    The rate is the initial one with its drops, or that of fine-tuning where there is one.
+    The rate is the initial one with its drops, or that of fine-tuning where there is one; a warm-up takes a part of it.
+    An epoch has one rate, so that a training which is resumed, or stacked on others, has the rate that it has alone.
     """
     drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
     rate = training.learning_rate * training.learning_rate_drop_factor**drops
     if training.finetune_learning_rate is not None and training.trains_backbone(epoch):
         rate = training.finetune_learning_rate
+    warmup = training.warmup_epochs * training.epoch_scale
+    rate *= min(1.0, epoch / (warmup + 1))
     for group in optimizer.param_groups:
         group["lr"], group["weight_decay"] = rate, training.weight_decay

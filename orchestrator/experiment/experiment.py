@@ -201,6 +201,17 @@ class Experiment(BaseModel):
             seed=self.search.seed,
         )
 
+    def continuing(self, begun: Mapping[str, Any]) -> "Experiment":
+        """Return this experiment with the default bounds that it began with, unless it names a version itself.
+
+        Args:
+            begun: The resolved experiment of its journal; empty where nothing has begun.
+        """
+        if not begun or "space_version" in self.search.model_fields_set:
+            return self
+        search = self.search.model_copy(update={"space_version": begun["search"]["space_version"]})
+        return self.model_copy(update={"search": search})
+
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved experiment as plain values; ``load_experiment`` reads them back."""
         return self.model_dump(mode="json")

@@ -44,6 +44,8 @@ class Search(BaseModel):
         seed: Of the suggestions and of every training, >= 0.
         metric: What is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
+        space_version: Of the default bounds: ``2``, or ``1``, those of version 0.1; a search that began with these goes
+            on with them.
         loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
         space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
         training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
@@ -61,6 +63,7 @@ class Search(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     metric: Metric = "val/rsum"
     objectives: tuple[Goal | Objective, ...] = ()
+    space_version: Literal[1, 2] = 2
     loss: Literal["each", "choose"] = "each"
     space: dict[LossName, dict[str, Bound]] = {}
     training: dict[str, BoundOrDefault] = {}
@@ -208,6 +211,8 @@ class Confirm(BaseModel):
     Attributes:
         top: The best so many of each study, >= 1.
         seeds: Each with so many seeds that the search has not used, >= 2.
+        published: ``best``: of the published settings on a dataset those that did best in the search are trained again
+            as well; ``each``: those of each study.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
             dataset in the search, which are confirmed as well.
     """
@@ -215,4 +220,5 @@ class Confirm(BaseModel):
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
     seeds: Annotated[int, Field(ge=2)] = 5
+    published: Literal["best", "each"] = "best"
     baseline: LossName | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.experiment.sections import Scheduler, Search
 from orchestrator.experiment.values import ListedValues, check_training
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
-from search_spaces.space import check_name
+from search_spaces.space import Asked, check_name
 from trainables.config import CHANGEABLE, TrainingConfig
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
@@ -44,7 +44,7 @@ def make_space(
     beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
     usual = {f"training.{name}": value for name, value in asdict(training).items()}
     space = StudySpace(
-        losses={loss: _part(search, loss) for loss in losses},
+        losses={loss: _part(search, loss, training.pairs) for loss in losses},
         training=_bounds_beside("training", search.training, optimizer.BOUNDS),
         model_parameters=_bounds_beside("model_parameters", beside, wsabie.BOUNDS),
         usual=usual | {f"model.{name}": value for name, value in {**wsabie.USUAL, **parameters}.items()},
@@ -153,11 +153,19 @@ def check_beside(space: StudySpace, model: str) -> None:
     mistakes.refuse()
 
 
-def _part(search: Search, loss: str) -> LossPart:
-    """Return where to look for a loss's parameters, and those that stand still."""
-    space, fixed = SPACES[loss], dict(search.fixed.get(loss, {}))
+def _part(search: Search, loss: str, pairs: int) -> LossPart:
+    """Return where to look for a loss's parameters in batches of so many pairs, and those that stand still."""
+    fixed, looked = dict(search.fixed.get(loss, {})), search.space.get(loss, {})
+    try:
+        SPACES[loss].check_fixed(fixed)
+    except SpaceError as error:
+        raise ValueError(f"search.fixed.{loss}: {error}") from None
+    try:
+        space = SPACES[loss].adapted(Asked(frozenset({*looked, *fixed}), fixed, pairs, search.space_version))
+    except SpaceError as error:
+        raise ValueError(f"search.space.{loss}: {error}") from None
     given: dict[str, Range | Values] = {}
-    for name, bound in search.space.get(loss, {}).items():
+    for name, bound in looked.items():
         try:
             given[name] = _bound(bound, space.bounds.get(name))
         except SpaceError as error:
@@ -166,10 +174,6 @@ def _part(search: Search, loss: str) -> LossPart:
         bounds = space.narrowed(given)
     except SpaceError as error:
         raise ValueError(f"search.space.{loss}: {error}") from None
-    try:
-        space.check_fixed(fixed)
-    except SpaceError as error:
-        raise ValueError(f"search.fixed.{loss}: {error}") from None
     known = {**bounds, **space.searched}
     searched = {name: Values((fixed.pop(name),)) for name in list(fixed) if name in known}
     try:

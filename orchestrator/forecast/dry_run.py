@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.experiment.overlaps import overlaps
 from orchestrator.forecast.forecast import Concurrency, Forecast, StudyLoad, forecast, limit_concurrency
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.machines.nodes import Node, check_fits
@@ -158,7 +159,9 @@ def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pa
 def _confirmations(experiment: Experiment, plan: StudyPlan, is_first_of_dataset: bool) -> int:
     """Return the trainings that confirm a study at most; each dataset has its baseline among them as well."""
     confirm = experiment.confirm
-    return 0 if confirm is None else (min(confirm.top, plan.trials) + is_first_of_dataset) * confirm.seeds
+    if confirm is None:
+        return 0
+    return (min(confirm.top, plan.trials) + (is_first_of_dataset or confirm.published == "each")) * confirm.seeds
 
 
 def _machine() -> dict[str, float]:
@@ -210,7 +213,7 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
 
 
 def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
-    return (*filter(None, limits), *_describe_population(experiment))
+    return (*filter(None, limits), *_describe_population(experiment), *overlaps(experiment))
 
 
 def _describe_population(experiment: Experiment) -> list[str]:

@@ -126,9 +126,18 @@ def _start(history: History, record: Record) -> None:
         # What was measured, or showed, with other resources or on another machine.
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
-    history.experiment, history.data, history.environment = record["experiment"], record["data"], record["environment"]
+    history.experiment, history.data = _as_begun(record["experiment"]), record["data"]
+    history.environment = record["environment"]
     history.storage, history.options = record.get("storage"), record.get("options", {})
     history.outcome = history.ended_by = None
+
+
+def _as_begun(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an experiment with the version of its search space, which journals of version 0.1 do not name."""
+    search = experiment.get("search", {})
+    if not search or "space_version" in search:
+        return experiment
+    return {**experiment, "search": {**search, "space_version": 1}}
 
 
 def _runs_on(experiment: Mapping[str, Any], environment: Mapping[str, Any]) -> tuple[Any, Any]:

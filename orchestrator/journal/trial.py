@@ -125,9 +125,10 @@ class Trial:
     def parameters(self) -> dict[str, Any]:
         """What tells the trial from others of its experiment, wherever a person or a program reads its name.
 
-        The loss where the search chose it, the loss's hyper-parameters (of a polynomial its coefficients, though its
-        slopes were searched), then the searched settings of ``training`` and of the model under the names of the search
-        space, e.g. ``training.learning_rate`` and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
+        The loss where the search chose it; what was searched under names that the loss does not have, of a polynomial
+        its scale, margin and shape; the loss's hyper-parameters, of a polynomial its coefficients; then the searched
+        settings of ``training`` and of the model under the names of the search space, e.g. ``training.learning_rate``
+        and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
         """
         changes = {
             f"{name}@{change['epoch']}": value
@@ -157,7 +158,19 @@ class Trial:
         settings = {**_prefixed("training", training), **_prefixed("model", model)}
         beside = {name: settings[name] for name in self.params if name in settings}
         chosen = {"loss": self.config["loss"]} if "loss" in self.params else {}
-        return {**chosen, **self.config["loss_parameters"], **beside}
+        return {**chosen, **self._suggested(settings), **self.config["loss_parameters"], **beside}
+
+    def _suggested(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the sampler suggested under names that the config does not have.
+
+        A trial that moved has none: its newest suggestion does not say what its first epochs were trained with.
+        """
+        if self.moves:
+            return {}
+        # Where the search chose the loss, the names of its parameters begin with the name of the loss.
+        own = {name.removeprefix(f"{self.config['loss']}."): value for name, value in self.params.items()}
+        known = {"loss", *settings, *self.config["loss_parameters"]}
+        return {name: value for name, value in own.items() if name not in known}
 
     def _changes_until_best(self) -> list[Mapping[str, Any]]:
         return [one for one in self.config.get("schedule", ()) if one["epoch"] <= (self.best_epoch or 1)]

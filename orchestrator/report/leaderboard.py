@@ -95,16 +95,6 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
     return Row(trial.id, sort, shown, trial.state.value, study.label, _details(trial, best, repeats))
 
 
-def _suggested(trial: Trial) -> dict[str, Any]:
-    """Return what the sampler suggested under names that the config does not have, such as the slopes of a polynomial.
-
-    A trial that moved has none: its newest suggestion does not say what its first epochs were trained with.
-    """
-    # Where the search chose the loss, the names of its parameters begin with the name of the loss.
-    own = {} if trial.moves else {name.removeprefix(f"{trial.config['loss']}."): v for name, v in trial.params.items()}
-    return {name: value for name, value in own.items() if name not in trial.parameters}
-
-
 def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = [("id", trial.id)]
     if trial.error:
@@ -112,7 +102,7 @@ def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) 
     if trial.retries:
         facts.append(("retries", str(trial.retries)))
     facts += [(f"after epoch {move.epoch}", f"took over the model of {move.source}") for move in trial.moves]
-    facts += [(name, value_text(value)) for name, value in {**trial.parameters, **_suggested(trial)}.items()]
+    facts += [(name, value_text(value)) for name, value in trial.parameters.items()]
     facts += [("seed", str(trial.config["seed"]))] if "seed" in trial.config else []
     for repeat in repeats:
         reached = metric_text(trial.metric, repeat.best_value)

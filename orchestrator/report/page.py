@@ -5,7 +5,7 @@ Nothing here draws, reads files or knows HTML; ``asdict`` of a ``Page`` is JSON.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
+from orchestrator.results.comparability import comparability
 from orchestrator.results.pareto import goals_of
 from orchestrator.text.values import count_text, metric_text
 
@@ -117,7 +118,10 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         outcome=history.outcome or extras.unended,
         as_of=_as_of(trials),
         facts=_facts(history, len(studies), metric),
-        verdicts=verdicts_of(by_dataset(studies), extras.verdicts, names_of(studies)),
+        verdicts=[
+            replace(verdict, warnings=[*verdict.warnings, *_comparability(history, verdict.dataset)])
+            for verdict in verdicts_of(by_dataset(studies), extras.verdicts, names_of(studies))
+        ],
         columns=columns(metric, further),
         rows=leaderboard(studies, further),
         fronts=fronts_of(history, names_of(studies)),
@@ -126,6 +130,12 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         cost=cost_facts(trials, history.experiment.get("resources", {})),
         reproduction=_reproduction(history),
     )
+
+
+def _comparability(history: History, name: str) -> list[str]:
+    """Return what is to be known of the losses on a dataset, which a page calls by the last part of its path."""
+    datasets = [one for one in history.experiment.get("datasets", []) if Path(one).name == name]
+    return [sentence for dataset in datasets for sentence in comparability(history, dataset)]
 
 
 def _as_of(trials: Sequence[Trial]) -> str:

@@ -26,15 +26,20 @@ def plan_confirmation(experiment: Experiment, history: History) -> list[PlannedT
     """
     if experiment.confirm is None:
         return []
-    candidates = choose_candidates(history, experiment.confirm.top)
+    candidates = choose_candidates(history, experiment.confirm.top, each=experiment.confirm.published == "each")
     seeds = fresh_seeds(experiment.search.seed, experiment.confirm.seeds)
     return [_repeat(trial, index, seed) for index, seed in enumerate(seeds) for trial in candidates]
 
 
-def choose_candidates(history: History, top: int) -> list[Trial]:
+def choose_candidates(history: History, top: int, *, each: bool = False) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
     The latter are the baseline; they may have been stopped early, since they are trained to their end now.
+
+    Args:
+        history: Of the search.
+        top: So many of each study.
+        each: Take the published settings of each study as well, not of each dataset alone.
     """
     searched = history.stage(Stage.SEARCH)
     chosen: list[Trial] = []
@@ -42,7 +47,10 @@ def choose_candidates(history: History, top: int) -> list[Trial]:
         finished = [trial for trial in history.study(study) if trial.state is TrialState.FINISHED]
         chosen += _distinct(best_first(finished))[:top]
     datasets = dict.fromkeys(trial.config["dataset"] for trial in chosen)
-    return _distinct([*chosen, *(one for name in datasets if (one := published_default(history, name)))])
+    defaults = [published_default(history, name) for name in datasets]
+    if each:
+        defaults += [_preferred(trials) for name in datasets for trials in _published(history, name)]
+    return _distinct([*chosen, *(one for one in defaults if one is not None)])
 
 
 def published_default(history: History, dataset: str) -> Trial | None:
@@ -51,15 +59,28 @@ def published_default(history: History, dataset: str) -> Trial | None:
     Returns:
         ``None`` where the search holds no such trial, because its bounds leave the published settings out.
     """
+    return _preferred([trial for trials in _published(history, dataset) for trial in trials])
+
+
+def _published(history: History, dataset: str) -> list[list[Trial]]:
+    """Return, for each study on a dataset, the trials with published settings of its loss."""
     experiment = validate(Experiment, history.experiment, "journal")
-    defaults: list[Trial] = []
+    studies: list[list[Trial]] = []
     for cell in experiment.cells():
         trials = history.study(cell.name) if cell.dataset == dataset else []
-        for point in cell.space.first_points():
+        found: list[Trial] = []
+        for point in cell.space.published_points():
             same = (trial for trial in trials if point.items() <= trial.params.items() and not trial.moves)
-            defaults += [first] if (first := next(same, None)) else []
-    finished = [trial for trial in defaults if trial.state is TrialState.FINISHED]
-    stopped = [trial for trial in defaults if trial.state is TrialState.STOPPED_EARLY]
+            found += [first] if (first := next(same, None)) else []
+        studies.append(found)
+    return studies
+
+
+def _preferred(trials: Iterable[Trial]) -> Trial | None:
+    """Return the best trial that finished, otherwise the best that was stopped early."""
+    trials = list(trials)
+    finished = [trial for trial in trials if trial.state is TrialState.FINISHED]
+    stopped = [trial for trial in trials if trial.state is TrialState.STOPPED_EARLY]
     return next(iter([*best_first(finished), *best_first(stopped)]), None)
 
 

@@ -12,6 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.candidates import Standing
 from orchestrator.results.caveats import caveats
+from orchestrator.results.comparability import comparability
 from orchestrator.results.confirmed import champion_of, verdicts_of
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 
@@ -21,7 +22,8 @@ Summary = dict[str, Any]
 ``experiment``, ``metric``, ``objectives`` (that one and the others, each with its ``direction``), ``ended_by`` (see
 ``History``), ``winners`` (dataset -> its winner), ``verdicts``
 (``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``test_openings`` (dataset -> how often its
-test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win), ``trials`` and, where
+test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win, and about
+what makes its losses comparable), ``trials`` and, where
 there are several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
 """
 
@@ -69,7 +71,13 @@ def summarise(history: History) -> Summary:
         "winners": winners,
         "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
         "test_openings": dict(history.test_openings),
-        "caveats": {name: caveats([one for one in trials if one.config["dataset"] == name]) for name in datasets},
+        "caveats": {
+            name: [
+                *caveats([one for one in trials if one.config["dataset"] == name]),
+                *comparability(history, name),
+            ]
+            for name in datasets
+        },
         "trials": [_row(trial, history) for trial in trials],
     }
 

@@ -98,7 +98,10 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     changed = changed_keys(history.experiment, experiment.to_dict())
     if changed:
         told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
-        raise ConfigError(f"{directory}: was started with other settings than now: {told}; {way_out}")
+        raise ConfigError(
+            f"{directory}: was started with other settings than now: {told}; {way_out}; "
+            f"`orchestrator resume {directory}` goes on as it was started"
+        )
     for key, digest in history.data.items():
         if digests.get(key) != digest:
             raise ConfigError(f"{directory}: the data of {key} have changed since it was started; {way_out}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
@@ -144,6 +145,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     sources = read_sources(experiment, given.output)
     directory = open_directory(given.output, experiment.name)
     with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
+        experiment = experiment.continuing(ledger.history.experiment)
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
         if cluster.address is not None:
@@ -157,7 +159,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         with closing(checkpoints), tracked(ledger, tracking) as tracker:
             signal, ended_by = None, ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster, given.options)
-            for sentence in start_warm(experiment, sources, ledger):
+            for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
                 if not given.quiet:
                     say(sentence)
             ready = workload.expecting(digests)

@@ -5,7 +5,8 @@
         --seeds 0 1 2 --output runs/efficiency                        # goes on where it was interrupted
 
 Both are searches of the product, over e0 + Delta + e2 Delta^2: the grid trains all 16 points for all epochs, TPE with
-ASHA as many trials over the slopes and offsets between these (``--space slopes``), or over the same points. Its epochs
+ASHA as many trials over the slopes and offsets between these (``--space slopes``), or over the same points (``--space
+listed``). ``--space scale`` has 4 scales x 4 shapes instead, and TPE the whole of both. The epochs of TPE with ASHA
 are counted over all of its trials, in the order of its journal, and only as far as half of the grid's. The best of 16
 flatters itself, so what comes within a hundredth of it, which seeds differ by, is counted as well.
 """
@@ -35,7 +36,20 @@ SPACES: dict[str, dict[str, Any]] = {
     "listed": {"e0": {"values": OFFSETS}, "e1": {"values": (1.0,)}, "e2": {"values": BENDS}},
     # The slopes of 1 + 2 e2 Delta at Delta = -2 and 2.
     "slopes": {"offset": (OFFSETS[0], OFFSETS[-1]), "slope_0": (0.04, 1.0), "slope_1": (1.0, 1.96)},
+    "scale": {"scale": (1.0, 512.0), "margin": {"values": (0.2,)}},
 }
+GRIDS: dict[str, dict[str, Any]] = {
+    "listed": SPACES["listed"],
+    "slopes": SPACES["listed"],
+    # The hardest-negative triplet loss, which TPE tries first, lies between these points.
+    "scale": {
+        "scale": {"values": (1.0, 8.0, 64.0, 512.0)},
+        "margin": {"values": (0.2,)},
+        "shape2": {"values": (0.2, 0.4, 0.6, 0.8)},
+    },
+}
+"""The grid beside each space."""
+
 TRAINING: dict[str, dict[str, Any]] = {"vsepp": {"learning_rate": 5e-4}, "wsabie": {"learning_rate": 1e-3}}
 TRAINING_ON_SCENES = {"learning_rate": 1e-3, "batch_size": 32, "word_size": 64}
 """The hardest of 128 near-twins is too hard to begin with."""
@@ -76,6 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--space", choices=SPACES, default="slopes", help="of TPE")
     parser.add_argument("--trials", type=int, default=16, help="of TPE with ASHA")
+    parser.add_argument("--grace-epochs", type=int, default=1, help="of ASHA")
     parser.add_argument("--concurrent", type=int, default=1, help="trials at a time, each on one core")
     parser.add_argument("--output", type=Path, help="keep the searches there, and go on with them")
 
@@ -126,10 +141,12 @@ def follow(experiment: Experiment, workload: TrainablesWorkload, output: Path) -
 def make_experiment(options: argparse.Namespace, seed: int, sampler: str) -> Experiment:
     """Return the search with a grid, or with TPE and ASHA."""
     is_grid = sampler == "grid"
-    space = SPACES["listed" if is_grid else options.space]
+    space = GRIDS[options.space] if is_grid else SPACES[options.space]
+    named = f"-{options.space}" if not is_grid or options.space == "scale" else ""
+    asha = {"name": "asha", "grace_epochs": options.grace_epochs, "reduction_factor": 3}
     training = TRAINING_ON_SCENES if options.dataset == "scenes" else TRAINING[options.model]
     values = {
-        "name": f"{options.dataset}-{options.model}-{sampler}{'' if is_grid else f'-{options.space}'}-seed{seed}",
+        "name": f"{options.dataset}-{options.model}-{sampler}{named}-seed{seed}",
         "datasets": [options.dataset],
         "models": [options.model],
         "losses": [LOSS],
@@ -141,7 +158,7 @@ def make_experiment(options: argparse.Namespace, seed: int, sampler: str) -> Exp
             "metric": METRIC,
             "space": {LOSS: space},
         },
-        "scheduler": {"name": "none"} if is_grid else {"name": "asha", "grace_epochs": 1, "reduction_factor": 3},
+        "scheduler": {"name": "none"} if is_grid else asha,
         "resources": {
             "cpus": 1,
             "gpus": 0 if options.device == "cpu" else 1 / options.concurrent,

@@ -1,260 +1,207 @@
-"""The polynomials' spaces: no point pulls the wrong way, and the slopes are those that were asked for."""
+"""The polynomials as scale, margin and shape: what is inside, what is tried first, and what older names still mean."""
 
-import math
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import example, given
+import torch
+from hypothesis import given
 from hypothesis import strategies as st
-from numpy.polynomial import Polynomial
-from optuna.trial import FixedTrial
 
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.yaml_files import validate
-from orchestrator.results.weight_curves import weight_curves
-from search_spaces import SPACES, LossPart, SpaceError, StudySpace, Values
-from search_spaces.polynomial import DEGREES, coefficients
-from search_spaces.space import FixedPoint
+from search_spaces import SPACES, LossPart, Range, StudySpace, Values
+from search_spaces.sides import DEGREES
+from search_spaces.space import Asked, FixedPoint
 from trainables.errors import ConfigError
-from trainables.feasibility import DOMAINS, is_feasible
-from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
+from trainables.feasibility import domain_of, is_feasible
+from trainables.losses import build_loss
 
-WEIGHTS = st.lists(st.floats(0, 2), min_size=1, max_size=4)
-KINDS = st.sampled_from(sorted(DOMAINS))
-
-
-def slope(polynomial: tuple[float, ...], x: float) -> float:
-    return sum(power * number * x ** (power - 1) for power, number in enumerate(polynomial) if power)
+NAMES = ["polynomial_relative", "polynomial_self"]
+EACH = pytest.mark.parametrize("name", NAMES)
+PUBLISHED_CODE = {"positive_coefficients": (0.5, -0.7, 0.2), "negative_coefficients": (0.03, -0.4, 0.9)}
+SEPARATE = {"hinge": "separate", "gate": 0.2}
 
 
-@given(st.floats(0, 0.5), WEIGHTS, KINDS)
-@example(0.0, [0.0, 0.0, 2.0**-14, 0.0], "negative")
-def test_every_point_pulls_the_right_way(offset: float, weights: list[float], kind: Any) -> None:
-    polynomial = coefficients(offset, weights, kind)
-    assert is_feasible(polynomial, kind)
-    assert polynomial[0] == offset and 2 <= len(polynomial) <= 1 + len(weights)
-
-
-@given(WEIGHTS, KINDS)
-def test_the_slope_is_the_bernstein_sum(weights: list[float], kind: Any) -> None:
-    low, high = DOMAINS[kind]
-    sign, n = (-1 if kind == "positive" else 1), len(weights) - 1
-    polynomial = coefficients(0.2, weights, kind)
-    for step in range(11):
-        t = step / 10
-        wanted = sum(w * math.comb(n, k) * t**k * (1 - t) ** (n - k) for k, w in enumerate(weights))
-        assert slope(polynomial, low + t * (high - low)) * sign == pytest.approx(wanted, abs=1e-9)
-
-
-def bounds_of(name: str, *degrees: int) -> Any:
-    space = SPACES[name]
-    return space.relevant(space.narrowed({"degree": Values(degrees)}), {})
-
-
-@pytest.mark.parametrize("name", ["polynomial_self", "polynomial_relative"])
-@pytest.mark.parametrize("degree", DEGREES)
-def test_the_published_default_is_there_in_every_degree(name: str, degree: int) -> None:
-    bounds = bounds_of(name, degree)
-    (point,) = SPACES[name].first_points(bounds)
-    found = SPACES[name].suggest(FixedTrial(dict(point)), bounds)
-    assert found in (
-        {"coefficients": (0.2, 1.0)},
-        {"positive_coefficients": (0.2, -1.0), "negative_coefficients": (0.0, 1.0)},
-    )
-
-
-@pytest.mark.parametrize(("name", "sides"), [("polynomial_self", 2), ("polynomial_relative", 1)])
-def test_only_the_slopes_of_the_highest_degree_are_searched(name: str, sides: int) -> None:
-    for degree in DEGREES:
-        assert len(bounds_of(name, degree)) == 2 + sides * degree
-    assert len(bounds_of(name, 1, 3)) == 2 + sides * 3
-
-
-def test_degrees_can_be_searched_too_and_the_default_comes_once() -> None:
-    part = LossPart(SPACES["polynomial_relative"], bounds_of("polynomial_relative", *DEGREES), {})
-    space = StudySpace({"polynomial_relative": part})
-    assert space.is_conditional
-    assert space.first_points() == [{"offset": 0.2, "degree": 1, "slope_0": 1.0}]
-    point = {"offset": 0.1, "degree": 3, "slope_0": 0.0, "slope_1": 2.0, "slope_2": 1.0}
-    found = space.suggest(FixedPoint(point)).loss_parameters["coefficients"]
-    assert len(found) == 4 and found[0] == 0.1
-
-
-@pytest.mark.parametrize("name", ["polynomial_self", "polynomial_relative"])
-def test_the_weight_curve_of_a_suggestion_can_be_drawn_and_is_nowhere_negative(name: str) -> None:
-    bounds = bounds_of(name, 4)
-    point = {"offset": 0.3, "degree": 4} | {key: 0.5 * (index % 4) for index, key in enumerate(list(bounds)[2:])}
-    parameters = SPACES[name].suggest(FixedPoint(point), bounds)
-    curves = weight_curves(name, parameters)
-    assert curves and all((curve.weights >= -1e-9).all() for curve in curves)
-
-
-def experiment(**search: Any) -> Experiment:
-    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_relative"], "search": search}
+def experiment(loss: str = "polynomial_relative", training: Any = None, **search: Any) -> Experiment:
+    values = {"name": "p", "datasets": ["pets"], "losses": [loss], "training": training or {}, "search": search}
     return validate(Experiment, values, "p.yaml")
 
 
-def test_a_grid_of_slopes() -> None:
-    lists = {f"slope_{index}": {"values": [0.0, 0.5, 1.0, 2.0]} for index in (0, 1)}
-    space = {"polynomial_relative": {"offset": {"values": [0.2]}, **lists}}
-    points = experiment(sampler="grid", trials=100, space=space).cells()[0].space.grid()
-    assert len(points) == 16
-    assert points[1] == {"offset": 0.2, "degree": 2, "slope_0": 0.0, "slope_1": 0.5}
+def space_of(loss: str, training: Any = None, **search: Any) -> StudySpace:
+    return experiment(loss, training, **search).cells()[0].space
 
 
-COEFFICIENT_GRID = {"e0": {"values": [0.2]}, "e1": {"values": [0.5, 1.0, 1.5, 2.0]}, "e2": {"values": [-0.1, 0.0, 0.2]}}
+def first_parameters(space: StudySpace) -> list[Any]:
+    return [dict(space.suggest(FixedPoint(point)).loss_parameters) for point in space.first_points()]
 
 
-def test_a_grid_of_relative_coefficients_as_they_are() -> None:
-    space = {"polynomial_relative": COEFFICIENT_GRID}
-    study = experiment(sampler="grid", trials=100, space=space).cells()[0].space
-    found = [study.suggest(FixedTrial(dict(point))).loss_parameters["coefficients"] for point in study.grid()]
-    assert found == [(0.2, e1, e2) for e1 in (0.5, 1.0, 1.5, 2.0) for e2 in (-0.1, 0.0, 0.2)]
-    assert not study.is_conditional
-    assert study.first_points() == [{"e0": 0.2, "e1": 1.0, "e2": 0.0}]
+@EACH
+@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("pairs", [16, 64, 128, 200, 512])
+def test_the_triplet_loss_and_its_mean_come_first_and_lie_inside(name: str, degree: int, pairs: int) -> None:
+    space = space_of(name, {"batch_size": pairs}, space={name: {"degree": {"values": [degree]}}})
+    torch.manual_seed(pairs)
+    similarity = torch.nn.functional.normalize(torch.randn(2, pairs, 8, dtype=torch.float64), dim=-1)
+    similarity = (similarity[0] @ similarity[1].T).requires_grad_()
+    positives = torch.eye(pairs, dtype=torch.bool)
+    triplet = build_loss("triplet_sh", margin=0.2)(similarity, positives)
+    values = [build_loss(name, **one)(similarity, positives) for one in first_parameters(space)]
+    torch.testing.assert_close(torch.stack(values), torch.stack([triplet, triplet / pairs]), rtol=1e-12, atol=0)
+    gradients = [torch.autograd.grad(value, similarity, retain_graph=True)[0] for value in (triplet, values[0])]
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-12, atol=0)
+    bounds = space.bounds()
+    assert all(bounds[key].contains(value) for point in space.first_points() for key, value in point.items())
 
 
-def test_listed_coefficients_may_stand_still_beside_others() -> None:
-    lists = {name: COEFFICIENT_GRID[name] for name in ("e1", "e2")}
-    search = {"fixed": {"polynomial_relative": {"e0": 0.3}}, "space": {"polynomial_relative": lists}}
-    study = experiment(**search).cells()[0].space
-    assert study.suggest(FixedPoint({"e0": 0.3, "e1": 0.5, "e2": 0.0})).loss_parameters == {
-        "coefficients": (0.3, 0.5, 0.0)
+def test_batches_of_images_count_their_captions() -> None:
+    training = {"batches": "images", "batch_size": 26, "captions_per_image": 5}
+    assert space_of("polynomial_relative", training).first_points()[0]["scale"] == 130.0
+
+
+@pytest.mark.parametrize(
+    ("pairs", "bounds"), [(128, Range(1, 512, log=True)), (32, Range(0.25, 128, log=True)), (512, Range(1, 2048, True))]
+)
+def test_the_scale_goes_from_the_mean_to_four_times_the_sum(pairs: int, bounds: Range) -> None:
+    assert space_of("polynomial_relative", {"batch_size": pairs}).bounds()["scale"] == bounds
+
+
+def test_the_published_code_is_a_point_where_its_hinges_and_its_gate_stand_still() -> None:
+    space = space_of("polynomial_self", fixed={"polynomial_self": SEPARATE})
+    summed, published = first_parameters(space)
+    assert published == {**PUBLISHED_CODE, **SEPARATE}
+    assert summed["positive_coefficients"] == pytest.approx([128 * one for one in (0.5, -0.7, 0.2)])
+    assert [point["scale"] for point in space.published_points()] == [0.7]
+    assert space_of("polynomial_self", fixed={"polynomial_self": {"hinge": "separate"}}).published_points() == []
+
+
+def test_two_hinges_have_two_constants_and_a_joint_hinge_has_one() -> None:
+    space = space_of("polynomial_self", fixed={"polynomial_self": SEPARATE})
+    point = {**space.first_points()[0], "margin": 0.9, "negative_margin": -0.5, "scale": 2.0}
+    found = space.suggest(FixedPoint(point)).loss_parameters
+    assert (found["positive_coefficients"][0], found["negative_coefficients"][0]) == (1.8, -1.0)
+    assert "negative_margin" not in space_of("polynomial_self").bounds()
+
+
+@pytest.mark.parametrize("gate", [0.0, 0.2, 1.0, 1.5, 3.0, None])
+def test_the_slope_is_asked_for_from_the_gate_on(gate: float | None) -> None:
+    fixed = {} if gate is None else {"polynomial_relative": {"gate": gate}}
+    space = space_of("polynomial_relative", fixed=fixed)
+    low, high = domain_of("relative", gate)
+    point = {"scale": 1.0, "margin": 0.2, "degree": 2, "shape2": 1.0}
+    found = space.suggest(FixedPoint(point)).loss_parameters
+    _, first, second = found["coefficients"]
+    assert first + 2 * second * low == pytest.approx(0, abs=1e-11)
+    assert is_feasible(found["coefficients"], "relative", (low, high))
+    build_loss("polynomial_relative", **found)
+
+
+BOXES = st.sampled_from(NAMES).flatmap(
+    lambda name: st.tuples(
+        st.just(name),
+        st.sampled_from(DEGREES),
+        st.sampled_from([{}, {"gate": 0.2}, *([SEPARATE] if name == "polynomial_self" else [])]),
+        st.integers(2, 600),
+        st.data(),
+    )
+)
+
+
+@given(BOXES)
+def test_the_loss_takes_every_suggestion(box: Any) -> None:
+    name, degree, fixed, pairs, data = box
+    space = SPACES[name].adapted(Asked(fixed=fixed, pairs=pairs))
+    part = LossPart(space, space.relevant(space.narrowed({"degree": Values((degree,))}), fixed), fixed)
+    point = {
+        key: data.draw(st.sampled_from(bound.values) if isinstance(bound, Values) else st.floats(bound.low, bound.high))
+        for key, bound in part.bounds.items()
     }
+    build_loss(name, **part.suggest(FixedPoint(point)))
 
 
-def test_a_gate_forgives_slopes_below_it() -> None:
-    lists = {**COEFFICIENT_GRID, "e2": {"values": [1.0]}}
-    with pytest.raises(ConfigError, match="pull the wrong way"):
-        experiment(space={"polynomial_relative": lists})
-    gated = {"polynomial_relative": {"gate": 0.2}}
-    study = experiment(space={"polynomial_relative": lists}, fixed=gated).cells()[0].space
-    for e1 in (0.5, 1.0, 1.5, 2.0):
-        PolynomialRelative((0.2, e1, 1.0), gate=0.2)
-    assert study.suggest(FixedPoint({"e0": 0.2, "e1": 0.5, "e2": 1.0})).loss_parameters["gate"] == 0.2
-
-
-def test_the_published_code_runs_first_where_its_coefficients_are_listed() -> None:
-    published = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
-    search = {
-        "space": {"polynomial_self": {name: {"values": [0.0, value]} for name, value in published.items()}},
-        "fixed": {"polynomial_self": {"hinge": "separate", "gate": 0.2}},
-    }
-    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_self"], "search": search}
-    space = validate(Experiment, values, "p.yaml").cells()[0].space
-    (point,) = space.first_points()
-    parameters = space.suggest(FixedTrial(dict(point))).loss_parameters
-    assert parameters["positive_coefficients"] == (0.5, -0.7, 0.2)
-    assert parameters["negative_coefficients"] == (0.03, -0.4, 0.9)
-    PolynomialSelf(**parameters)
-
-
-@given(st.floats(0, 0.5), WEIGHTS, st.sampled_from([None, 0.0, 0.2, 1.0]))
-def test_the_loss_takes_every_suggestion(offset: float, weights: list[float], gate: float | None) -> None:
-    PolynomialRelative(coefficients(offset, weights, "relative"), gate=gate)
+@EACH
+def test_only_the_shapes_of_the_searched_degrees_are_searched(name: str) -> None:
+    for degrees in ((1,), (2,), (3,), (4,), (1, 3)):
+        bounds = space_of(name, space={name: {"degree": {"values": list(degrees)}}}).bounds()
+        shapes = [key for key in bounds if "shape" in key]
+        sides = 2 if name == "polynomial_self" else 1
+        assert len(shapes) == sides * sum({1: 0, 2: 1, 3: 2, 4: 3}[degree] for degree in degrees)
 
 
 def test_fixed_coefficients_are_not_searched_beside() -> None:
-    (cell,) = experiment(fixed={"polynomial_relative": {"coefficients": [0.2, 1.0, 0.5]}}).cells()
-    assert cell.space.bounds() == {}
-    assert cell.space.first_points() == [{}]
-    assert cell.space.suggest(FixedPoint({})).loss_parameters == {"coefficients": (0.2, 1.0, 0.5)}
+    space = space_of("polynomial_relative", fixed={"polynomial_relative": {"coefficients": [25.6, 128.0, 64.0]}})
+    assert space.bounds() == {}
+    assert first_parameters(space) == [{"coefficients": (25.6, 128.0, 64.0)}]
+
+
+@pytest.mark.parametrize("older", [{"offset": [0.1, 0.4]}, {"slope_0": [0, 1]}], ids=str)
+def test_older_names_bring_the_older_parametrisation(older: Any) -> None:
+    bounds = space_of("polynomial_relative", space={"polynomial_relative": older}).bounds()
+    assert list(bounds) == ["offset", "degree", "slope_0", "slope_1"]
+    assert {str(bound) for name, bound in bounds.items() if name not in older} <= {"[0, 0.5]", "[0, 2]", "{2}"}
 
 
 @pytest.mark.parametrize(
     ("search", "message"),
     [
         pytest.param(
-            {"fixed": {"polynomial_relative": {"coefficients": [0.2, -1.0]}}},
-            r"pull the wrong way somewhere in \[-1.0, 2.0\]; the nearest that do not are \[0.2, 0\]",
-            id="infeasible",
+            {"space": {"polynomial_relative": {"scale": [1, 8], "slope_0": [0, 1]}}},
+            "scale and slope_0 are of two parametrisations",
+            id="two parametrisations",
         ),
         pytest.param(
-            {"space": {"polynomial_relative": {**COEFFICIENT_GRID, "e2": {"values": [0.0, 2.0]}}}},
-            r"search.space.polynomial_relative: coefficients \[0.2, 0.5, 2.0\] pull the wrong way.*allow_infeasible",
-            id="infeasible in a list",
+            {"space_version": 1, "space": {"polynomial_relative": {"scale": [1, 8]}}},
+            "scale and space_version 1 are of two",
+            id="of another version",
         ),
         pytest.param(
-            {"space": {"polynomial_relative": {"e1": [0.5, 1.0]}}},
-            "e1 must list its values.*searched by slope_0",
-            id="range of a coefficient",
+            {"space": {"polynomial_relative": {"scale": {"values": [0]}}}}, "scale must be a number above 0", id="scale"
         ),
-        pytest.param(
-            {
-                "space": {"polynomial_relative": {"e1": {"values": [1.0]}}},
-                "fixed": {"polynomial_relative": {"coefficients": [0.2, 1.0]}},
-            },
-            "coefficients are fixed, so e1 cannot be searched",
-            id="fixed and listed",
-        ),
-        pytest.param(
-            {"fixed": {"polynomial_relative": {"gate": 1.5}}},
-            "gate must be at most 1 where coefficients are suggested, got 1.5",
-            id="gate beyond the slopes",
-        ),
-        pytest.param({"space": {"polynomial_relative": {"slope_0": [-1, 1]}}}, "at least 0", id="negative slope"),
-        pytest.param({"space": {"polynomial_relative": {"degree": {"values": [5]}}}}, "one of 1, 2, 3, 4", id="degree"),
-        pytest.param({"space": {"polynomial_relative": {"slope_7": [0, 1]}}}, "did you mean", id="unknown"),
+        pytest.param({"space": {"polynomial_relative": {"shape2": [0, 2]}}}, r"in \[0, 1\], got 2", id="shape"),
+        pytest.param({"space": {"polynomial_relative": {"scael": [1, 2]}}}, "did you mean 'scale'", id="unknown"),
+        pytest.param({"fixed": {"polynomial_relative": {"gate": "wide"}}}, "search.fixed.*gate must be", id="gate"),
     ],
 )
-def test_what_is_refused(search: dict[str, Any], message: str) -> None:
+def test_what_is_refused(search: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         experiment(**search)
 
 
-def test_infeasible_coefficients_are_allowed_in_words() -> None:
-    fixed = {"polynomial_relative": {"coefficients": [0.2, -1.0], "allow_infeasible": True}}
-    assert experiment(fixed=fixed).cells()[0].space.bounds() == {}
-
-
-def test_checks_of_one_side_leave_the_other() -> None:
-    check: Callable[..., None] = SPACES["polynomial_self"].check_parameters
-    check({"positive_coefficients": (0.5, -1.0)})
-    check({"negative_coefficients": (0.03, -0.4, 0.9), "hinge": "separate"})
-    with pytest.raises(SpaceError, match="positive_coefficients"):
-        check({"positive_coefficients": (0.5, 1.0), "negative_coefficients": (0.0, 1.0)})
-
-
-CONSTANTS = {
-    "fixed": ("polynomial_relative", {"fixed": {"polynomial_relative": {"coefficients": [0.5]}}}),
-    "listed": ("polynomial_relative", {"space": {"polynomial_relative": {"e0": {"values": [0.1, 0.5]}}}}),
-    "both fixed": (
-        "polynomial_self",
-        {"fixed": {"polynomial_self": {"positive_coefficients": [0.5], "negative_coefficients": [0.1]}}},
-    ),
-    "both listed": (
-        "polynomial_self",
-        {"space": {"polynomial_self": {"a0": {"values": [0.5]}, "b0": {"values": [0.0, 0.1]}}}},
-    ),
+VERSION_1 = {
+    "triplet": {"margin": "[0.02, 0.8]"},
+    "triplet_sh": {"margin": "[0.02, 0.8]"},
+    "nt_xent": {"temperature": "[0.005, 0.5] log"},
+    "smooth_ap": {"temperature": "[0.001, 0.2] log"},
+    "warp": {"margin": "[0.05, 1] log"},
+    "polynomial_relative": {"offset": "[0, 0.5]", "degree": "{2}", "slope_0": "[0, 2]", "slope_1": "[0, 2]"},
+    "polynomial_self": {
+        "offset": "[0, 0.5]",
+        "degree": "{2}",
+        **{name: "[0, 2]" for name in ("positive_0", "positive_1", "negative_0", "negative_1")},
+    },
 }
 
 
-@pytest.mark.parametrize(("loss", "search"), CONSTANTS.values(), ids=CONSTANTS)
-def test_constants_are_refused_before_anything_starts(loss: str, search: dict[str, Any]) -> None:
-    values = {"name": "p", "datasets": ["pets"], "losses": [loss], "search": search}
-    with pytest.raises(
-        ConfigError, match="coefficients must hold a coefficient of power 1 or above.* got the constant"
-    ):
-        validate(Experiment, values, "p.yaml")
+@pytest.mark.parametrize("name", SPACES)
+def test_version_1_has_the_bounds_and_the_first_points_of_then(name: str) -> None:
+    space = space_of(name, space_version=1)
+    assert {key: str(bound) for key, bound in space.bounds().items()} == VERSION_1[name]
+    (point,) = space.first_points()
+    assert point in (
+        {"margin": 0.2},
+        {"margin": 1.0},
+        {"temperature": 0.1},
+        {"temperature": 0.01},
+        {"offset": 0.2, "degree": 2, **dict.fromkeys(list(VERSION_1[name])[2:], 1.0)},
+    )
+    assert space.published_points() == [point]
 
 
-def test_one_polynomial_of_two_may_be_listed_as_a_constant() -> None:
-    search = {"space": {"polynomial_self": {"a0": {"values": [0.5]}, "b1": {"values": [0.5, 1.0]}}}}
-    values = {"name": "p", "datasets": ["pets"], "losses": ["polynomial_self"], "search": search}
-    space = validate(Experiment, values, "p.yaml").cells()[0].space
-    PolynomialSelf(**space.suggest(FixedPoint({"a0": 0.5, "b1": 1.0})).loss_parameters)
-
-
-@pytest.mark.parametrize(("degree", "share"), [(1, 0.0), (2, 0.05), (3, 0.07), (4, 0.10)])
-def test_below_the_domain_as_many_draws_pull_the_wrong_way_as_is_said(degree: int, share: float) -> None:
-    """The slope is right everywhere in [-1, 2]; below, it is wrong for the stated share while the hinge is active."""
-    rng = np.random.default_rng(0)
-    inside, below = np.linspace(-1, 2, 61), np.linspace(-2, -1, 201)[:-1]
-    wrong = 0
-    for _ in range(4000):
-        drawn = Polynomial(coefficients(rng.uniform(0, 0.5), tuple(rng.uniform(0, 2, degree)), "relative"))
-        assert (drawn.deriv()(inside) >= -1e-9).all()
-        wrong += bool(((drawn.deriv()(below) < -1e-9) & (drawn(below) > 0)).any())
-    assert wrong / 4000 == pytest.approx(share, abs=0.015)
+def test_an_experiment_that_began_with_version_1_goes_on_with_it_unless_it_names_another() -> None:
+    begun = experiment(space_version=1).to_dict()
+    now = experiment()
+    assert now.search.space_version == 2
+    assert now.continuing({}) is now
+    assert changed_keys(begun, now.continuing(begun).to_dict()) == {}
+    assert list(now.continuing(begun).cells()[0].space.bounds()) == list(VERSION_1["polynomial_relative"])
+    named = experiment(space_version=2)
+    assert changed_keys(begun, named.continuing(begun).to_dict()) == {"search.space_version": (1, 2)}

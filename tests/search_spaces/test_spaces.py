@@ -48,8 +48,9 @@ def test_the_published_settings_are_the_defaults_of_the_loss(name: str) -> None:
     from trainables.losses import build_loss
 
     space = SPACES[name]
-    point = space.first_points(space.bounds)[0]
-    published, default = build_loss(name, **space.suggest(FixedTrial(dict(point)), space.bounds)), build_loss(name)
+    bounds = space.relevant(space.bounds, {})
+    point = space.published_points(bounds)[0]
+    published, default = build_loss(name, **space.suggest(FixedTrial(dict(point)), bounds)), build_loss(name)
     similarity, positives = torch.linspace(-1, 1, 16).reshape(4, 4), torch.eye(4, dtype=torch.bool)
     torch.manual_seed(0)
     value = published(similarity, positives)
@@ -60,7 +61,8 @@ def test_the_published_settings_are_the_defaults_of_the_loss(name: str) -> None:
 @EACH
 def test_suggestions_are_constants_with_the_names_of_the_constructor(name: str) -> None:
     space = SPACES[name]
-    parameters = space.suggest(FixedTrial(dict(space.first_points(space.bounds)[0])), space.bounds)
+    bounds = space.relevant(space.bounds, {})
+    parameters = space.suggest(FixedTrial(dict(space.first_points(bounds)[0])), bounds)
     assert set(parameters) <= set(space.parameters)
     space.check_parameters(parameters)
 

@@ -44,7 +44,8 @@ def config(loss: str = "nt_xent", *, seed: int = 0, model: str = "vsepp", **rest
 DIFFERENT = {
     "temperatures": [config(loss_parameters={"temperature": value}) for value in (0.05, 0.1, 0.3)],
     "rates and decay": [
-        config("triplet", learning_rate=rate, weight_decay=decay) for rate, decay in [(1e-3, 0.0), (5e-3, 0.1)]
+        config("triplet", learning_rate=rate, weight_decay=decay, warmup_epochs=warmup)
+        for rate, decay, warmup in [(1e-3, 0.0, 2), (5e-3, 0.1, 0)]
     ],
     "seeds": [config("triplet_sh", seed=seed) for seed in (0, 1, 2)],
     "coefficients": [

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_of_epochs_that_are_equally_good_the_first_is_kept(data: Dataset, tmp_pa
 def test_a_resumed_trial_repeats_the_last_report_and_ends_like_an_undisturbed_one(
     data: Dataset, tmp_path: Path, stop: int
 ) -> None:
-    config = tiny_config(epochs=4, learning_rate_drop_epochs=2)
+    config = tiny_config(epochs=4, learning_rate_drop_epochs=2, warmup_epochs=2)
     straight = [numbers(report) for report in run_trial(config, data, device="cpu")]
     for report in run_trial(config, data, device="cpu"):
         checkpoint = save_epoch(tmp_path, report)
@@ -145,6 +146,43 @@ def test_the_learning_rate_drops(epoch: int, scale: bool, rate: float) -> None:
     optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
     adjust_optimizer(optimizer, training, epoch)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+
+
+def test_to_adam_a_loss_times_c_is_the_loss_with_the_clip_divided_by_c(data: Dataset) -> None:
+    reports = []
+    for scale in (1.0, 16.0):
+        config = tiny_config(loss="polynomial_relative", epochs=2, gradient_clip=0.8 * scale)
+        config = replace(config, loss_parameters={"coefficients": (0.2 * scale, scale)})
+        reports.append([numbers(report) for report in run_trial(config, data, device="cpu")])
+    for mean, total in zip(*reports, strict=True):
+        assert total["train/loss"] == pytest.approx(16 * mean["train/loss"], rel=1e-3)
+        assert total["val/rsum"] == pytest.approx(mean["val/rsum"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "rates"),
+    [
+        pytest.param({}, [1.0, 1.0, 1.0, 1.0], id="none"),
+        pytest.param({"warmup_epochs": 1}, [0.5, 1.0, 1.0, 1.0], id="one epoch"),
+        pytest.param({"warmup_epochs": 3}, [0.25, 0.5, 0.75, 1.0], id="three"),
+        pytest.param(
+            {"warmup_epochs": 3, "learning_rate_drop_epochs": 2}, [0.25, 0.5, 0.075, 0.1], id="beside the drops"
+        ),
+        pytest.param(
+            {"warmup_epochs": 1, "batches": "images", "captions_per_image": 3, "scale_epochs": True},
+            [0.25, 0.5, 0.75, 1.0],
+            id="scaled",
+        ),
+    ],
+)
+def test_the_rate_rises_over_the_epochs_of_a_warm_up(changes: dict[str, Any], rates: list[float]) -> None:
+    training = TrainingConfig(learning_rate=1.0, **changes)
+    optimizer = build_optimizer(torch.nn.Linear(2, 2), training)
+    found = []
+    for epoch in range(1, 5):
+        adjust_optimizer(optimizer, training, epoch)
+        found.append(optimizer.param_groups[0]["lr"])
+    assert found == pytest.approx(rates)
 
 
 def test_the_gradient_is_clipped_to_the_global_norm(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

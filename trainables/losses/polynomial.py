@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.feasibility import DOMAINS, Kind, constant_problem, is_feasible, nearest_feasible, require_finite
+from trainables.feasibility import Kind, constant_problem, domain_of, is_feasible, nearest_feasible, require_finite
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
 from trainables.losses.parameters import Parameter, numbers_of, per_query, require_not_negative
@@ -61,7 +61,7 @@ class PolynomialSelf:
         unchecked = self.allow_infeasible or self.hinge == "separate"
         kinds: dict[str, Kind] = {"positive_coefficients": "positive", "negative_coefficients": "negative"}
         for name, kind in kinds.items():
-            checked = _checked(name, getattr(self, name), kind, DOMAINS[kind], unchecked)
+            checked = _checked(name, getattr(self, name), kind, domain_of(kind), unchecked)
             object.__setattr__(self, name, checked)
         _require_slope({name: getattr(self, name) for name in kinds})
 
@@ -125,11 +125,12 @@ class PolynomialRelative:
     allow_infeasible: bool = False
 
     def __post_init__(self) -> None:
-        low, high = DOMAINS["relative"]
+        gate = None
         if self.gate is not None:
             require_not_negative("gate", self.gate)
-            low = -max(numbers_of("gate", self.gate))
-        checked = _checked("coefficients", self.coefficients, "relative", (low, high), self.allow_infeasible)
+            gate = max(numbers_of("gate", self.gate))
+        domain = domain_of("relative", gate)
+        checked = _checked("coefficients", self.coefficients, "relative", domain, self.allow_infeasible)
         object.__setattr__(self, "coefficients", checked)
         _require_slope({"coefficients": checked})
 

@@ -38,10 +38,10 @@ def test_the_loss_is_a_parameter_on_which_others_depend(ledger: Ledger) -> None:
             "polynomial_relative",
             {
                 "loss": "polynomial_relative",
-                "polynomial_relative.offset": 0.2,
+                "polynomial_relative.scale": 128.0,
+                "polynomial_relative.margin": 0.2,
                 "polynomial_relative.degree": 2,
-                "polynomial_relative.slope_0": 1.0,
-                "polynomial_relative.slope_1": 1.0,
+                "polynomial_relative.shape2": 0.5,
             },
         ),
     ]

@@ -70,3 +70,11 @@ def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
     assert trial.parameters == {**start, "training.learning_rate@3": 0.01}
     assert trial.parameters_at_best == {**start, "training.learning_rate": 0.01}
     assert trial.loss_parameters_at_best == {"coefficients": [0.2, 1.0]}
+
+
+def test_an_experiment_of_version_0_1_has_the_search_space_of_then() -> None:
+    versions = {}
+    for name, search in {"then": {"trials": 3}, "now": {"trials": 3, "space_version": 2}}.items():
+        record = happened("experiment_started", experiment={"name": name, "search": search}, data={}, environment={})
+        versions[name] = History.of([record]).experiment["search"]["space_version"]
+    assert versions == {"then": 1, "now": 2}

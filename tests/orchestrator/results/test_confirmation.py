@@ -40,6 +40,7 @@ def test_the_best_of_each_study_and_the_best_published_settings_are_chosen(ledge
     triplet[0].epochs[1] = {"val/rsum": 5.0}
     assert published_default(ledger.history, "pets") == nt_xent[0]
     assert choose_candidates(ledger.history, 1) == [nt_xent[1], triplet[1], nt_xent[0]]
+    assert choose_candidates(ledger.history, 1, each=True) == [nt_xent[1], triplet[1], nt_xent[0], triplet[0]]
 
 
 @pytest.mark.parametrize("state", [TrialState.DIVERGED, TrialState.FAILED, TrialState.STOPPED_EARLY])

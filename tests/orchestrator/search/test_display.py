@@ -61,8 +61,17 @@ def test_every_end_has_its_line(
 
 def test_defaults_are_not_told(ledger: Ledger) -> None:
     trial = add_trial(ledger, [10.0])
-    trial = replace(trial, config={**trial.config, "loss_parameters": {}})
+    trial = replace(trial, params={}, config={**trial.config, "loss_parameters": {}})
     assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
+
+
+@pytest.mark.parametrize("prefix", ["", "polynomial_relative."])
+def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(ledger: Ledger, prefix: str) -> None:
+    trial = add_trial(ledger, [10.0])
+    params = {f"{prefix}scale": 128.0, f"{prefix}margin": 0.2, f"{prefix}shape2": 0.5, "training.learning_rate": 2e-4}
+    config = {**trial.config, "loss": "polynomial_relative", "loss_parameters": {"coefficients": [25.6, 128.0]}}
+    told = "scale=128 margin=0.2 shape2=0.5 coefficients=[25.6, 128] training.learning_rate=0.0002"
+    assert told in describe_end(replace(trial, params=params, config=config))
 
 
 def test_the_time_left_counts_this_session_alone(ledger: Ledger, clock: list[float]) -> None:
@@ -109,6 +118,7 @@ def test_the_winners_are_printed(ledger: Ledger) -> None:
     assert [line.strip() for line in lines[1:]] == [
         "pets: unconfirmed: the best of one training each; confirm it with fresh seeds before believing it",
         "pets: 1 trial failed; none of them can win",
+        "pets: All losses were trained at learning rate 0.0002: another rate may suit another loss better",
         "search: 2 trials: 1 finished, 1 failed",
     ]
 

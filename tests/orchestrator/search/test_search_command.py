@@ -113,7 +113,7 @@ def test_a_dry_run_shows_spaces_points_and_a_forecast_and_writes_nothing(
     arguments += [part for setting in settings for part in ("--set", setting)]
     found = json.loads(succeed([*arguments, "--json"], capsys))
     first, second = found["studies"]
-    assert first["space"] == {"temperature": "0.005 to 0.5, log-uniform"}
+    assert first["space"] == {"temperature": "0.005 to 1, log-uniform"}
     assert [len(study["points"]) for study in found["studies"]] == [10, 10]
     assert first["points"][0]["params"] == first["points"][0]["loss_parameters"] == {"temperature": 0.1}
     assert all(is_feasible(point["loss_parameters"]["coefficients"], "relative") for point in second["points"])

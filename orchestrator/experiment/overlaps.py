@@ -1,0 +1,83 @@
+"""Where one loss of an experiment is a point of another loss's space: said before the search, and beside its results.
+
+The hardest-negative triplet loss is a polynomial. Where it is the baseline, a search of polynomials that leaves it out,
+or never tries it, says more of the bounds than of the losses.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.text.values import values_text
+from search_spaces import Bounds, LossPart, Values
+from search_spaces.space import FixedPoint
+
+
+def overlaps(experiment: Experiment, dataset: str | None = None) -> list[str]:
+    """Return a sentence for each loss that another loss could be, where the search of the other does not try it.
+
+    Args:
+        experiment: What is searched.
+        dataset: Of whose studies; ``None`` is all of them.
+    """
+    cells = [cell for cell in experiment.cells() if dataset in (None, cell.dataset)]
+    is_grid = experiment.search.sampler == "grid"
+    sentences = [
+        sentence
+        for cell in cells
+        for other in cells
+        if (cell.dataset, cell.model) == (other.dataset, other.model)
+        for sentence in _of_cell(cell, other, is_grid=is_grid)
+    ]
+    return list(dict.fromkeys(sentences))
+
+
+def _of_cell(cell: Cell, other: Cell, *, is_grid: bool) -> Iterator[str]:
+    """Yield what is to be said of the losses of a study that could be those of another study."""
+    for loss, part in cell.space.losses.items():
+        for baseline, its_part in other.space.losses.items():
+            if loss == baseline or not part.bounds:
+                continue
+            for parameters in _settings(its_part):
+                twins = part.space.twins(baseline, parameters)
+                name = f"{baseline} with {values_text(parameters)}"
+                inside = part.space.within(part.bounds, twins)
+                if inside and not is_grid and not _is_tried(cell, loss, part, inside):
+                    yield (
+                        f"{loss} holds {name} as {values_text(inside[0])}, and does not try it first: "
+                        f"search.enqueue.{loss} can list it"
+                    )
+                elif twins and not inside:
+                    yield (
+                        f"{loss} could be {name}, which lies outside its space ({_outside(part.bounds, twins)}): how "
+                        f"{loss} and {baseline} compare depends on these bounds"
+                    )
+
+
+def _settings(part: LossPart) -> list[Mapping[str, Any]]:
+    """Return the parameters that a baseline is known by: those that are tried first, or the only ones there are."""
+    points = part.first_points()
+    listed = {name: bound.values for name, bound in part.bounds.items() if isinstance(bound, Values)}
+    if not points and len(listed) == len(part.bounds) and all(len(values) == 1 for values in listed.values()):
+        points = [{name: values[0] for name, values in listed.items()}]
+    return [part.suggest(FixedPoint(point)) for point in points]
+
+
+def _is_tried(cell: Cell, loss: str, part: LossPart, twins: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of some points is among the first of a study, or stands for the same loss as one of them."""
+    wanted = [part.suggest(FixedPoint(twin)) for twin in twins]
+    if any(part.suggest(FixedPoint(point)) in wanted for point in part.first_points()):
+        return True
+    return any(cell.space.point(loss, twin).items() <= point.items() for twin in twins for point in cell.enqueued)
+
+
+def _outside(bounds: Bounds, twins: Sequence[Mapping[str, Any]]) -> str:
+    """Say what of the point that is nearest to being inside lies outside: of listed values least, then of ranges."""
+    wrong = [
+        {name: value for name, value in twin.items() if name in bounds and not bounds[name].contains(value)}
+        for twin in twins
+        if any(name in bounds for name in twin)
+    ]
+    listed = {name for name, bound in bounds.items() if isinstance(bound, Values)}
+    fewest = min(filter(None, wrong), key=lambda point: (len(point.keys() & listed), len(point)), default={})
+    return ", ".join(f"{values_text({name: value})} is not in {bounds[name]}" for name, value in fewest.items())

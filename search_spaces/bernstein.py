@@ -1,0 +1,224 @@
+"""The coefficients of the polynomial losses by a constant and slopes, or listed one by one.
+
+This was the default of space version 1. It holds where an experiment names its parameters, and in searches that began
+with it; ``search_spaces.polynomial`` has today's default.
+
+A polynomial of degree d has a slope of degree d - 1, whose d Bernstein coefficients on the domain are the parameters,
+
+    f'(x) = sum_k w_k C(d-1, k) t^k (1-t)^(d-1-k),    t = (x - low) / (high - low),    w_k >= 0   [Farouki2012]
+
+The domain holds all similarities, [-1, 1]; of the relative loss it is Delta in [-1, 2], though Delta can be as low as
+-2. Below -1 a suggestion may pull the wrong way while its hinge is active: 5, 7 and 10 % of uniform draws from the
+default bounds do, of degrees 2, 3 and 4, and none of degree 1. A pair is there easier than any margin in use.
+
+A mean of numbers >= 0 with weights >= 0 is >= 0: no point of the box is infeasible. Polynomials of degree 3 and 4 whose
+slope comes near 0 inside the domain lie outside the box.
+
+The coefficients themselves can be searched too, in lists, as the published grid searches did: e0, e1 ... of the
+relative loss, a0 ... and b0 ... of the self loss [Wei2021]. Every combination must pull the right way, or be allowed
+not to with ``allow_infeasible``.
+
+References:
+    [Farouki2012] Farouki, The Bernstein polynomial basis: a centennial retrospective. CAGD 29, 379-419
+    [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
+    [PolyLoss] https://github.com/wayne980/PolyLoss/blob/05da003/model.py#L337-L401
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from search_spaces.sides import (
+    DEGREE,
+    DEGREES,
+    NUMBER,
+    POWERS,
+    RELATIVE,
+    RELATIVE_PARAMETERS,
+    SELF,
+    SELF_PARAMETERS,
+    Side,
+    are_fixed,
+    can_be_triplet,
+    check,
+    check_slope,
+)
+from search_spaces.space import NOT_NEGATIVE, Asked, Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
+from trainables.feasibility import DOMAINS, Kind
+
+
+def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[float, ...]:
+    """Return the polynomial with a value at 0 and a slope.
+
+    Args:
+        offset: Its constant.
+        weights: Bernstein coefficients of the size of its slope on ``DOMAINS[kind]``, one a degree, all >= 0.
+        kind: What it weighs, and so which sign its slope has.
+
+    Returns:
+        Ascending powers, without zeros at the end.
+
+    Example:
+        >>> coefficients(0.2, (1.0, 1.0), "relative"), coefficients(0.2, (0.0, 3.0), "relative")
+        ((0.2, 1.0), (0.2, 1.0, 0.5))
+    """
+    low, high = DOMAINS[kind]
+    sign = -1.0 if kind == "positive" else 1.0
+    degree = len(weights) - 1
+    slope = [0.0] * len(weights)
+    for index, weight in enumerate(weights):
+        rising = _power([-low / (high - low), 1 / (high - low)], index)
+        falling = _power([high / (high - low), -1 / (high - low)], degree - index)
+        for power, value in enumerate(_times(rising, falling)):
+            slope[power] += weight * math.comb(degree, index) * value
+    # Twelve digits of the largest: what cancels exactly on paper is then exactly 0, however small the rest is.
+    digits = 12 - math.floor(math.log10(max(map(abs, slope)) or 1.0))
+    found = [offset, *(round(sign * value / power, digits) + 0.0 for power, value in enumerate(slope, start=1))]
+    while len(found) > 2 and found[-1] == 0:
+        found.pop()
+    return tuple(found)
+
+
+def polynomial(sides: Sequence[Side], trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
+
+    Only the sum of the constants of two polynomials counts, so the offset is the first one's.
+    """
+    offset = bounds["offset"].suggest(trial, "offset") if "offset" in bounds else 0.0
+    degree = int(bounds["degree"].suggest(trial, "degree")) if "degree" in bounds else 0
+    found: dict[str, Any] = {}
+    for side in sides:
+        constant = offset if side is sides[0] else 0.0
+        names = side.listed(bounds)
+        if names:
+            found[side.name] = side.assemble({name: bounds[name].suggest(trial, name) for name in names})
+        elif degree:
+            slopes = [f"{side.slope}_{index}" for index in range(degree)]
+            weights = [bounds[name].suggest(trial, name) for name in slopes]
+            found[side.name] = coefficients(constant, weights, side.kind)
+    return found
+
+
+def _power(factor: list[float], exponent: int) -> list[float]:
+    result = [1.0]
+    for _ in range(exponent):
+        result = _times(result, factor)
+    return result
+
+
+def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    result = [0.0] * (len(first) + len(second) - 1)
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            result[i + j] += a * b
+    return result
+
+
+def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
+    """Drop the slopes beyond the highest degree, or what listed or fixed coefficients stand in the place of."""
+    if are_fixed(sides, bounds, fixed):
+        return {}
+    listed = {name: side for side in sides for name in side.listed(bounds)}
+    _check_listed(sides, bounds, fixed)
+    degree = bounds["degree"]
+    highest = max(degree.values) if isinstance(degree, Values) else DEGREES[-1]
+    dropped = {f"{side.slope}_{index}" for side in sides for index in range(highest, DEGREES[-1])}
+    for side in set(listed.values()):
+        dropped |= {f"{side.slope}_{index}" for index in range(highest)} | ({"offset"} if side is sides[0] else set())
+    if set(listed.values()) == set(sides):
+        dropped.add("degree")
+    elif sides is RELATIVE and (fixed.get("gate") or 0.0) > -DOMAINS["relative"][0]:
+        raise SpaceError(
+            f"gate must be at most {-DOMAINS['relative'][0]:g} where slope_0, slope_1 ... are searched, "
+            f"got {fixed['gate']}: these slopes are right down to Delta = {DOMAINS['relative'][0]:g}; lower the gate, "
+            f"search scale, margin and shape, or list the coefficients"
+        )
+    return {name: bound for name, bound in bounds.items() if name not in dropped}
+
+
+def _check_listed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> None:
+    """Refuse listed coefficients that are constants, or some of whose combinations pull the wrong way."""
+    listed = [side for side in sides if side.listed(bounds)]
+    check_slope(sides, {side.name: side.assemble(dict.fromkeys(side.listed(bounds), 0.0)) for side in listed})
+    for side in sides:
+        lists: list[tuple[Any, ...]] = []
+        for name in side.listed(bounds):
+            bound = bounds[name]
+            if not isinstance(bound, Values):
+                raise SpaceError(
+                    f"{name} must list its values, e.g. {{values: [{bound.low}]}}, since not every combination of a "
+                    f"range pulls the right way; ranges are searched by scale, margin and shape"
+                )
+            lists.append(bound.values)
+        for values in itertools.product(*lists) if lists else ():
+            point = dict(zip(side.listed(bounds), values, strict=True))
+            check(sides, {**fixed, side.name: side.assemble(point)})
+
+
+def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:
+    slopes = {f"{side.slope}_{index}": Range(0.0, 2.0) for side in sides for index in range(DEGREES[-1])}
+    return {"offset": Range(0.0, 0.5), "degree": Values((2,)), **slopes}
+
+
+def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mapping[str, Any], ...]:
+    """Return the loss with slopes that are constant, in each degree: one and the same loss."""
+    return tuple(
+        {"offset": offset, "degree": degree, **{f"{side.slope}_{i}": slope for side in sides for i in range(degree)}}
+        for degree in DEGREES
+    )
+
+
+def _listed(sides: Sequence[Side], listed: Mapping[str, float]) -> Mapping[str, Any]:
+    """Return a loss as listed coefficients, of which those left out are 0."""
+    return {**{f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}, **listed}
+
+
+def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
+    """Return the default, a constant slope of 1, in each degree and as listed coefficients: one and the same loss."""
+    return (*_constant(sides, 1.0, 0.2), _listed(sides, listed))
+
+
+def twins(
+    sides: Sequence[Side], asked: Asked, loss: str, parameters: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
+    if not can_be_triplet(loss, parameters, asked.fixed):
+        return ()
+    scale = float(asked.pairs)
+    slopes = _constant(sides, scale, scale * parameters["margin"])
+    listed = {f"{sides[0].letter}0": scale * parameters["margin"]}
+    for side in sides:
+        listed[f"{side.letter}1"] = -scale if side.kind == "positive" else scale
+    return (*slopes, _listed(sides, listed))
+
+
+def searched(sides: Sequence[Side]) -> dict[str, Domain]:
+    """Return the names of this parametrisation, each with what it takes; ``degree`` is today's as well."""
+    slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
+    listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}
+    return {"offset": NUMBER, "degree": DEGREE, **slopes, **listed}
+
+
+# The numbers of the published code [PolyLoss], which go with its two hinges and its gate of 0.2.
+PUBLISHED_CODE = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
+
+BERNSTEIN_SELF = LossSpace(
+    suggest=partial(polynomial, SELF),
+    bounds=_bounds(SELF),
+    published=(*_defaults(SELF, {"a0": 0.2, "a1": -1.0, "b1": 1.0}), PUBLISHED_CODE),
+    searched=searched(SELF),
+    parameters=SELF_PARAMETERS,
+    relevant=partial(_relevant, SELF),
+    check=partial(check, SELF),
+)
+BERNSTEIN_RELATIVE = LossSpace(
+    suggest=partial(polynomial, RELATIVE),
+    bounds=_bounds(RELATIVE),
+    published=_defaults(RELATIVE, {"e0": 0.2, "e1": 1.0}),
+    searched=searched(RELATIVE),
+    parameters=RELATIVE_PARAMETERS,
+    relevant=partial(_relevant, RELATIVE),
+    check=partial(check, RELATIVE),
+)
