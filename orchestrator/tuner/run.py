@@ -16,7 +16,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.gpu_share import share_after_oom
 from orchestrator.machines.nodes import alive
 from orchestrator.studies.source import TrialSource
-from orchestrator.tuner.actor import TrialActor
+from orchestrator.tuner.actor import trial_actor
 from orchestrator.tuner.allocation import allocate
 from orchestrator.tuner.callback import TrialCallback
 from orchestrator.tuner.engines import fused
@@ -86,10 +86,8 @@ def _tune(session: Session, tune_config: tune.TuneConfig, run_config: tune.RunCo
     """Let Tune run the trials."""
     resources, fuse = allocate(session, alive(ray.nodes()))
     with fused(session.workload, fuse, resources) as workload:
-        trainable = tune.with_parameters(
-            TrialActor, workload=workload, checkpoints=session.checkpoints, alone=session.workload
-        )
-        trainable = tune.with_resources(trainable, partial(_resources, resources))
+        actor = trial_actor(workload, session.checkpoints, session.workload)
+        trainable = tune.with_resources(actor, partial(_resources, resources))
         _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
 
 
