@@ -72,11 +72,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     with ray_runtime(session.scratch, session.cluster.address) as own, interruption.listening():
         lost = work.finish(own, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
-        raise RayLostError(
-            f"{session.ledger.path.parent}: Ray is gone ({', '.join(lost)}): "
-            f"somebody ended it, or the memory of the machine was short; the epochs under way are lost, nothing else: "
-            f"the same command goes on from here"
-        )
+        raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
     if callback.problem is not None:
         raise callback.problem
     return interruption.signal
