@@ -109,7 +109,7 @@ def _deal_out(
     # With the function, not as an object of the driver, which Ray's library would try to recover from a dead raylet:
     # see `orchestrator.tuner.actor.trial_actor`.
     def work(part: Sequence[int]) -> Iterator[ShardResult | UserError]:
-        return _work(plan, part, load_encoder, crew.threads)
+        yield from _work(plan, part, load_encoder, crew.threads)
 
     gpus = int(ray.cluster_resources().get("GPU", 0)) if crew.gpus else 0
     share = 1 / ceil(crew.workers / gpus) if gpus else 0
