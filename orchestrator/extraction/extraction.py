@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -125,29 +125,40 @@ def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratc
     done = total - extracted
     problems: list[str] = []
     on_progress(done, total)
-    for result in _results(request, plan, encode, scratch, todo):
+
+    def take(result: "ShardResult") -> None:
+        nonlocal done
         done += result.images
-        problems += result.problems
+        problems.extend(result.problems)
         on_progress(done, total)
+
+    _compute(request, plan, encode, scratch, todo, take)
     if problems:
         raise DataError(problems)
     return extracted
 
 
-def _results(
-    request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, todo: Sequence[int]
-) -> "Iterator[ShardResult]":
-    """Compute some shards here or on Ray's workers, and yield each result when it is there."""
+def _compute(
+    request: ExtractionRequest,
+    plan: "Plan",
+    encode: "Encoder",
+    scratch: Path,
+    todo: Sequence[int],
+    on_result: "Callable[[ShardResult], None]",
+) -> None:
+    """Compute some shards here or on Ray's workers, and hand on each result when it is there."""
     threads = max(1, _cores() // request.workers)
     if request.workers == 1 or not todo:
         from trainables.data.extract import extract_shards
 
-        return extract_shards(plan, todo, encode, threads)
+        for result in extract_shards(plan, todo, encode, threads):
+            on_result(result)
+        return
     from orchestrator.extraction.workers import Crew, extract_on_workers
 
     # Who names one GPU means it for all workers; Ray would number those that it gives from 0.
     crew = Crew(request.workers, threads, gpus=request.device in ("auto", "cuda"))
-    return extract_on_workers(plan, todo, partial(load_encoder, request), crew, scratch)
+    extract_on_workers(plan, todo, partial(load_encoder, request), crew, scratch, on_result)
 
 
 def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[Path]]:

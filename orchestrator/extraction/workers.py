@@ -4,8 +4,12 @@ Any number of workers can compute the shards of one folder, for each shard depen
 whole. A worker streams what it has done; what it works on when it dies is computed by the next call.
 """
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any, cast
@@ -13,15 +17,24 @@ from typing import Any, cast
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from orchestrator.tuner.ray_watch import RayLostError, RayWork
 from orchestrator.tuner.runtime import ray_runtime
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
 from trainables.errors import UserError
+
+KEPT = "finished shards are kept"
 
 
 class WorkerDiedError(UserError):
     """A worker that was killed, or ran out of memory."""
 
     exit_code = 1
+
+
+class ExtractionInterruptedError(UserError):
+    """An extraction that was told to stop; the same command goes on with it."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True)
@@ -40,9 +53,14 @@ class Crew:
 
 
 def extract_on_workers(
-    plan: Plan, shards: Sequence[int], load_encoder: Callable[[], Encoder], crew: Crew, scratch: Path
-) -> Iterator[ShardResult]:
-    """Deal the shards out to workers and yield each result when it is there.
+    plan: Plan,
+    shards: Sequence[int],
+    load_encoder: Callable[[], Encoder],
+    crew: Crew,
+    scratch: Path,
+    on_result: Callable[[ShardResult], None],
+) -> None:
+    """Deal the shards out to workers and hand on each result when it is there.
 
     Args:
         plan: What to compute.
@@ -50,17 +68,55 @@ def extract_on_workers(
         load_encoder: Called once in each worker; must be picklable.
         crew: Who works.
         scratch: Directory of this process alone, for Ray.
+        on_result: Called with each result, from a thread of its own.
 
     Raises:
         UserError: What a worker raised, or that it died.
+        RayLostError: If a process of Ray itself died.
+        ExtractionInterruptedError: If SIGTERM ended it.
     """
-    with ray_runtime(scratch):
-        gpus = int(ray.cluster_resources().get("GPU", 0)) if crew.gpus else 0
-        share = 1 / ceil(crew.workers / gpus) if gpus else 0
-        work = ray.remote(_work).options(num_returns="streaming", num_cpus=crew.threads, num_gpus=share, max_retries=0)
-        shared = ray.put(plan)
-        dealt = [part for worker in range(crew.workers) if (part := shards[worker :: crew.workers])]
-        yield from _receive([work.remote(shared, part, load_encoder, crew.threads) for part in dealt])
+    told = threading.Event()
+    work = RayWork(partial(_deal_out, plan, shards, load_encoder, crew, on_result))
+    # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
+    with ray_runtime(scratch) as own, _listening(told):
+        lost = work.finish(own, lambda: None, told.is_set)
+    if told.is_set():
+        raise ExtractionInterruptedError(f"{plan.folder.parent}: {KEPT}: the same command goes on from here")
+    if lost:
+        raise RayLostError(plan.folder.parent, lost, KEPT)
+
+
+@contextmanager
+def _listening(told: threading.Event) -> Iterator[None]:
+    """Note SIGTERM for the length of a ``with`` block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _deal_out(
+    plan: Plan,
+    shards: Sequence[int],
+    load_encoder: Callable[[], Encoder],
+    crew: Crew,
+    on_result: Callable[[ShardResult], None],
+) -> None:
+    # With the function, not as an object of the driver, which Ray's library would try to recover from a dead raylet:
+    # see `orchestrator.tuner.actor.trial_actor`.
+    def work(part: Sequence[int]) -> Iterator[ShardResult | UserError]:
+        yield from _work(plan, part, load_encoder, crew.threads)
+
+    gpus = int(ray.cluster_resources().get("GPU", 0)) if crew.gpus else 0
+    share = 1 / ceil(crew.workers / gpus) if gpus else 0
+    task = ray.remote(work).options(num_returns="streaming", num_cpus=crew.threads, num_gpus=share, max_retries=0)
+    dealt = [part for worker in range(crew.workers) if (part := shards[worker :: crew.workers])]
+    for result in _receive([task.remote(part) for part in dealt]):
+        on_result(result)
 
 
 def _receive(streams: list[Any]) -> Iterator[ShardResult]:
@@ -75,7 +131,7 @@ def _receive(streams: list[Any]) -> Iterator[ShardResult]:
             raise
         except RayError as error:
             raise WorkerDiedError(
-                f"a worker died: {str(error).splitlines()[0]}; finished shards are kept: give the same command again, "
+                f"a worker died: {str(error).splitlines()[0]}; {KEPT}: give the same command again, "
                 "with fewer --workers if the memory is short"
             ) from error
         if isinstance(result, UserError):

@@ -207,7 +207,7 @@ def _retry(history: History, record: Record) -> None:
     trial.retries += 1
     if record.get("cause") == "memory":
         trial.memory_retries += 1
-    else:
+    elif record.get("cause") != "preempted":
         trial.setbacks += 1
 
 

@@ -80,7 +80,7 @@ class Trial:
             Dates are for people and for MLflow; durations and orders come from the running time.
         ended_after: The running time when the state became final; ``None`` before.
         retries: How often it was started again after a failure.
-        setbacks: The same since its newest epoch, those for want of memory left out.
+        setbacks: The same since its newest epoch, those for want of memory or of a machine left out.
         memory_retries: How often it was started again for want of memory.
         error: What ended it, where it diverged or failed.
         moves: When it took over another's model, oldest first.

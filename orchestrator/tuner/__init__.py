@@ -47,3 +47,7 @@ os.environ |= {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
 }
+# Ray ends a process whose raylet is gone, without a word and with exit code 1. Which process is the raylet, Ray tells
+# its workers alone; a driver looks at its own parent, and takes a parent with the number 1 for a dead raylet: the
+# parent of what systemd or a container starts. `ray_watch` ends a driver of ours in order.
+os.environ.setdefault("RAY_RAYLET_PID", str(os.getpid()))

@@ -41,7 +41,7 @@ class Step:
 class TrialActor(Trainable):
     """Ray's class trainable around a stream of epoch reports."""
 
-    # Ray passes what ``with_parameters`` was given beside the config.
+    # Ray passes the config alone; ``trial_actor`` adds the rest.
     def setup(  # type: ignore[override]
         self, config: dict[str, Any], workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner | None = None
     ) -> None:
@@ -97,6 +97,23 @@ class TrialActor(Trainable):
         if not is_saved:
             self._checkpoints.save(self._id, report)
         return Step(report.epoch, dict(report.metrics), damage=damage)
+
+
+def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner) -> type[TrialActor]:
+    """Return the actors' class with what their trials run, for whose arguments see ``TrialActor.setup``.
+
+    The class carries them itself, and so is a few kilobytes larger. ``tune.with_parameters`` would put them into Ray's
+    object store, as objects of the driver. Of a raylet that is told to end, Ray's library tries to recover such
+    objects into the store that has just gone, and thereupon ends the driver with exit code 1.
+    """
+
+    class BoundTrialActor(TrialActor):
+        def setup(self, config: dict[str, Any]) -> None:  # type: ignore[override]
+            super().setup(config, workload, checkpoints, alone)
+
+    # The name by which Ray shows the processes of its actors.
+    BoundTrialActor.__name__ = TrialActor.__name__
+    return BoundTrialActor
 
 
 def _check(report: EpochReport, metric: str) -> None:

@@ -71,7 +71,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         """Try a trial again, with fewer at a time if memory was short, or note that it failed for good."""
         self._heard.pop(trial, None)
         ours = self._ledger.history.trials[trial.config["trial"]]
-        failure = Failure.hung(self._patience.epoch_minutes) if trial in self._hung else Failure.of(_error(trial))
+        failure = self._failure(trial)
         if failure.cause is Cause.DISK:
             # The trial is as it was after its last checkpoint, and goes on from there when there is room again.
             self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {ours.id}")
@@ -96,6 +96,13 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         ours = self._ledger.history.trials[trial.config["trial"]]
         if ours.state is not TrialState.RUNNING:
             self._checkpoints.prune(ours.id)
+
+    def _failure(self, trial: RayTrial) -> Failure:
+        if trial in self._hung:
+            return Failure.hung(self._patience.epoch_minutes)
+        # Each attempt is a new trial to Ray, and Ray counts every failure of an actor but one: that its node, which was
+        # told to drain, was preempted. What Ray writes down about that says nothing.
+        return Failure.of(_error(trial)) if trial.run_metadata.num_failures else Failure.preempted()
 
     def _run_fewer(self, trial: RayTrial) -> None:
         limit = self._issuer.run_fewer(trial.trial_id)

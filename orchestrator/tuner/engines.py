@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.tuner.lockstep import EpochBarrier
+from orchestrator.tuner.ray_watch import is_alive
 from orchestrator.workload.workload import Stream, TrialRunner, Workload
 from trainables.config import TrialConfig
 from trainables.errors import DivergedError, UserError
@@ -87,14 +89,7 @@ def _watch(number: int) -> Callable[[], bool]:
         process = psutil.Process(number)
     except psutil.NoSuchProcess:
         return lambda: False
-
-    def runs() -> bool:
-        try:
-            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-
-    return runs
+    return partial(is_alive, process)
 
 
 def _answer(work: Callable[[], EpochReport | None]) -> Answer:

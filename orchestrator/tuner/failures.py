@@ -33,6 +33,8 @@ class Cause(StrEnum):
     """It reported nothing for longer than one is patient."""
     DISK = "disk"
     """There was no room for its checkpoint. That is not the trial's fault, nor its alone: the search is to stop."""
+    PREEMPTED = "preempted"
+    """Its machine was taken away, as spot machines are. That is nobody's fault, and costs no try."""
     CLAIM = "claim"
     """Another driver has claimed the checkpoints of all trials: the search is to stop, too."""
 
@@ -65,6 +67,11 @@ class Failure:
         return cls(Cause.MEMORY if is_short else Cause.ERROR, told[:500])
 
     @classmethod
+    def preempted(cls) -> "Failure":
+        """Return the failure of a trial whose machine was drained and taken away."""
+        return cls(Cause.PREEMPTED, "its machine was taken away")
+
+    @classmethod
     def hung(cls, minutes: float) -> "Failure":
         """Return the failure of a trial that was ended because it had been silent for so long."""
         return cls(Cause.HUNG, f"hung: reported no epoch for {minutes:g} minutes (patience.epoch_minutes)")
@@ -79,4 +86,6 @@ def give_up(trial: Trial, failure: Failure, patience: Patience) -> str | None:
             f"out of memory, {trial.memory_retries + 1} times: {failure.message}; "
             f"lower training.batch_size, or run fewer at a time with resources.max_concurrent or more resources.gpus"
         )
+    if failure.cause is Cause.PREEMPTED:
+        return None
     return None if trial.setbacks < MAX_FAILURES else failure.message

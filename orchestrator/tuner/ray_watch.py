@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
@@ -34,9 +35,21 @@ GRACE_SECONDS = 1.0
 
 
 class RayLostError(UserError):
-    """A process of Ray died; what was written down before is whole."""
+    """A process of Ray died; what was written down before is whole.
+
+    Args:
+        place: What was being written.
+        lost: What of Ray is gone.
+        cost: What that costs.
+    """
 
     exit_code = 1
+
+    def __init__(self, place: Path, lost: Sequence[str], cost: str) -> None:
+        super().__init__(
+            f"{place}: Ray is gone ({', '.join(lost)}): somebody ended it, or the memory of the machine was short; "
+            f"{cost}: the same command goes on from here"
+        )
 
 
 class Ray(Protocol):
@@ -102,7 +115,7 @@ class OwnRay:
 
     def lost(self) -> list[str]:
         """See ``Ray``."""
-        gone = [CORE[name] for name, process in self._core.items() if not _is_alive(process)]
+        gone = [CORE[name] for name, process in self._core.items() if not is_alive(process)]
         if self._core and not gone:
             # Noted beforehand, because nobody can tell whose the workers of a dead raylet were.
             with suppress(psutil.Error):
@@ -116,8 +129,13 @@ class OwnRay:
                 process.kill()
 
 
-def _is_alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+def is_alive(process: psutil.Process) -> bool:
+    """Say whether a process runs; one that has ended, and that nobody has waited for yet, does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        # It ended between the two questions.
+        return False
 
 
 class RayWork(threading.Thread):

@@ -4,22 +4,21 @@ Ray keeps no state that we read again: its checkpoints are off, its storage is a
 process, and whatever must survive stands in the journal and in the trials' own checkpoints.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import ray
 from ray import tune
 from ray.tune.experiment import Trial as RayTrial
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.gpu_share import share_after_oom
-from orchestrator.machines.nodes import alive
 from orchestrator.studies.source import TrialSource
-from orchestrator.tuner.actor import TrialActor
+from orchestrator.tuner.actor import trial_actor
 from orchestrator.tuner.allocation import allocate
 from orchestrator.tuner.callback import TrialCallback
 from orchestrator.tuner.engines import fused
+from orchestrator.tuner.first_machine import machines_that_run_trials
 from orchestrator.tuner.interruption import Interruption
 from orchestrator.tuner.issuer import Issuer
 from orchestrator.tuner.ray_watch import RayLostError, RayWork
@@ -40,6 +39,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         The signal that ended it, or ``None``.
 
     Raises:
+        ClusterError: If no machine that runs trials has joined the cluster in time.
         ConfigError: If the machine does not have what a trial needs.
         OSError: If there is no room for the journal or a checkpoint; all that ran stays resumable.
         RayLostError: If a process of Ray died and no signal came; all that ran stays resumable.
@@ -67,29 +67,27 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         stop=interruption,
         verbose=0,
     )
-    work = RayWork(partial(_tune, session, tune_config, run_config))
+    work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
     # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
     with ray_runtime(session.scratch, session.cluster.address) as own, interruption.listening():
         lost = work.finish(own, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
-        raise RayLostError(
-            f"{session.ledger.path.parent}: Ray is gone ({', '.join(lost)}): "
-            f"somebody ended it, or the memory of the machine was short; the epochs under way are lost, nothing else: "
-            f"the same command goes on from here"
-        )
+        raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
     if callback.problem is not None:
         raise callback.problem
     return interruption.signal
 
 
-def _tune(session: Session, tune_config: tune.TuneConfig, run_config: tune.RunConfig) -> None:
+def _tune(
+    session: Session, tune_config: tune.TuneConfig, run_config: tune.RunConfig, is_over: Callable[[], bool]
+) -> None:
     """Let Tune run the trials."""
-    resources, fuse = allocate(session, alive(ray.nodes()))
+    if not (nodes := machines_that_run_trials(session.experiment.resources, is_over)):
+        return
+    resources, fuse = allocate(session, nodes)
     with fused(session.workload, fuse, resources) as workload:
-        trainable = tune.with_parameters(
-            TrialActor, workload=workload, checkpoints=session.checkpoints, alone=session.workload
-        )
-        trainable = tune.with_resources(trainable, partial(_resources, resources))
+        actor = trial_actor(workload, session.checkpoints, session.workload)
+        trainable = tune.with_resources(actor, partial(_resources, resources))
         _fit(tune.Tuner(trainable, tune_config=tune_config, run_config=run_config), session.ledger)
 
 

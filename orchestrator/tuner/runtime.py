@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 import psutil
 import ray
@@ -52,7 +53,7 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
 
 
 def _start(scratch: Path) -> None:
-    try:
+    with _Startup():
         ray.init(
             address="local",
             include_dashboard=False,
@@ -62,7 +63,20 @@ def _start(scratch: Path) -> None:
             # Ray lets everybody into its folder; a scratch directory that others can enter would not prove to be ours.
             _temp_dir=str(scratch / "r"),
         )
-    except (ConnectionError, RuntimeError, TimeoutError) as error:
+
+
+class _Startup:
+    """Says in our words why Ray did not start."""
+
+    def __enter__(self) -> None:
+        """Begin to listen."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Turn what Ray raises into an error of ours; a node that is slow to start is a bare ``Exception`` there."""
+        if kind is not Exception and not isinstance(error, ConnectionError | RuntimeError | TimeoutError):
+            return
         reason = str(error).splitlines()[0]
         raise ClusterError(
             f"Ray did not start on this machine: {reason}; where the machine was too busy, run the same command again: "

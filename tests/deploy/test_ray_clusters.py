@@ -56,3 +56,11 @@ def test_files(path: Path) -> None:
 def test_a_mistake_is_found(path: Path, key: str, value: Any) -> None:
     with pytest.raises((jsonschema.ValidationError, KeyError)):
         prepare(read(path) | {key: value})
+
+
+def test_ssh_is_not_open_to_the_internet_on_aws() -> None:
+    """Ray makes a security group, which opens SSH to everybody, for each kind of machine that names none."""
+    [path] = [path for path in RAY_CLUSTERS if read(path)["provider"]["type"] == "aws"]
+    kinds = prepare(read(path))["available_node_types"].values()
+    groups = {tuple(kind["node_config"]["SecurityGroupIds"]) for kind in kinds}
+    assert len(groups) == 1, "machines of different groups do not reach each other"

@@ -17,8 +17,7 @@ def cluster() -> Iterator[str]:
     processes get the environment that there is when the first of them starts.
     """
     from orchestrator.journal.lock import make_scratch
-    from orchestrator.tuner.run import ray
-    from orchestrator.tuner.runtime import ray_runtime
+    from orchestrator.tuner.runtime import ray, ray_runtime
 
     with make_scratch() as scratch, ray_runtime(scratch):
         yield ray.get_runtime_context().gcs_address

@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,9 +88,8 @@ def drive(
     if death is not None:
         DeadlyJournal.death = death
         ledger.Journal = DeadlyJournal  # type: ignore[misc]
+    import orchestrator.tuner.run  # noqa: F401, I001  sets what Ray reads when it is imported
     import ray
-
-    import orchestrator.tuner.run  # noqa: F401  sets what Ray reads when it is imported
 
     # The actors don't know the tests.
     for module in (fake_workload, troubled_workload, drifting_workload):
@@ -109,3 +109,15 @@ def drive(
     except OSError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def drive_orphaned(output: Path, *arguments: Any) -> None:
+    """Run a search in a process whose parent has ended, and leave its number beside what it prints."""
+    folder, parent = arguments[1].log.parent, os.getpid()
+    if number := os.fork():
+        (folder / "orphan").write_text(str(number))
+        return
+    os.setsid()
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    drive(output, *arguments)

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import psutil
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from tests.faults.driver import Death, Tracking, drive
+from tests.faults.driver import Death, Tracking, drive, drive_orphaned
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.drifting_workload import DriftingWorkload
 from tests.support.experiments import make_experiment
@@ -55,6 +56,7 @@ class Searches:
         self.output, self.address = output, address
         self.tracking = Tracking()
         self.started: list[ForkServerProcess] = []
+        self.orphans: list[psutil.Process] = []
 
     def start(
         self,
@@ -72,6 +74,18 @@ class Searches:
         process.start()
         self.started.append(process)
         return process
+
+    def start_orphan(self, experiment: Experiment, workload: TroubledWorkload) -> psutil.Process:
+        """Start a search with a Ray of its own whose parent is process 1, as that of what systemd starts is."""
+        arguments = (self.output, experiment.to_dict(), workload, None, None, self.tracking)
+        self.prints = workload.log.parent
+        parent = CONTEXT.Process(target=drive_orphaned, args=arguments)
+        parent.start()
+        self.started.append(parent)
+        parent.join(60)
+        orphan = psutil.Process(int((self.prints / "orphan").read_text()))
+        self.orphans.append(orphan)
+        return orphan
 
     def finish(self, experiment: Experiment, workload: TroubledWorkload | DriftingWorkload, *, code: int = 0) -> None:
         """Run a search to its end, which has to be that exit code."""
@@ -93,10 +107,11 @@ class Searches:
         holder: dict[str, Any] = json.loads((self.output / "tiny" / "lock").read_text())
         return holder
 
-    def wait_for(self, condition: Callable[[History], bool], process: ForkServerProcess) -> None:
+    def wait_for(self, condition: Callable[[History], bool], process: ForkServerProcess | psutil.Process) -> None:
+        runs = process.is_running if isinstance(process, psutil.Process) else process.is_alive
         deadline = time.monotonic() + 200
         while not condition(self.history()):
-            assert process.is_alive(), self.errors()
+            assert runs(), self.errors()
             assert time.monotonic() < deadline, f"the search does not get on: {self.history()}"
             time.sleep(0.02)
 
@@ -108,14 +123,12 @@ class Searches:
         return file.read_text() if file.exists() else ""
 
     def end(self) -> None:
-        for process in self.started:
-            if process.is_alive():
-                children = psutil.Process(process.pid).children(recursive=True)
-                process.kill()
-                process.join()
-                for child in children:
-                    if child.is_running():
-                        child.kill()
+        alive = [psutil.Process(process.pid) for process in self.started if process.is_alive()]
+        for process in (*alive, *(orphan for orphan in self.orphans if orphan.is_running())):
+            for one in (process, *process.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+            process.wait(60)
 
 
 OTHERS = ("IDLE", "Agent")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray import cloudpickle
 
 from orchestrator.storage.checkpoints import FolderCheckpoints
-from orchestrator.tuner.actor import Step, TrialActor
+from orchestrator.tuner.actor import Step, TrialActor, trial_actor
 from tests.support.fake_workload import FakeWorkload, curve, report
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import DataError
@@ -48,6 +49,20 @@ def test_another_actor_goes_on_with_the_report_of_the_newest_checkpoint(tmp_path
     second = actor(tmp_path, FakeWorkload(), config("a"))
     assert step(second) == steps[2]
     assert step(second).epoch == 4
+
+
+def test_the_class_for_ray_carries_what_its_trials_run_and_needs_no_object_store(tmp_path: Path) -> None:
+    bound = trial_actor(FakeWorkload(), FolderCheckpoints(tmp_path), FakeWorkload(fails_below=1.0))
+    # Without Ray there is nothing else that could carry it.
+    copy = cloudpickle.loads(cloudpickle.dumps(bound))
+    assert issubclass(copy, TrialActor) and copy.__name__ == "TrialActor"
+    made = copy.__new__(copy)
+    made.setup(config("a"))
+    assert step(made).epoch == 1
+    made.reset_config({**config("b"), "alone": True})
+    step(made)
+    with pytest.raises(RuntimeError, match="no luck"):
+        step(made)
 
 
 def test_one_that_is_to_be_alone_is_trained_by_the_actor_itself(tmp_path: Path) -> None:

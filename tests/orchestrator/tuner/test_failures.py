@@ -78,6 +78,20 @@ def test_a_trial_that_gets_on_is_tried_again_and_one_that_does_not_is_given_up(l
     assert trial.retries == 2 * MAX_FAILURES
 
 
+def test_a_machine_that_is_taken_away_costs_no_try(ledger: Ledger) -> None:
+    trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
+    taken, failure = Failure.preempted(), Failure(Cause.ERROR, "no luck")
+    for _ in range(10 * MAX_FAILURES):
+        assert give_up(trial, taken, Patience()) is None
+        ledger.append("trial_retried", trial=trial.id, cause=taken.cause, error=taken.message)
+    assert (trial.retries, trial.setbacks) == (10 * MAX_FAILURES, 0)
+    for _ in range(MAX_FAILURES):
+        assert give_up(trial, failure, Patience()) is None
+        ledger.append("trial_retried", trial=trial.id, cause=failure.cause, error=failure.message)
+    assert give_up(trial, failure, Patience()) == "no luck"
+    assert give_up(trial, taken, Patience()) is None
+
+
 def test_want_of_memory_has_its_own_patience_and_ends_with_advice(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
     short = Failure(Cause.MEMORY, "CUDA out of memory")

@@ -68,7 +68,7 @@ def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     assert RayWork(abandoned.wait).finish(own, abandoned.set) == [CORE[name]]
     assert abandoned.is_set()
     psutil.wait_procs([worker, *processes.values()], timeout=20)
-    assert [process for process in (worker, *processes.values()) if ray_watch._is_alive(process)] == []
+    assert [process for process in (worker, *processes.values()) if ray_watch.is_alive(process)] == []
 
 
 def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, psutil.Process]) -> None:

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from orchestrator.machines.cluster import ClusterError
-from orchestrator.tuner import run as tuner
+from orchestrator.tuner import runtime
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("Timed out waiting for file gcs_server_port\nand more"), TimeoutError("no port")]
+    "error",
+    [
+        RuntimeError("Timed out waiting for file gcs_server_port\nand more"),
+        TimeoutError("no port"),
+        Exception("The current node timed out during startup."),
+    ],
 )
 def test_a_ray_that_does_not_start_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
@@ -20,17 +25,20 @@ def test_a_ray_that_does_not_start_is_told_in_one_line(
     def fail(**ignored: Any) -> None:
         raise error
 
-    monkeypatch.setattr(tuner.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(tuner.ray, "init", fail)
+    monkeypatch.setattr(runtime.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(runtime.ray, "init", fail)
     with (
-        pytest.raises(ClusterError, match="Ray did not start on this machine: (Timed out|no port).*same command again"),
-        tuner.ray_runtime(tmp_path),
+        pytest.raises(
+            ClusterError,
+            match="Ray did not start on this machine: (Timed out|no port|The current node).*same command again",
+        ),
+        runtime.ray_runtime(tmp_path),
     ):
         pytest.fail("there is no Ray to run on")
 
 
 SAYING = """
-from orchestrator.tuner import run as tuner
+from orchestrator.tuner import runtime
 from ray._private.worker import print_to_stdstream
 for line in ("WARNING: 8 PYTHON worker processes have been started on node: x", "a worker was killed"):
     print_to_stdstream({"lines": [line], "pid": "raylet", "is_err": False}, ignore_prefix=False)

@@ -1,0 +1,56 @@
+"""``data extract --workers`` whose Ray dies, alone or with it: a sentence of ours, nothing left, and it goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.tuner.ray_watch import CORE
+from tests.trainables.scenes_folder import write_scenes
+
+PROGRAM = "from orchestrator.cli import main; main()"
+
+GOES_ON = "finished shards are kept: the same command goes on from here\n"
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_extraction_whose_ray_dies_ends_in_order_and_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", PROGRAM, "data", "extract", "scenes", "--shard-size", "8", "--workers", "2"]
+    command += ["--data-root", str(write_scenes(tmp_path / "data", images=256)), "--out", str(out)]
+    command += ["--backbone", "resnet18", "--weights", "none"]
+    for victim in (*CORE, "all"):
+        there = finished(out)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while finished(out) == there:
+            assert process.poll() is None
+            time.sleep(0.01)
+        family = psutil.Process(process.pid).children(recursive=True)
+        if victim == "all":
+            for one in (psutil.Process(process.pid), *family):
+                os.kill(one.pid, signal.SIGTERM)
+        else:
+            next(one for one in family if one.name() == victim).kill()
+        said = process.communicate(timeout=120)[1]
+        if victim == "all":
+            assert (process.returncode, said) == (130, f"interrupted: {out}: {GOES_ON}")
+        else:
+            assert process.returncode == 1 and said.startswith(f"error: {out}: Ray is gone ({CORE[victim]}): "), said
+            assert said.endswith(f"; {GOES_ON}") and said.count("\n") == 1
+        gone, left = psutil.wait_procs(family, timeout=10)
+        assert (len(gone), left) == (len(family), [])
+        assert (out / ".extract" / "lock").read_text() == ""
+    assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    assert sorted(path.name for path in out.iterdir()) == ["features_global.json", "features_global.npy"]
+
+
+def finished(out: Path) -> int:
+    """Return how many shards are done."""
+    return len(list((out / ".extract").glob("global_*.npy")))

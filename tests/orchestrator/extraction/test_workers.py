@@ -1,0 +1,94 @@
+"""Workers whose Ray ends, without Ray: what is said, and with which exit code."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.extraction import workers
+from orchestrator.extraction.workers import Crew, ExtractionInterruptedError, extract_on_workers
+from orchestrator.tuner import ray_watch
+from orchestrator.tuner.ray_watch import RayLostError
+from trainables.data.extract import Plan, ShardResult
+from trainables.errors import UserError
+
+
+class DeadRay:
+    """A Ray of which something is gone once it is asked often enough."""
+
+    is_ours = True
+
+    def __init__(self, gone: list[str], look: Callable[[], None] = lambda: None) -> None:
+        self.gone, self.look, self.killed = gone, look, False
+
+    def lost(self) -> list[str]:
+        self.look()
+        return self.gone
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@pytest.fixture
+def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[DeadRay], None]]:
+    """Extract by workers that never answer."""
+    over = threading.Event()
+    monkeypatch.setattr(ray_watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(ray_watch, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "_deal_out", lambda *arguments: over.wait(60))
+    plan = Plan(tmp_path / "out" / ".extract", (), (), ("global",), 224, 0, 0, {}, 8)
+
+    def run(dead: DeadRay) -> None:
+        @contextmanager
+        def runtime(scratch: Path) -> Iterator[DeadRay]:
+            yield dead
+
+        monkeypatch.setattr(workers, "ray_runtime", runtime)
+        extract_on_workers(plan, [0], lambda: None, Crew(2, 1, False), tmp_path, _unexpected)  # type: ignore[arg-type, return-value]
+
+    yield run
+    over.set()
+
+
+def _unexpected(result: ShardResult) -> None:
+    raise AssertionError(result)
+
+
+def test_a_ray_that_is_gone_is_one_sentence_that_says_what_is_kept(
+    extract: Callable[[DeadRay], None], tmp_path: Path
+) -> None:
+    dead = DeadRay(["its node manager raylet died"])
+    with pytest.raises(RayLostError) as caught:
+        extract(dead)
+    assert str(caught.value) == (
+        f"{tmp_path / 'out'}: Ray is gone (its node manager raylet died): somebody ended it, or the memory of the "
+        f"machine was short; finished shards are kept: the same command goes on from here"
+    )
+    assert caught.value.exit_code == 1 and dead.killed
+
+
+@pytest.mark.parametrize("gone", [[], ["its node manager raylet died"]], ids=["alone", "with Ray"])
+def test_a_signal_is_an_interruption_whether_ray_gets_it_as_well_or_not(
+    extract: Callable[[DeadRay], None], gone: list[str]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    dead = DeadRay(gone, look=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(ExtractionInterruptedError, match="finished shards are kept: the same command") as caught:
+        extract(dead)
+    assert caught.value.exit_code == 130 and dead.killed
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_what_a_worker_finds_wrong_is_raised(
+    extract: Callable[[DeadRay], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise UserError("weights.pt: cannot be read")
+
+    monkeypatch.setattr(workers, "_deal_out", refuse)
+    with pytest.raises(UserError, match=r"weights\.pt"):
+        extract(DeadRay([]))
