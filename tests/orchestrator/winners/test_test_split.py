@@ -119,6 +119,47 @@ def test_evaluate_looks_at_the_split_that_is_named(
     assert json.loads(capsys.readouterr().out)["metrics"] == trained.metrics[split]
 
 
+@pytest.mark.parametrize("split", ["test", "val"])
+def test_evaluate_writes_the_ranks_that_its_metrics_are_made_of(
+    trained: Trained, capsys: pytest.CaptureFixture[str], tmp_path: Path, split: str
+) -> None:
+    import torch
+
+    from trainables.metrics import metrics_of_ranks
+    from trainables.ranks import read_ranks
+
+    file = tmp_path / "new" / "ranks.npz"
+    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--split", split)
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", str(trained.checkpoint), *where, "--ranks", str(file), "--json"])
+    assert not ended.value.code
+    told = json.loads(capsys.readouterr().out)
+    ranks = read_ranks(file)
+    assert (told["ranks"], told["metrics"]) == (str(file), trained.metrics[split])
+    arrays = (torch.from_numpy(array).long() for array in (ranks.i2t, ranks.t2i, ranks.image_of_caption))
+    assert metrics_of_ranks(*arrays) == trained.metrics[split]
+    part = trained.workload.open_data(trained.config).splits[split]
+    assert (ranks.split, ranks.queries) == (split, part.queries_digest())
+    assert part.queries_digest() != trained.workload.open_data(trained.config).splits["train"].queries_digest()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--ranks", "ranks.npy"), "must end with .npz"),
+        (("--ranks", "/proc/none/ranks.npz"), "--ranks /proc/none/ranks.npz: cannot be written"),
+        (("--ranks", "ranks.npz", "--folds", "5"), "give one of the two"),
+    ],
+)
+def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "there-is-no-such-checkpoint", *options])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:
     """Return what ``orchestrator cocos`` prints."""
     places = {"epsilon": 0.01, "convention": "paper", "device": "cpu"}
