@@ -86,7 +86,9 @@ def _rank(model: RetrievalModel, split: Split, device: torch.device) -> tuple[di
     images, captions, owners = _encode(model, ResidentSplit(split, device, model.crop_size))
     found = [one.cpu() for one in (*rank_positives(images, captions, owners), owners)]
     i2t, t2i, image_of_caption = (one.numpy().astype(np.int32) for one in found)
-    return metrics_of_ranks(*found), Ranks(i2t, t2i, image_of_caption, split.queries_digest(), split.name)
+    return metrics_of_ranks(*found), Ranks(
+        i2t, t2i, image_of_caption, split.queries_digest(), split.name, tuple(split.image_ids)
+    )
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:

@@ -13,7 +13,7 @@ import binascii
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Ranks:
         queries: SHA-256 of the ids of the images and the captions, 64 hex digits: ranks with one digest are of the same
             queries, whatever features a model reads.
         split: ``val`` or ``test``.
+        image_ids: What the source calls each image, I strings, for people and other programs; empty where the ranks
+            come from a journal.
     """
 
     i2t: Integers
@@ -48,6 +50,7 @@ class Ranks:
     image_of_caption: Integers
     queries: str
     split: str
+    image_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse arrays that are no ranks of the positives of a split."""
@@ -98,18 +101,21 @@ class Ranks:
             raise DataError(f"kept ranks are damaged: {error}") from None
 
 
-def write_ranks(path: Path, ranks: Ranks, image_ids: Sequence[str]) -> None:
+def write_ranks(path: Path, ranks: Ranks) -> None:
     """Write a file of ranks whole, or not at all.
 
     Args:
         path: Ends with ``.npz``; its folder is there.
-        ranks: What is written, as the arrays ``i2t``, ``t2i``, ``image_of_caption`` and the texts ``queries``
-            and ``split``.
-        image_ids: What the source calls each image, I strings; for people and other programs.
+        ranks: What is written, as the arrays ``i2t``, ``t2i``, ``image_of_caption``, ``image_ids`` and the texts
+            ``queries`` and ``split``.
     """
     buffer = io.BytesIO()
     arrays = {name: getattr(ranks, name) for name in ("i2t", "t2i", "image_of_caption")}
-    texts = {"image_ids": np.array(list(image_ids)), "queries": np.array(ranks.queries), "split": np.array(ranks.split)}
+    texts = {
+        "queries": np.array(ranks.queries),
+        "split": np.array(ranks.split),
+    }
+    texts["image_ids"] = np.array(ranks.image_ids, dtype=np.str_)
     np.savez_compressed(buffer, allow_pickle=False, **arrays, **texts)
     write_whole(path, buffer.getvalue())
 
@@ -123,7 +129,8 @@ def read_ranks(path: Path) -> Ranks:
     try:
         with np.load(path, allow_pickle=False) as file:
             i2t, t2i, owners = (file[name].astype(np.int32) for name in ("i2t", "t2i", "image_of_caption"))
-            return Ranks(i2t, t2i, owners, str(file["queries"]), str(file["split"]))
+            names = tuple(file["image_ids"].tolist())
+            return Ranks(i2t, t2i, owners, str(file["queries"]), str(file["split"]), names)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `orchestrator evaluate CHECKPOINT --ranks {path}` writes it") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:

@@ -51,7 +51,7 @@ def evaluate(
         metrics = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
     else:
         metrics, found = rank_checkpoint(directory, data, [split], device=device)[split]
-        write_ranks(ranks, found, data.splits[split].image_ids)
+        write_ranks(ranks, found)
     image_of_caption = data.splits[split].image_of_caption
     # A fold has a chance level of its own, and the folds are alike.
     chance = chance_rsum(image_of_caption[image_of_caption < images // folds])

@@ -27,6 +27,7 @@ from orchestrator.tracking.description import (
 )
 from orchestrator.tracking.relocation import artifacts_of, correct_addresses
 from orchestrator.tracking.view import experiment_tags
+from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Run:
         tested: Whether it holds test metrics.
         described: Whether it holds its config.
         has_weights: Whether it holds the file of its best model.
+        has_ranks: Whether it holds the files of the ranks of its queries.
     """
 
     id: str
@@ -65,11 +67,12 @@ class Run:
     tested: bool = False
     described: bool = False
     has_weights: bool = False
+    has_ranks: bool = False
 
     @property
-    def fullness(self) -> tuple[int, bool, bool, bool]:
+    def fullness(self) -> tuple[int, bool, bool, bool, bool]:
         """Which of two runs of one trial holds more: the greater."""
-        return self.epoch, self.tested, self.has_weights, self.described
+        return self.epoch, self.tested, self.has_weights, self.has_ranks, self.described
 
 
 class Store:
@@ -111,6 +114,7 @@ class Store:
             self._send_epochs(trial, run, history)
             self._send_test(trial, run, history)
             self._send_weights(trial, run)
+            self._send_ranks(trial, run)
             if trial.has_ended and run.status != status[trial.state]:
                 self._send_artifacts(trial, run)
             self._set_status(run, status[trial.state], trial.ended, **end_of(trial), **lineage_of(trial))
@@ -233,6 +237,15 @@ class Store:
             self._client.set_tag(run.id, "weights", file.name)
             run.has_weights = True
 
+    def _send_ranks(self, trial: Trial, run: Run) -> None:
+        """Send the files of the ranks where they are, both at once; a tag says that they have been sent."""
+        files = [ranks_file(self._directory, trial, split) for split in ("val", "test")]
+        if not run.has_ranks and all(file.is_file() for file in files):
+            for file in files:
+                self._client.log_artifact(run.id, str(file))
+            self._client.set_tag(run.id, "ranks", " ".join(file.name for file in files))
+            run.has_ranks = True
+
     def _set_status(self, run: Run, status: str, ended: float | None = None, **tags: str) -> None:
         """Set a status and, of a run that has ended, when in seconds; now where nobody knows."""
         if run.status == status:
@@ -320,6 +333,7 @@ def _existing(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Ru
                         tested=any(metric.startswith("test/") for metric in metrics),
                         described="described" in run.data.tags,
                         has_weights="weights" in run.data.tags,
+                        has_ranks="ranks" in run.data.tags,
                     ),
                 )
         token = page.token

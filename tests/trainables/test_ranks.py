@@ -41,10 +41,12 @@ def test_text_of_a_journal_holds_every_rank(captions: list[int], largest: int, s
 
 def test_a_file_holds_every_rank_and_the_names_of_the_images(tmp_path: Path) -> None:
     ranks = ranks_of([5, 4, 1])
-    write_ranks(tmp_path / "a.npz", ranks, ["dog.jpg", "katze-ü.jpg", "3"])
+    names = ("dog.jpg", "katze-ü.jpg", "3")
+    write_ranks(tmp_path / "a.npz", replace(ranks, image_ids=names))
     assert is_same(read_ranks(tmp_path / "a.npz"), ranks)
+    assert read_ranks(tmp_path / "a.npz").image_ids == names
     with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
-        assert file["image_ids"].tolist() == ["dog.jpg", "katze-ü.jpg", "3"]
+        assert file["image_ids"].tolist() == list(names)
         assert file["i2t"].dtype == np.int32
 
 

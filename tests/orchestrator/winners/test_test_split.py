@@ -6,17 +6,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
+from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.contributions import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
+from orchestrator.workload.workload import Evaluation
 from tests.support.experiments import add_trial
+from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.config import Change, TrainingConfig, TrialConfig
+from trainables.ranks import Ranks, read_ranks
 
 
 @dataclass
@@ -35,11 +43,11 @@ class Evaluations:
     fails: bool = False
     opened: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
         self.opened.append({name: list(trials) for name, trials in self.ledger.history.tests_opened.items()})
         if self.fails:
             raise OSError("no disk")
-        return {"rsum": 7.0}
+        return Evaluation({"rsum": 7.0})
 
 
 def evaluate(ledger: Ledger, trials: list[Trial], workload: Evaluations) -> None:
@@ -59,6 +67,41 @@ def test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once(
     assert workload.opened == [{"pets": [first.id, second.id]}] * 2, "each of two trials once"
     assert ledger.history.tests == {first.id: {"rsum": 7.0}, second.id: {"rsum": 7.0}}
     assert ledger.history.test_openings == {"pets": 2}, "for the first, and for the second"
+
+
+RANKS = Ranks(
+    np.array([1, 4, 2], dtype=np.int32), np.array([3, 1, 1], dtype=np.int32), np.array([0, 0, 1], dtype=np.int32),
+    "ab" * 32, "test", ("dog", "cat"),
+)  # fmt: skip
+
+
+@dataclass
+class Ranking(Evaluations):
+    """A workload that ranks queries."""
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+        return Evaluation({"rsum": 7.0}, {"val": replace(RANKS, split="val"), "test": RANKS})
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in the experiment's folder", "in a storage"])
+def test_ranks_are_kept_beside_the_checkpoints_before_the_journal_says_evaluated(
+    ledger: Ledger, tmp_path: Path, apart: bool
+) -> None:
+    trial, directory = add_trial(ledger, [1.0]), tmp_path / "runs"
+    storage = FolderCheckpoints(tmp_path / "storage" if apart else directory / "trials")
+    ledger.listeners.append(
+        lambda record: record["kind"] != "test_evaluated" or seen.append(ranks_file(directory, trial, "test").is_file())
+    )
+    seen: list[bool] = []
+    storage.save(trial.id, report(0.1, 1))
+    evaluate_on_test(ledger, Ranking(ledger), storage, directory, [trial])  # type: ignore[arg-type]
+    assert seen == [True]
+    for folder in (directory / "trials" / trial.id, storage.trials / trial.id):
+        for split in ("val", "test"):
+            ranks = read_ranks(folder / f"ranks_{split}.npz")
+            assert (ranks.split, ranks.image_ids, ranks.i2t.tolist()) == (split, ("dog", "cat"), [1, 4, 2])
+    kept = History.of(read_journal(tmp_path / "journal.jsonl")).test_ranks
+    assert Ranks.from_text(kept[trial.id]).t2i.tolist() == [3, 1, 1]
 
 
 @dataclass(frozen=True)
@@ -103,7 +146,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
 
 
 def test_a_training_is_tested_on_the_test_split(trained: Trained) -> None:
-    assert trained.workload.test(trained.config, trained.checkpoint) == trained.metrics["test"]
+    evaluation = trained.workload.test(trained.config, trained.checkpoint)
+    assert evaluation.metrics == trained.metrics["test"]
+    assert {name: ranks.split for name, ranks in evaluation.ranks.items()} == {"val": "val", "test": "test"}
 
 
 @pytest.mark.parametrize(
