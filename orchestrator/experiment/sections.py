@@ -210,9 +210,15 @@ class Confirm(BaseModel):
         seeds: Each with so many seeds that the search has not used, >= 2.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
             dataset in the search, which are confirmed as well.
+        verdict: What varies in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;
+            ``seeds``, other seeds on this test set. An experiment that was begun without this key keeps ``seeds``.
+        smallest_difference: The least lead that matters, in the unit of ``search.metric``, >= 0; a verdict says how
+            likely a lead is so large.
     """
 
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
     seeds: Annotated[int, Field(ge=2)] = 5
     baseline: LossName | None = None
+    verdict: Literal["seeds", "seeds_and_images"] = "seeds_and_images"
+    smallest_difference: Annotated[float, Field(ge=0)] = 1.0
