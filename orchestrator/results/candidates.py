@@ -186,6 +186,9 @@ class DatasetVerdict:
         comparisons: With the runner-up, the rival and the baseline.
         warnings: What a reader must know about seeds that are missing; a sentence each.
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
+        compared: What was compared, in a sentence for people; empty where nobody was.
+        found: What each comparison found, a sentence each.
+        would_change: What would change it, a sentence each; empty where nothing is known of that.
     """
 
     dataset: str
@@ -197,6 +200,9 @@ class DatasetVerdict:
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
     decided_by: str = "seeds"
+    compared: str = ""
+    found: tuple[str, ...] = ()
+    would_change: tuple[str, ...] = ()
 
     @property
     def winner(self) -> Standing | None:
@@ -215,5 +221,8 @@ class DatasetVerdict:
             "decided_by": self.decided_by,
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
             "standings": [standing.to_dict() for standing in self.standings],
+            "compared": self.compared,
+            "found": list(self.found),
+            "would_change": list(self.would_change),
             "warnings": list(self.warnings),
         }

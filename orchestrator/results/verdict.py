@@ -36,6 +36,7 @@ import numpy as np
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
 from orchestrator.results.comparisons import LEVEL, Rules, compare, find_candidate, possible
 from orchestrator.results.metric_ranges import range_of
+from orchestrator.results.plain_words import what_was_compared, what_was_found, what_would_change
 from orchestrator.results.power import weakness_of_tie
 from orchestrator.results.statistics import bootstrap_interval, measure, t_interval
 from trainables.errors import ConfigError
@@ -129,12 +130,15 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
         standings=tuple(_standing(one, rank, rules) for rank, one in enumerate(ranked, start=1)),
         comparisons=comparisons,
         warnings=(
-            *_without_images(lacking, len(ranked)),
             *_weak_tie(verdict, ranked, comparisons),
             *_missing_seeds(group),
+            *_without_images(lacking, len(ranked)),
             *_missing_baseline(dataset, ranked, rules.baseline),
         ),
         decided_by="seeds_and_images" if rules.over_images else "seeds",
+        compared=what_was_compared(ranked, rules) if comparisons else "",
+        found=tuple(what_was_found(ranked[0].label, one) for one in comparisons),
+        would_change=tuple(what_would_change(one) for one in comparisons if one.over_images),
     )
 
 
@@ -175,54 +179,7 @@ def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> 
     if ranked[0].missing and weakest.verdict is not Verdict.WORSE:
         why = f"every candidate lost a seed, {ranked[0].label!r} too, and the seeds that are left may flatter it"
         return Verdict.UNTESTED, why
-    return weakest.verdict, _sentence(ranked[0].label, weakest)
-
-
-def _sentence(winner: str, comparison: Comparison) -> str:
-    roles = " and ".join(role.replace("_", "-") for role in comparison.roles)
-    words = {
-        Verdict.BETTER: "is better than",
-        Verdict.TIE: "is not told apart from",
-        Verdict.WORSE: "won on validation but is worse than",
-        Verdict.UNTESTED: "could not be tested against",
-    }
-    why = f": {comparison.reason}" if comparison.reason else ""
-    opponent = f"{winner!r} {words[comparison.verdict]} the {roles} {comparison.label!r}"
-    return f"{opponent} ({numbers_of(comparison)}){why}"
-
-
-def numbers_of(comparison: Comparison) -> str:
-    """Return the numbers of a comparison as a person says them."""
-    numbers = f"difference {comparison.difference:+.2f}"
-    found = comparison.over_images
-    if found is None:
-        return numbers + (f", Welch p = {comparison.holm_p:.2g} corrected" if comparison.holm_p is not None else "")
-    return (
-        f"{numbers}; better on this test set: {ON_TEST_SET[found.on_this_test_set]}; "
-        f"on new images of this kind: probability {share_text(found.probability)}; "
-        f"by at least {found.smallest_difference:g}: {share_text(found.probability_of_smallest)}"
-    )
-
-
-ON_TEST_SET = {
-    Verdict.BETTER: "yes",
-    Verdict.TIE: "the seeds do not tell",
-    Verdict.WORSE: "no, worse",
-    Verdict.UNTESTED: "not tested",
-}
-"""The answer to whether the winner is better on this test set, where seeds alone vary."""
-
-
-def share_text(probability: float) -> str:
-    """Return a probability with two digits, never as certain.
-
-    Example:
-        >>> share_text(0.934), share_text(0.9996), share_text(0.001)
-        ('0.93', 'above 0.99', 'below 0.01')
-    """
-    if probability > 0.99:
-        return "above 0.99"
-    return "below 0.01" if probability < 0.01 else f"{probability:.2f}"
+    return weakest.verdict, what_was_found(ranked[0].label, weakest)
 
 
 def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
@@ -240,26 +197,13 @@ def _weak_tie(verdict: Verdict, ranked: Sequence[Candidate], comparisons: Sequen
     tested = {one.label for one in comparisons if one.holm_p is not None}
     if verdict is not Verdict.TIE or not tested:
         return []
-    over_images = [one for one in comparisons if one.over_images and one.verdict is Verdict.TIE]
-    if over_images:
-        return [what_would_change(one) for one in over_images[:1]]
+    if any(one.over_images for one in comparisons):
+        # ``would_change`` says it of the images as well.
+        return []
     with_seeds = [one for one in ranked if one.has_seeds and (one is ranked[0] or one.label in tested)]
     fewest = min((len(one.values) for one in with_seeds), default=0)
     sentence = weakness_of_tie(len(tested), len(ranked), fewest) if fewest > 1 else None
     return [sentence] if sentence else []
-
-
-def what_would_change(comparison: Comparison) -> str:
-    """Return a sentence about what a comparison over seeds and images could have told, and what would tell more."""
-    found = comparison.over_images
-    assert found is not None
-    return (
-        f"against {comparison.label!r} a difference below {found.told_from:.1f} is not told from none: about "
-        f"{found.share_of_images:.0%} of the uncertainty is the choice of the test images, {found.share_of_seeds:.0%} "
-        f"the choice of the seeds, and the rest both at once; "
-        f"twice the seeds would tell {found.told_with_twice_the_seeds:.1f}, "
-        f"twice the test images {found.told_on_twice_the_images:.1f}"
-    )
 
 
 def _missing_seeds(group: Sequence[Candidate]) -> list[str]:

@@ -83,9 +83,13 @@ def test_what_is_said_of_a_comparison() -> None:
 def test_a_tie_says_what_would_change_it() -> None:
     verdict = judge_one(study(3, Effects(), (5, 5)))
     assert verdict.verdict is Verdict.TIE
-    (warning,) = verdict.warnings
-    assert "is not told from none" in warning
-    assert "twice the seeds would tell" in warning and "twice the test images" in warning
+    assert verdict.warnings == ()
+    (sentence,) = verdict.would_change
+    assert "is not told from none" in sentence
+    assert "twice the seeds would tell" in sentence and "twice the test images" in sentence
+    assert verdict.compared == (
+        "2 candidates, each trained with 5 fresh seeds; val/rsum chose the winner, and test/rsum on 100 images decided"
+    )
 
 
 @pytest.mark.parametrize("over_images", [True, False])
@@ -193,6 +197,9 @@ def test_from_the_journal_on_images_are_judged(ledger: Ledger) -> None:
     assert comparison.over_images is not None and comparison.over_images.smallest_difference == 5
     said = statements("pets", summarise(ledger.history))
     assert "on new images of this kind: probability above 0.99; by at least 5: above 0.99" in said[0]
+    brief = statements("pets", summarise(ledger.history), brief=True)
+    assert [one.partition(":")[0] for one in brief] == ["better", "compared", "what would change it"]
+    assert said[: len(brief)] == brief
 
 
 @pytest.mark.parametrize(
