@@ -1,9 +1,10 @@
 """How well a model retrieves: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,14 +12,16 @@ from trainables.checkpoint import BEST, read_file
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
-from trainables.data.dataset import Dataset
+from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
 from trainables.losses import Loss, NotANumberError
-from trainables.metrics import embedding_metrics
+from trainables.metrics import embedding_metrics, metrics_of_ranks
 from trainables.models import RetrievalModel, build_model
 from trainables.models.precision import in_full
+from trainables.positive_ranks import rank_positives
+from trainables.ranks import Ranks
 
 CHUNK = 512
 """Images or captions encoded at a time; bounds memory, changes no number."""
@@ -39,11 +42,16 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
         NotANumberError: If an embedding is not finite.
         ValueError: If ``folds`` does not divide the number of images.
     """
+    return embedding_metrics(*_encode(model, split), folds=folds)
+
+
+def _encode(model: RetrievalModel, split: ResidentSplit) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the vectors of all images and captions of a split, and the image of each caption, on one device."""
     with evaluating(model):
         images, captions = encode_images(model, split), encode_captions(model, split)
         if not (images.isfinite().all() and captions.isfinite().all()):
             raise NotANumberError("embeddings must be finite; the model has diverged")
-        return embedding_metrics(images, captions, split.image_of_caption.to(split.device), folds=folds)
+        return images, captions, split.image_of_caption.to(split.device)
 
 
 def evaluate_checkpoint(
@@ -58,6 +66,29 @@ def evaluate_checkpoint(
     model, _ = load_best(directory, data)
     where = choose_device(device)
     return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size), folds=folds)
+
+
+def rank_checkpoint(
+    directory: Path, data: Dataset, splits: Sequence[str], *, device: str = "auto"
+) -> dict[str, tuple[dict[str, float], Ranks]]:
+    """Return by split the metrics of a checkpoint's best model with the ranks that the metrics are made of.
+
+    Raises:
+        CheckpointError: As ``evaluate_checkpoint``.
+    """
+    model, _ = load_best(directory, data)
+    where = choose_device(device)
+    model.to(where)
+    return {name: _rank(model, data.splits[name], where) for name in splits}
+
+
+def _rank(model: RetrievalModel, split: Split, device: torch.device) -> tuple[dict[str, float], Ranks]:
+    images, captions, owners = _encode(model, ResidentSplit(split, device, model.crop_size))
+    found = [one.cpu() for one in (*rank_positives(images, captions, owners), owners)]
+    i2t, t2i, image_of_caption = (one.numpy().astype(np.int32) for one in found)
+    return metrics_of_ranks(*found), Ranks(
+        i2t, t2i, image_of_caption, split.queries_digest(), split.name, tuple(split.image_ids)
+    )
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:

@@ -21,19 +21,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainables.block_scores import BlockScores, count_reaching
+from trainables.block_scores import count_reaching
+from trainables.positive_ranks import check_embeddings, check_finite, count_harder, order_positives
 
 AveragePrecision = Literal["published", "standard"]
 """What AP@5 is divided by: the hits in the top 5, or min(5, positives)."""
 
 DEPTH = 5
 """mAP looks at the first five candidates, so at most the five best positives of a query matter."""
-
-ROUNDING = 1e-12
-"""Scores of embeddings closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
-
-PAIRS = 512
-"""Captions whose scores with their own images are computed at a time: what fits a CPU's cache."""
 
 QUERIES_AT_A_TIME = 512
 """Rows of a given similarity matrix that are masked and compared at a time; bounds memory, changes no number."""
@@ -115,7 +110,7 @@ def embedding_metrics(
     Raises:
         ValueError: If a shape, index or number is out of the ranges above.
     """
-    _check_embeddings(images, captions, image_of_caption)
+    check_embeddings(images, captions, image_of_caption)
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if folds < 1 or len(images) % folds:
@@ -131,44 +126,29 @@ def embedding_metrics(
     return {name: sum(result[name] for result in results) / folds for name in results[0]}
 
 
+def metrics_of_ranks(
+    i2t: Tensor, t2i: Tensor, image_of_caption: Tensor, *, map5: AveragePrecision = "published"
+) -> dict[str, float]:
+    """Return the dict of ``retrieval_metrics`` from the ranks that ``rank_positives`` returns.
+
+    Example:
+        >>> metrics_of_ranks(torch.tensor([1, 1, 3]), torch.tensor([1, 2, 1]), torch.tensor([0, 0, 1]))["i2t_r1"]
+        50.0
+    """
+    image_count = int(image_of_caption.max()) + 1
+    # Of a query's positives, the better has fewer negatives before it: sorting by rank is sorting by score.
+    order, place, counts = order_positives(-i2t, image_of_caption, image_count)
+    harder = i2t.new_zeros(image_count, int(counts.max()))
+    harder[image_of_caption[order], place] = i2t[order] - 1
+    return _as_floats(_both_directions(harder, counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5))
+
+
 def _embedding_metrics(
     images: Tensor, captions: Tensor, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
 ) -> dict[str, float]:
-    scores = BlockScores(images, captions)
-    own = torch.cat(
-        [
-            (images.index_select(0, owner).double().mul_(part)).sum(-1)
-            for owner, part in zip(image_of_caption.split(PAIRS), captions.split(PAIRS), strict=True)
-        ]
-    )
-    # Blocks round differently from the sums above: a negative within rounding of a positive is a tie, and ranks first.
-    own -= ROUNDING * scores.largest
-    best, captions_per_image = _best_positives(own, image_of_caption, len(images))
-    i2t = torch.zeros_like(best, dtype=torch.int64)
-    t2i = torch.zeros_like(own, dtype=torch.int64)
-    for first in range(0, len(captions), chunk):
-        columns = slice(first, first + chunk)
-        for top in range(0, len(images), chunk):
-            rows = slice(top, top + chunk)
-            row_of_column = image_of_caption[columns] - top
-            of_images, of_captions = scores.count(rows, columns, row_of_column, best[rows], own[columns])
-            i2t[rows] += of_images
-            t2i[columns] += of_captions
-    one = torch.ones_like(t2i)
-    return _as_floats(_both_directions(i2t, captions_per_image, t2i[:, None], one, map5))
-
-
-def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> tuple[Tensor, Tensor]:
-    """Return the scores of each image's best positives, shape (I, <= 5), best first, padded with +inf; and how many."""
-    order = own.argsort(descending=True)
-    order = order[image_of_caption[order].argsort(stable=True)]
-    counts = torch.bincount(image_of_caption, minlength=image_count)
-    owner = image_of_caption[order]
-    place = torch.arange(len(own), device=own.device) - (counts.cumsum(0) - counts)[owner]
-    kept = place < DEPTH
-    best = own.new_full((image_count, min(DEPTH, int(counts.max()))), torch.inf)
-    best[owner[kept], place[kept]] = own[order[kept]]
-    return best, counts
+    found = count_harder(images, captions, image_of_caption, DEPTH, chunk)
+    one = torch.ones_like(found.t2i)
+    return _as_floats(_both_directions(found.i2t, found.captions_per_image, found.t2i[:, None], one, map5))
 
 
 def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
@@ -244,30 +224,4 @@ def _check_matrix(similarity: Tensor, positives: Tensor) -> None:
         missing = (~positives.any(dim)).nonzero().flatten().tolist()
         if missing:
             raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")
-    _check_finite("similarity", similarity)
-
-
-def _check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor) -> None:
-    shapes = f"{tuple(images.shape)}, {tuple(captions.shape)} and {tuple(image_of_caption.shape)}"
-    if images.dim() != 2 or captions.dim() != 2 or images.shape[1] != captions.shape[1]:
-        raise ValueError(f"images and captions must have the shapes (I, D) and (C, D), got {shapes}")
-    if image_of_caption.shape != captions.shape[:1] or image_of_caption.is_floating_point():
-        raise ValueError(f"image_of_caption must be integers of shape (C,), got {image_of_caption.dtype} with {shapes}")
-    if image_of_caption.numel() == 0:
-        raise ValueError(f"at least one image and one caption are needed, got {shapes}")
-    lowest, highest = int(image_of_caption.min()), int(image_of_caption.max())
-    if lowest < 0 or highest >= len(images):
-        raise ValueError(f"image_of_caption must be in [0, {len(images)}), got {lowest} to {highest}")
-    missing = (torch.bincount(image_of_caption, minlength=len(images)) == 0).nonzero().flatten().tolist()
-    if missing:
-        raise ValueError(f"every image needs at least one caption, got none for {missing[:5]}")
-    _check_finite("images", images)
-    _check_finite("captions", captions)
-
-
-def _check_finite(name: str, values: Tensor) -> None:
-    # What is not a number is passed on by both.
-    if not all(bool(extreme.isfinite()) for extreme in values.aminmax()):
-        raise ValueError(
-            f"{name} must be finite, got {int((~values.isfinite()).sum())} of {values.numel()} that are not"
-        )
+    check_finite("similarity", similarity)

@@ -215,6 +215,10 @@ class Confirm(BaseModel):
             as well; ``each``: those of each study.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
             dataset in the search, which are confirmed as well.
+        verdict: What varies in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;
+            ``seeds``, other seeds on this test set. An experiment that was begun without this key keeps ``seeds``.
+        smallest_difference: The least lead that matters, in the unit of ``search.metric``, >= 0; a verdict says how
+            likely a lead is so large.
     """
 
     model_config = STRICT
@@ -222,3 +226,5 @@ class Confirm(BaseModel):
     seeds: Annotated[int, Field(ge=2)] = 5
     published: Literal["best", "each"] = "best"
     baseline: LossName | None = None
+    verdict: Literal["seeds", "seeds_and_images"] = "seeds_and_images"
+    smallest_difference: Annotated[float, Field(ge=0)] = 1.0

@@ -37,6 +37,8 @@ class History:
         tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
         test_openings: Dataset -> how often it was opened.
         tests: Trial -> its metrics on the test split.
+        test_ranks: Trial -> the ranks of its queries on the test split, as ``trainables.ranks.Ranks.to_text`` writes
+            them; trials that were evaluated before ranks were kept have none.
         outcome: How the newest start ended: ``finished``, ``budget_spent``, ``interrupted``, or ``None`` while it runs
             or if it was killed.
         ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
@@ -61,6 +63,7 @@ class History:
     tests_opened: dict[str, list[str]] = field(default_factory=dict)
     test_openings: dict[str, int] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    test_ranks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     outcome: str | None = None
     ended_by: str | None = None
     concurrency: int | None = None
@@ -231,6 +234,8 @@ def _open_test(history: History, record: Record) -> None:
 
 def _test(history: History, record: Record) -> None:
     history.tests[record["trial"]] = record["metrics"]
+    if "ranks" in record:
+        history.test_ranks[record["trial"]] = record["ranks"]
 
 
 def _measure(history: History, record: Record) -> None:

@@ -10,6 +10,7 @@ from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Queries, retrieve
+from orchestrator.report.query_comparison import ComparedQueries, compared_queries, with_pictures
 from orchestrator.report.render import write_report
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import find_champions
@@ -32,8 +33,14 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
         ConfigError: If the directory can't be written.
     """
     history = History.of(read_journal(directory / "journal.jsonl"))
+    verdicts = verdicts_of(history)
     extras = Extras(
-        verdicts=[verdict.to_dict() for verdict in verdicts_of(history).values()],
+        verdicts=[verdict.to_dict() for verdict in verdicts.values()],
+        compared=[
+            compared if data_root is None else _shown(compared, history, data_root)
+            for verdict in verdicts.values()
+            if (compared := compared_queries(history, verdict)) is not None
+        ],
         queries=[] if data_root is None else ask_winners(history, directory, data_root, device),
         unended="killed" if find_holder(directory) is None else "running",
     )
@@ -58,6 +65,21 @@ def ask_winners(history: History, directory: Path, data_root: Path, device: str)
             found = Queries(note=f"The winner could not be asked. {str(error).splitlines()[0]}")
         asked.append(replace(found, title=title))
     return asked
+
+
+def _shown(compared: ComparedQueries, history: History, data_root: Path) -> ComparedQueries:
+    """Return a comparison with pictures and captions; where the data are not at hand, with the reason."""
+    from trainables.config import TrialConfig
+    from trainables.data.dataset import open_dataset
+    from trainables.data.source import find_source
+
+    config = TrialConfig.from_dict(history.trials[compared.first].config)
+    try:
+        data = open_dataset(config, data_root)
+        return with_pictures(compared, history, data.splits["test"], find_source(config.dataset, data_root))
+    except DataError as error:
+        note = f"{compared.note} Pictures and captions are missing: {str(error).splitlines()[0]}"
+        return replace(compared, note=note)
 
 
 def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:

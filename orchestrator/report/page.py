@@ -20,6 +20,7 @@ from orchestrator.report.fronts import Front, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
+from orchestrator.report.query_comparison import ComparedQueries
 from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import by_dataset, names_of, studies_of
@@ -65,6 +66,7 @@ class Page:
         fronts: Of a search with several objectives, one a dataset.
         figures: By key.
         queries: What the winner of each dataset retrieves; a dataset without says why.
+        compared: The winner of each confirmed dataset beside the best of another loss, query by query.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Page:
     fronts: list[Front]
     figures: dict[str, Figure]
     queries: list[Queries]
+    compared: list[ComparedQueries]
     cost: list[Fact]
     reproduction: Reproduction
 
@@ -89,11 +92,13 @@ class Extras:
     Attributes:
         verdicts: ``DatasetVerdict.to_dict()`` of each dataset whose candidates were confirmed.
         queries: A dataset each, with what its winner retrieves.
+        compared: A confirmed dataset each, with its winner and another candidate query by query.
         unended: How an experiment without an end stands, which its journal cannot tell: ``running`` or ``killed``.
     """
 
     verdicts: Sequence[Mapping[str, Any]] = ()
     queries: Sequence[Queries] = ()
+    compared: Sequence[ComparedQueries] = ()
     unended: str = "not ended"
 
 
@@ -127,6 +132,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         fronts=fronts_of(history, names_of(studies)),
         figures={figure.key: figure for figure in drawn},
         queries=list(extras.queries),
+        compared=[_named(one, names_of(studies)) for one in extras.compared],
         cost=cost_facts(trials, history.experiment.get("resources", {})),
         reproduction=_reproduction(history),
     )
@@ -136,6 +142,11 @@ def _comparability(history: History, name: str) -> list[str]:
     """Return what is to be known of the losses on a dataset, which a page calls by the last part of its path."""
     datasets = [one for one in history.experiment.get("datasets", []) if Path(one).name == name]
     return [sentence for dataset in datasets for sentence in comparability(history, dataset)]
+
+
+def _named(compared: ComparedQueries, names: Mapping[str, str]) -> ComparedQueries:
+    """Return a comparison whose trials are called as everywhere on the page."""
+    return replace(compared, first=names.get(compared.first, ""), second=names.get(compared.second, ""))
 
 
 def _as_of(trials: Sequence[Trial]) -> str:

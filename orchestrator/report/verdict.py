@@ -68,6 +68,9 @@ class Verdict:
         standings: Best first.
         comparisons: With the runner-up and the baseline, where there was a confirmation.
         warnings: What a reader must know before believing it.
+        compared: What was compared; empty without a confirmation.
+        found: What each comparison found.
+        change: What would change it.
     """
 
     dataset: str
@@ -78,6 +81,9 @@ class Verdict:
     standings: list[Standing] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    compared: str = ""
+    found: list[str] = field(default_factory=list)
+    change: list[str] = field(default_factory=list)
 
 
 def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
@@ -151,14 +157,22 @@ def confirmed(given: Mapping[str, Any], studies: Sequence[Study]) -> Verdict:
         dataset=given["dataset"],
         tone=tone,
         headline=_HEADLINES[tone].format(winner=winner) if winner else "No verdict",
-        sentence=f"{given['reason'][:1].upper()}{given['reason'][1:]}.",
+        sentence=_sentence(given["reason"]),
         measure=f"{given['metric']}: mean ± sample standard deviation over fresh seeds, with its 95 % bootstrap "
         f"interval (from {FEWEST} seeds on); "
         f"chosen by {given['selection']} alone",
         standings=_confirmed_standings(given["standings"], given["metric"]),
         comparisons=[_comparison(comparison, given["metric"]) for comparison in given["comparisons"]],
-        warnings=[*(f"{warning[:1].upper()}{warning[1:]}." for warning in given["warnings"]), *_warnings(studies)],
+        warnings=[*map(_sentence, given["warnings"]), *_warnings(studies)],
+        compared=_sentence(given["compared"]) if given["compared"] else "",
+        found=[_sentence(one) for one in given["found"]],
+        change=[_sentence(one) for one in given["would_change"]],
     )
+
+
+def _sentence(text: str) -> str:
+    """Return a statement as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _confirmed_standings(standings: Sequence[Mapping[str, Any]], metric: str) -> list[Standing]:
@@ -197,13 +211,29 @@ def _comparison(given: Mapping[str, Any], metric: str) -> Comparison:
     pairs = count_text(given["pairs"], "pair")
     statistics = [
         (f"difference in {metric}", f"{given['difference']:+.2f}{between}"),
-        ("Welch p, corrected", _p_text(given["holm_p"])),
-        ("Welch p", _p_text(given["welch_p"])),
+        *_over_images(given["over_images"], metric),
+        ("p that decides, corrected", _p_text(given["holm_p"])),
+        ("Welch p (seeds alone)", _p_text(given["welch_p"])),
         (f"paired p, {pairs}", _p_text(given["paired_p"])),
         ("Hedges' g", "–" if given["effect"] is None else f"{given['effect']:+.2f}"),
     ]
     roles = " and ".join(role.replace("_", "-") for role in given["roles"])
     return Comparison(f"{given['label']} ({roles})", str(given["verdict"]), statistics)
+
+
+def _over_images(found: Mapping[str, Any] | None, metric: str) -> list[tuple[str, str]]:
+    """Return the statistics over seeds and images, where these were compared."""
+    if found is None:
+        return []
+    interval = found["interval"]
+    return [
+        (f"difference in {metric}, new images", f"[{interval['low']:+.2f}, {interval['high']:+.2f}]"),
+        ("p over seeds and images", _p_text(found["p"])),
+        ("probability of being better", f"{found['probability']:.3f}"),
+        (f"by at least {found['smallest_difference']:g}", f"{found['probability_of_smallest']:.3f}"),
+        ("uncertainty: images alone", f"{found['share_of_images']:.0%}"),
+        ("uncertainty: seeds alone", f"{found['share_of_seeds']:.0%}"),
+    ]
 
 
 def _p_text(p: float | None) -> str:

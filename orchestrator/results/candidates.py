@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.results.statistics import Interval, Measure, Sample, measure
 
@@ -34,6 +35,9 @@ class Candidate:
         label: Tells it from the other candidates of its dataset.
         values: Metrics by seed, finite, larger is better for those that select and decide.
         missing: What became of the seeds without metrics, e.g. ``{3: "diverged"}``.
+        has_seeds: Whether another seed could give other values; a closed-form model has one run, which says all.
+        images: The value of each image, shape (I,), in the metric that decides, by seed; their mean is the metric. For
+            no seed or for each that has values.
     """
 
     dataset: str
@@ -43,10 +47,16 @@ class Candidate:
     label: str
     values: Mapping[int, Mapping[str, float]]
     missing: Mapping[int, str] = field(default_factory=dict)
+    has_seeds: bool = True
+    images: Mapping[int, Sample] = field(default_factory=dict)
 
     def sample(self, metric: str) -> Sample:
         """Return the values of a metric in the order of the seeds."""
         return np.array([self.values[seed][metric] for seed in sorted(self.values)], dtype=np.float64)
+
+    def image_runs(self) -> NDArray[np.float64]:
+        """Return the values of the images, a row a seed in the order of the seeds, shape (S, I)."""
+        return np.stack([self.images[seed] for seed in sorted(self.values)])
 
     def measures(self) -> dict[str, Measure]:
         """Return each metric over the seeds that have it."""
@@ -95,6 +105,41 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class OverImages:
+    """The winner against another candidate with other seeds on new images of this kind, see ``crossed``.
+
+    Attributes:
+        interval: 95 % interval of the difference.
+        p: Two-sided, before any correction.
+        probability: That the winner is better at all, in [0, 1]; of this comparison alone.
+        smallest_difference: The least lead that matters, in the metric's unit.
+        probability_of_smallest: That the winner is better by at least so much.
+        on_this_test_set: How the winner stands where only seeds vary.
+        on_this_test_set_p: The corrected p-value of Welch's test, which said so; ``None`` where it can't be made.
+        error: Standard error of the difference.
+        share_of_images: Part of the variance that only more images make smaller, in [0, 1].
+        share_of_seeds: Part of the variance that only more seeds make smaller; both make the rest smaller.
+        told_from: The smallest difference whose 95 % interval would leave out 0, uncorrected.
+        told_with_twice_the_seeds: That with twice as many seeds.
+        told_on_twice_the_images: That on twice as many test images.
+    """
+
+    interval: Interval
+    p: float
+    probability: float
+    smallest_difference: float
+    probability_of_smallest: float
+    on_this_test_set: Verdict
+    on_this_test_set_p: float | None
+    error: float
+    share_of_images: float
+    share_of_seeds: float
+    told_from: float
+    told_with_twice_the_seeds: float
+    told_on_twice_the_images: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The winner against another candidate.
 
@@ -103,13 +148,15 @@ class Comparison:
         roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``.
         difference: Mean of the winner minus mean of the other.
         interval: 95 % interval of the difference, Welch's; ``None`` where untested.
-        welch_p: Two-sided, ``None`` where untested.
-        holm_p: The same after Holm's correction over the comparisons of the dataset, and for a lead over baseline or
-            rival not below the chance that the best of the candidates leads so by luck. It decides.
+        welch_p: Two-sided, over the seeds alone; ``None`` where untested.
+        holm_p: The p-value of the test that decides, Welch's or that over seeds and images, after Holm's correction
+            over the comparisons of the dataset, and for a lead over baseline or rival not below the chance that the
+            best of the candidates leads so by luck. It decides.
         paired_p: Over the ``pairs`` of equal seeds; ``None`` where that test can't be made. It decides nothing.
         effect: Hedges' g, ``None`` without spread.
         verdict: How the winner stands to the other.
         reason: Why there was no test; empty where there was.
+        over_images: What seeds and images say, where they decide; ``None`` where seeds alone do.
     """
 
     label: str
@@ -123,6 +170,7 @@ class Comparison:
     effect: float | None
     verdict: Verdict
     reason: str
+    over_images: OverImages | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +185,10 @@ class DatasetVerdict:
         standings: The winner first; without candidates that have no finished seed.
         comparisons: With the runner-up, the rival and the baseline.
         warnings: What a reader must know about seeds that are missing; a sentence each.
+        decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
+        compared: What was compared, in a sentence for people; empty where nobody was.
+        found: What each comparison found, a sentence each.
+        would_change: What would change it, a sentence each; empty where nothing is known of that.
     """
 
     dataset: str
@@ -147,6 +199,10 @@ class DatasetVerdict:
     standings: tuple[Standing, ...]
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
+    decided_by: str = "seeds"
+    compared: str = ""
+    found: tuple[str, ...] = ()
+    would_change: tuple[str, ...] = ()
 
     @property
     def winner(self) -> Standing | None:
@@ -162,7 +218,11 @@ class DatasetVerdict:
             "reason": self.reason,
             "metric": self.metric,
             "selection": self.selection,
+            "decided_by": self.decided_by,
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
             "standings": [standing.to_dict() for standing in self.standings],
+            "compared": self.compared,
+            "found": list(self.found),
+            "would_change": list(self.would_change),
             "warnings": list(self.warnings),
         }

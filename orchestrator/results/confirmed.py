@@ -10,7 +10,14 @@ from dataclasses import replace
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
+from orchestrator.results.per_image import image_values
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
+from trainables.ranks import Ranks
+
+BEGUN_BEFORE = (
+    "the verdict looks at the seeds alone and says nothing about new images: this confirmation was begun when ranks "
+    "were not kept"
+)
 
 
 def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
@@ -57,8 +64,42 @@ def _judge(history: History, dataset: str, trials: Sequence[Trial]) -> DatasetVe
     baseline, problem = _baseline(history, dataset, candidates)
     selection = str(history.experiment["search"]["metric"])
     metric = f"test/{selection.partition('/')[2]}"
-    (verdict,) = judge(candidates, metric=metric, selection=selection, baseline=baseline)
-    return replace(verdict, warnings=(*verdict.warnings, *problem))
+    confirm = history.experiment.get("confirm") or {}
+    (verdict,) = judge(
+        _with_images(candidates, trials, history, metric),
+        metric=metric,
+        selection=selection,
+        baseline=baseline,
+        # A confirmation that was begun before the key was there is judged as it was begun.
+        over_images=confirm.get("verdict", "seeds") == "seeds_and_images",
+        smallest_difference=confirm.get("smallest_difference", 1.0),
+    )
+    begun_before = [] if "verdict" in confirm else [BEGUN_BEFORE]
+    return replace(verdict, warnings=(*verdict.warnings, *begun_before, *problem))
+
+
+def _with_images(
+    candidates: Sequence[Candidate], trials: Sequence[Trial], history: History, metric: str
+) -> list[Candidate]:
+    """Give each candidate the values of the images, where the ranks of all its trials were kept.
+
+    Raises:
+        DataError: If kept ranks are damaged.
+    """
+    texts = {trial.id: history.test_ranks[trial.id] for trial in trials if trial.id in history.test_ranks}
+    kept = {name: Ranks.from_text(text) for name, text in texts.items()}
+    first = next(iter(kept.values()), None)
+    found = []
+    for candidate in candidates:
+        of_seeds = {t.config["seed"]: kept.get(t.id) for t in trials if t.candidate == candidate.label}
+        ranks = {seed: of_seeds[seed] for seed in candidate.values}
+        if first is None or any(one is None or not one.has_queries_of(first) for one in ranks.values()):
+            found.append(candidate)
+            continue
+        name = metric.partition("/")[2]
+        images = {seed: image_values(one, name) for seed, one in ranks.items() if one is not None}
+        found.append(replace(candidate, images=images))
+    return found
 
 
 def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candidate:

@@ -9,17 +9,34 @@ from orchestrator.text.values import count_text, values_text
 UNCONFIRMED = "unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"
 
 
-def statements(dataset: str, summary: Summary) -> list[str]:
-    """Return what is to be known of a dataset's winner, the verdict first."""
+def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[str]:
+    """Return what is to be known of a dataset's winner, the verdict first.
+
+    Args:
+        dataset: Its name.
+        summary: Of the experiment.
+        brief: What was compared, what was found and what would change it, and nothing more.
+    """
     verdict = next((one for one in summary["verdicts"] if one["dataset"] == dataset), None)
-    sentences = [UNCONFIRMED] if verdict is None else _confirmed(verdict)
+    sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)
+    if brief:
+        return sentences
+    sentences += [] if verdict is None else _in_numbers(verdict)
     opened = summary["test_openings"].get(dataset, 0)
     sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
     return [*sentences, *(sentence.rstrip(".") for sentence in summary["caveats"].get(dataset, []))]
 
 
-def _confirmed(verdict: Mapping[str, Any]) -> list[str]:
-    sentences = [f"{verdict['verdict']}: {verdict['reason']}"]
+def _in_words(verdict: Mapping[str, Any]) -> list[str]:
+    """Return the sentences for people, what the verdict rests on first."""
+    others = [sentence for sentence in verdict["found"] if sentence != verdict["reason"]]
+    compared = [f"compared: {verdict['compared']}"] if verdict["compared"] else []
+    change = [f"what would change it: {sentence}" for sentence in verdict["would_change"]]
+    return [f"{verdict['verdict']}: {verdict['reason']}", *others, *compared, *change]
+
+
+def _in_numbers(verdict: Mapping[str, Any]) -> list[str]:
+    sentences = []
     if verdict["standings"]:
         sentences.append(_winner(verdict["standings"][0], verdict["metric"]))
     names = {standing["label"]: _name(standing) for standing in verdict["standings"]}

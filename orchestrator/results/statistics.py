@@ -102,7 +102,7 @@ def t_interval(values: Sample) -> Interval | None:
     """Return Student's interval of the mean, exact for normal values; ``None`` for a single value."""
     if len(values) < 2:
         return None
-    return _around(float(values.mean()), _standard_error(values), len(values) - 1)
+    return around(float(values.mean()), _standard_error(values), len(values) - 1)
 
 
 def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> Interval | None:
@@ -135,18 +135,28 @@ def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> I
     return Interval(mean - float(high) * error, mean - float(low) * error)
 
 
-def welch_test(first: Sample, second: Sample) -> WelchTest | None:
+def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False, False)) -> WelchTest | None:
     """Compare two means without assuming equal spreads [Welch1947].
 
+    Args:
+        first: Values of the seeds.
+        second: Values of the seeds.
+        exact: Of each, whether its single value has no error, because no seed could have changed it: Student's test of
+            the other sample against that value.
+
     Returns:
-        The test; ``None`` where it can't be made: a single value on a side, or no spread on either.
+        The test; ``None`` where it can't be made: a single value on a side that is not exact, or no spread on either.
     """
-    if min(len(first), len(second)) < 2 or not (has_spread(first) or has_spread(second)):
+    sides = tuple(zip((first, second), exact, strict=True))
+    if any(len(values) < 2 and not is_exact for values, is_exact in sides):
         return None
-    variances = np.array([_standard_error(first) ** 2, _standard_error(second) ** 2])
-    freedom = variances.sum() ** 2 / (variances**2 / np.array([len(first) - 1, len(second) - 1])).sum()
+    if not any(has_spread(values) for values, _ in sides):
+        return None
+    variances = np.array([0.0 if len(values) < 2 else _standard_error(values) ** 2 for values, _ in sides])
+    freedoms = np.array([max(1, len(values) - 1) for values, _ in sides])
+    freedom = variances.sum() ** 2 / (variances**2 / freedoms).sum()
     difference, error = float(first.mean() - second.mean()), math.sqrt(variances.sum())
-    return WelchTest(difference, _around(difference, error, freedom), _two_sided(difference / error, freedom))
+    return WelchTest(difference, around(difference, error, freedom), two_sided(difference / error, freedom))
 
 
 def paired_p(differences: Sample) -> float | None:
@@ -157,7 +167,7 @@ def paired_p(differences: Sample) -> float | None:
     """
     if len(differences) < 2 or not has_spread(differences):
         return None
-    return _two_sided(float(differences.mean()) / _standard_error(differences), len(differences) - 1)
+    return two_sided(float(differences.mean()) / _standard_error(differences), len(differences) - 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -200,14 +210,16 @@ def _standard_error(values: Sample) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
-def _around(centre: float, error: float, freedom: float) -> Interval:
+def around(centre: float, error: float, freedom: float) -> Interval:
+    """Return Student's interval of a mean with a standard error of so many degrees of freedom."""
     from scipy.special import stdtrit
 
     reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     return Interval(centre - reach, centre + reach)
 
 
-def _two_sided(statistic: float, freedom: float) -> float:
+def two_sided(statistic: float, freedom: float) -> float:
+    """Return the probability that Student's statistic is as far from 0, either way."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(freedom, -abs(statistic)))

@@ -28,34 +28,23 @@ References:
     [Gutmann1987] Gutmann and Maymin, Is the selected population the best?, Annals of Statistics 15, 456-461.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
+from orchestrator.results.comparisons import LEVEL, Rules, compare, find_candidate, possible
 from orchestrator.results.metric_ranges import range_of
+from orchestrator.results.plain_words import what_was_compared, what_was_found, what_would_change
 from orchestrator.results.power import weakness_of_tie
-from orchestrator.results.statistics import (
-    Interval,
-    Sample,
-    WelchTest,
-    best_of_p,
-    bootstrap_interval,
-    has_spread,
-    hedges_g,
-    holm,
-    measure,
-    paired_p,
-    t_interval,
-    welch_test,
-)
+from orchestrator.results.statistics import bootstrap_interval, measure, t_interval
 from trainables.errors import ConfigError
 
-__all__ = ["LEVEL", "Candidate", "Comparison", "DatasetVerdict", "Standing", "Verdict", "judge"]
+SAME_METRIC = 1e-6
+"""Relative: sums over images and over queries differ by rounding alone."""
 
-LEVEL = 0.04
-"""A corrected p-value up to this makes a difference; see above for what it becomes in the end."""
+__all__ = ["LEVEL", "Candidate", "Comparison", "DatasetVerdict", "Standing", "Verdict", "judge"]
 
 
 def judge(
@@ -66,6 +55,8 @@ def judge(
     baseline: str | None = None,
     seed: int = 0,
     resamples: int = 9999,
+    over_images: bool = False,
+    smallest_difference: float = 1.0,
 ) -> tuple[DatasetVerdict, ...]:
     """Name the winner of each dataset and say how sure that is.
 
@@ -76,34 +67,28 @@ def judge(
         baseline: A label, or a loss, which stands for its candidate with the highest mean of ``selection``.
         seed: Of the bootstrap.
         resamples: Of the bootstrap, >= 1.
+        over_images: Whether seeds and images decide instead of the seeds alone; on a dataset of which a candidate has
+            no values of images the seeds decide, and a warning says why.
+        smallest_difference: The least lead that matters, in the unit of the metric, >= 0; it decides nothing.
 
     Returns:
         One verdict a dataset, in the order of their names.
 
     Raises:
         ConfigError: If no dataset has the baseline, or a seed lacks one of the two metrics.
-        ValueError: If a metric is not finite, or two candidates of a dataset share a label.
+        ValueError: If a metric is not finite, two candidates of a dataset share a label, or the values of the images
+            are not those of the metric.
     """
-    rules = _Rules(metric, selection, baseline, seed, resamples)
+    rules = Rules(metric, selection, baseline, seed, resamples, over_images, smallest_difference)
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         _check(candidate, (metric, selection))
+        _check_images(candidate, metric)
         groups.setdefault(candidate.dataset, []).append(candidate)
     known = sorted({name for group in groups.values() for one in group for name in (one.label, one.loss)})
     if baseline is not None and baseline not in known:
         raise ConfigError(f"baseline {baseline!r} is neither a candidate nor its loss; there are {', '.join(known)}")
     return tuple(_judge_dataset(dataset, group, rules) for dataset, group in sorted(groups.items()))
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """The arguments of ``judge``."""
-
-    metric: str
-    selection: str
-    baseline: str | None
-    seed: int
-    resamples: int
 
 
 def _check(candidate: Candidate, needed: Sequence[str]) -> None:
@@ -120,9 +105,21 @@ def _check(candidate: Candidate, needed: Sequence[str]) -> None:
             raise ValueError(f"{where}: both has metrics and is missing ({candidate.missing[seed]})")
 
 
-def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: _Rules) -> DatasetVerdict:
+def _check_images(candidate: Candidate, metric: str) -> None:
+    """Refuse values of images that are not what the metric is made of."""
+    for seed, values in candidate.images.items():
+        told, made = candidate.values[seed][metric], float(values.mean())
+        if abs(told - made) > SAME_METRIC * max(1.0, abs(told)):
+            where = f"{candidate.dataset}, {candidate.label!r}, seed {seed}"
+            raise ValueError(f"{where}: {metric} is {told}, but its images have the mean {made}")
+
+
+def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> DatasetVerdict:
     ranked = _rank(group, rules.selection)
-    comparisons = _comparisons(ranked, rules)
+    lacking = [one.label for one in ranked if not one.images] if rules.over_images else []
+    if lacking:
+        rules = replace(rules, over_images=False)
+    comparisons = compare(ranked, rules)
     verdict, reason = _overall(ranked, comparisons)
     return DatasetVerdict(
         dataset=dataset,
@@ -135,8 +132,13 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: _Rules) -> D
         warnings=(
             *_weak_tie(verdict, ranked, comparisons),
             *_missing_seeds(group),
+            *_without_images(lacking, len(ranked)),
             *_missing_baseline(dataset, ranked, rules.baseline),
         ),
+        decided_by="seeds_and_images" if rules.over_images else "seeds",
+        compared=what_was_compared(ranked, rules) if comparisons else "",
+        found=tuple(what_was_found(ranked[0].label, one) for one in comparisons),
+        would_change=tuple(what_would_change(one) for one in comparisons if one.over_images),
     )
 
 
@@ -152,7 +154,7 @@ def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
     return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
 
 
-def _standing(candidate: Candidate, rank: int, rules: _Rules) -> Standing:
+def _standing(candidate: Candidate, rank: int, rules: Rules) -> Standing:
     values = candidate.sample(rules.metric)
     low, high = range_of(rules.metric)
     return Standing(
@@ -160,108 +162,10 @@ def _standing(candidate: Candidate, rank: int, rules: _Rules) -> Standing:
         rank=rank,
         selected_by=float(candidate.sample(rules.selection).mean()),
         result=measure(values),
-        bootstrap=_possible(bootstrap_interval(values, seed=rules.seed, resamples=rules.resamples), low, high),
-        student=_possible(t_interval(values), low, high),
+        bootstrap=possible(bootstrap_interval(values, seed=rules.seed, resamples=rules.resamples), low, high),
+        student=possible(t_interval(values), low, high),
         measures=candidate.measures(),
     )
-
-
-def _possible(interval: Interval | None, low: float, high: float) -> Interval | None:
-    """Return the part of an interval that lies in a range, if there is an interval."""
-    return None if interval is None else interval.within(low, high)
-
-
-def _comparisons(ranked: Sequence[Candidate], rules: _Rules) -> tuple[Comparison, ...]:
-    """Compare the winner with its opponents, their p-values corrected together and for how the winner was picked."""
-    opponents = _opponents(ranked, rules.baseline)
-    tests = [welch_test(ranked[0].sample(rules.metric), other.sample(rules.metric)) for other, _ in opponents]
-    after_holm = iter(holm([test.p for test in tests if test]))
-    return tuple(
-        _comparison(
-            (ranked[0], other),
-            roles,
-            rules.metric,
-            test,
-            _corrected(test, next(after_holm), _could_have_won(ranked, roles)) if test else None,
-        )
-        for (other, roles), test in zip(opponents, tests, strict=True)
-    )
-
-
-def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
-    """Return the number of candidates of which the winner is the best, as far as a comparison has to pay for them."""
-    if "baseline" in roles:
-        return len(ranked) - 1
-    if "rival" in roles:
-        winner = ranked[0]
-        return sum((one.model, one.loss) == (winner.model, winner.loss) for one in ranked)
-    return 1
-
-
-def _corrected(test: WelchTest, after_holm: float, candidates: int) -> float:
-    """Return the p-value that decides: a lead is also weighed as the luckiest of several; to lag is no such luck."""
-    return max(after_holm, best_of_p(test.p, candidates)) if test.difference > 0 else after_holm
-
-
-def _opponents(ranked: Sequence[Candidate], baseline: str | None) -> list[tuple[Candidate, tuple[str, ...]]]:
-    """Return runner-up, rival and baseline with their roles; they may be one candidate, or the winner itself.
-
-    The rival is there where the runner-up has the winner's model and loss: then it is the best that has not.
-    """
-    holders = {
-        "runner_up": ranked[1] if len(ranked) > 1 else None,
-        "rival": _rival(ranked),
-        "baseline": _find(ranked, baseline),
-    }
-    named = {role: one for role, one in holders.items() if one is not None and one is not ranked[0]}
-    others = {one.label: one for one in named.values()}
-    return [(other, tuple(role for role in named if named[role] is other)) for other in others.values()]
-
-
-def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
-    kinds = [(one.model, one.loss) for one in ranked]
-    if len(kinds) < 2 or kinds[1] != kinds[0]:
-        return None
-    return next((one for one, kind in zip(ranked, kinds, strict=True) if kind != kinds[0]), None)
-
-
-def _comparison(
-    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], metric: str, test: WelchTest | None, p: float | None
-) -> Comparison:
-    winner, other = pair
-    first, second = winner.sample(metric), other.sample(metric)
-    difference = float(first.mean() - second.mean())
-    seeds = sorted(set(winner.values) & set(other.values))
-    low, high = range_of(metric)
-    verdict, reason = (_decide(difference, p), "") if p is not None else _without_test(first, second)
-    return Comparison(
-        label=other.label,
-        roles=roles,
-        difference=difference,
-        interval=_possible(test.interval if test else None, low - high, high - low),
-        welch_p=test.p if test else None,
-        holm_p=p,
-        paired_p=paired_p(np.array([winner.values[s][metric] - other.values[s][metric] for s in seeds])),
-        pairs=len(seeds),
-        effect=hedges_g(first, second),
-        verdict=verdict,
-        reason=reason,
-    )
-
-
-def _decide(difference: float, p: float) -> Verdict:
-    if p > LEVEL:
-        return Verdict.TIE
-    return Verdict.BETTER if difference > 0 else Verdict.WORSE
-
-
-def _without_test(first: Sample, second: Sample) -> tuple[Verdict, str]:
-    """Say why two samples can't be tested; equal ones without spread are a tie all the same."""
-    if min(len(first), len(second)) < 2:
-        return Verdict.UNTESTED, "one seed has no spread to test against; confirm with at least 3"
-    if not has_spread(np.concatenate([first, second])):
-        return Verdict.TIE, "all seeds of both gave the same value"
-    return Verdict.UNTESTED, "the seeds made no difference to either, so there is no spread to test against"
 
 
 def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> tuple[Verdict, str]:
@@ -275,36 +179,31 @@ def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> 
     if ranked[0].missing and weakest.verdict is not Verdict.WORSE:
         why = f"every candidate lost a seed, {ranked[0].label!r} too, and the seeds that are left may flatter it"
         return Verdict.UNTESTED, why
-    return weakest.verdict, _sentence(ranked[0].label, weakest)
+    return weakest.verdict, what_was_found(ranked[0].label, weakest)
 
 
-def _sentence(winner: str, comparison: Comparison) -> str:
-    roles = " and ".join(role.replace("_", "-") for role in comparison.roles)
-    words = {
-        Verdict.BETTER: "is better than",
-        Verdict.TIE: "is not told apart from",
-        Verdict.WORSE: "won on validation but is worse than",
-        Verdict.UNTESTED: "could not be tested against",
-    }
-    numbers = f"difference {comparison.difference:+.2f}"
-    numbers += f", Welch p = {comparison.holm_p:.2g} corrected" if comparison.holm_p is not None else ""
-    why = f": {comparison.reason}" if comparison.reason else ""
-    return f"{winner!r} {words[comparison.verdict]} the {roles} {comparison.label!r} ({numbers}){why}"
+def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
+    """Say that seeds alone decide although images were to be looked at, and why."""
+    if not lacking:
+        return []
+    return [
+        f"the verdict looks at the seeds alone and says nothing about new images: the ranks of {len(lacking)} of "
+        f"{candidates} candidates were not kept when they were evaluated on test"
+    ]
 
 
 def _weak_tie(verdict: Verdict, ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> list[str]:
+    """Say what a tie is worth."""
     tested = {one.label for one in comparisons if one.holm_p is not None}
     if verdict is not Verdict.TIE or not tested:
         return []
-    fewest = min(len(one.values) for one in ranked if one is ranked[0] or one.label in tested)
-    sentence = weakness_of_tie(len(tested), len(ranked), fewest)
+    if any(one.over_images for one in comparisons):
+        # ``would_change`` says it of the images as well.
+        return []
+    with_seeds = [one for one in ranked if one.has_seeds and (one is ranked[0] or one.label in tested)]
+    fewest = min((len(one.values) for one in with_seeds), default=0)
+    sentence = weakness_of_tie(len(tested), len(ranked), fewest) if fewest > 1 else None
     return [sentence] if sentence else []
-
-
-def _find(ranked: Sequence[Candidate], baseline: str | None) -> Candidate | None:
-    """Return the candidate of a label, else the best one of a loss."""
-    by_loss = next((one for one in ranked if one.loss == baseline), None)
-    return next((one for one in ranked if one.label == baseline), by_loss)
 
 
 def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
@@ -312,7 +211,7 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     most = max(len(one.values) + len(one.missing) for one in group)
     sentences = []
     for one in sorted(group, key=lambda candidate: candidate.label):
-        if len(one.values) < most:
+        if len(one.values) < most and one.has_seeds:
             fates = [f"seed {seed} {one.missing[seed]}" for seed in sorted(one.missing)]
             unknown = most - len(one.values) - len(one.missing)
             fates += [f"{unknown} not run"] if unknown else []
@@ -322,6 +221,6 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
 
 
 def _missing_baseline(dataset: str, ranked: Sequence[Candidate], baseline: str | None) -> list[str]:
-    if baseline is None or _find(ranked, baseline) is not None:
+    if baseline is None or find_candidate(ranked, baseline) is not None:
         return []
     return [f"the baseline {baseline!r} has no finished seed on {dataset}; nothing was compared with it"]

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -43,7 +44,7 @@ def start(
     options: Mapping[str, str] | None = None,
 ) -> None:
     """Write down what is searched, on what, where, and with which options of the command line."""
-    resolved = experiment.to_dict()
+    resolved = _as_begun(experiment, ledger.history.experiment)
     write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
     ledger.append(
         "experiment_started",
@@ -53,6 +54,15 @@ def start(
         storage=cluster.storage,
         options=dict(options or {}),
     )
+
+
+def _as_begun(experiment: Experiment, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an experiment resolved; unless another is asked for, the rule of its verdict stays as it was begun."""
+    resolved = experiment.to_dict()
+    begun = before.get("confirm")
+    if experiment.confirm and begun and "verdict" not in experiment.confirm.model_fields_set:
+        resolved["confirm"]["verdict"] = begun.get("verdict", "seeds")
+    return resolved
 
 
 def check_cpus(resources: Resources) -> None:

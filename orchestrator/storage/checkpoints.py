@@ -22,6 +22,7 @@ from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.claim import CLAIM_FILE, Claim, ClaimLostError
 from trainables.checkpoint import epoch_of, find_damage, list_epochs, list_partial, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
+from trainables.files import write_whole
 from trainables.reports import EpochReport
 
 KEPT = 3
@@ -90,6 +91,10 @@ class Checkpoints(Protocol):
         Raises:
             CheckpointError: If it has none.
         """
+        ...
+
+    def keep(self, trial: str, file: Path) -> None:
+        """Keep a small file beside a trial's checkpoints, whole or not at all, over one of its name."""
         ...
 
     def close(self) -> None:
@@ -174,6 +179,13 @@ class FolderCheckpoints:
     def bring(self, trial: str, target: Path) -> Path:
         """See ``Checkpoints``."""
         return _brought(self.latest(trial), target)
+
+    def keep(self, trial: str, file: Path) -> None:
+        """See ``Checkpoints``; where the file lies there already, it stays as it is."""
+        target = self.trials / trial / file.name
+        if target != file:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, file.read_bytes())
 
     def close(self) -> None:
         """See ``Checkpoints``; the next driver's claim takes the place of this one."""
@@ -304,6 +316,10 @@ class StoredCheckpoints:
         if found is not None and newest and found.name == newest[0].partition("-")[0]:
             return found
         return _brought(self.latest(trial), target)
+
+    def keep(self, trial: str, file: Path) -> None:
+        """See ``Checkpoints``."""
+        self.store.write(f"{trial}/{file.name}", file.read_bytes())
 
     def close(self) -> None:
         """See ``Checkpoints``."""

@@ -64,7 +64,7 @@ def tables_of(
         results: In the order of their rows.
         with_published: Put the rows of Bleeker and de Rijke (2022) beside ours.
         cocos: Add the tables of COCOS.
-        brief: Say the verdict on each dataset under the table, and nothing more.
+        brief: Say what was compared and found on each dataset under the table, without the statistics.
     """
     rows = [row for result in results for row in result.rows]
     table = retrieval_table(rows, with_published=with_published)
@@ -125,8 +125,8 @@ def _notes(result: Result, several: bool, brief: bool) -> list[str]:
         where = " ".join([*([f"{result.name}:"] if several else []), f"{Path(dataset).name}:"])
         confirmed = any(one["dataset"] == dataset for one in result.summary["verdicts"])
         values = [] if confirmed else ["its rows show val, of one training each"]
-        said = statements(dataset, result.summary)
-        notes += [f"{where} {sentence}." for sentence in (*(said[:1] if brief else said), *values)]
+        said = statements(dataset, result.summary, brief=brief)
+        notes += [f"{where} {sentence}." for sentence in (*said, *values)]
     return notes
 
 

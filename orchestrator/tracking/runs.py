@@ -28,6 +28,7 @@ class Run:
         tested: Whether it holds test metrics.
         described: Whether it holds its config.
         has_weights: Whether it holds the file of its best model.
+        has_ranks: Whether it holds the files of the ranks of its queries.
     """
 
     id: str
@@ -36,11 +37,12 @@ class Run:
     tested: bool = False
     described: bool = False
     has_weights: bool = False
+    has_ranks: bool = False
 
     @property
-    def fullness(self) -> tuple[int, bool, bool, bool]:
+    def fullness(self) -> tuple[int, bool, bool, bool, bool]:
         """Which of two runs of one trial holds more: the greater."""
-        return self.step, self.tested, self.has_weights, self.described
+        return self.step, self.tested, self.has_weights, self.has_ranks, self.described
 
 
 def restore(uri: str, output: Path, experiment: str) -> None:
@@ -101,6 +103,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                         tested=any(metric.startswith("test/") for metric in metrics),
                         described="described" in run.data.tags,
                         has_weights="weights" in run.data.tags,
+                        has_ranks="ranks" in run.data.tags,
                     ),
                 )
         token = page.token

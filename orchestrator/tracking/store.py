@@ -30,6 +30,7 @@ from orchestrator.tracking.progress import study_progress
 from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_experiment, find_or_make
 from orchestrator.tracking.view import experiment_tags
+from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Store:
             self._send_epochs(trial, run, history)
             self._send_test(trial, run, history)
             self._send_weights(trial, run)
+            self._send_ranks(trial, run)
             if trial.has_ended and run.status != status[trial.state]:
                 self._send_artifacts(trial, run)
             self._set_status(run, status[trial.state], trial.ended, **end_of(trial), **lineage_of(trial))
@@ -238,6 +240,15 @@ class Store:
             self._client.log_artifact(run.id, str(file))
             self._client.set_tag(run.id, "weights", file.name)
             run.has_weights = True
+
+    def _send_ranks(self, trial: Trial, run: Run) -> None:
+        """Send the files of the ranks where they are, both at once; a tag says that they have been sent."""
+        files = [ranks_file(self._directory, trial, split) for split in ("val", "test")]
+        if not run.has_ranks and all(file.is_file() for file in files):
+            for file in files:
+                self._client.log_artifact(run.id, str(file))
+            self._client.set_tag(run.id, "ranks", " ".join(file.name for file in files))
+            run.has_ranks = True
 
     def _set_status(self, run: Run, status: str, ended: float | None = None, **tags: str) -> None:
         """Set a status and, of a run that has ended, when in seconds; now where nobody knows."""

@@ -9,6 +9,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.summary import find_winners
 from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.winners.kept_ranks import keep_ranks
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig
 
@@ -39,5 +40,8 @@ def evaluate_on_test(
             ledger.append("test_opened", dataset=dataset, trials=new)
     for trial in due:
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
-        metrics = workload.test(TrialConfig.from_dict(trial.config), checkpoint)
-        ledger.append("test_evaluated", trial=trial.id, metrics=dict(metrics))
+        evaluation = workload.test(TrialConfig.from_dict(trial.config), checkpoint)
+        # The files first: what the journal calls evaluated is not evaluated again, and would stay without files.
+        keep_ranks(evaluation.ranks, trial, checkpoints, directory)
+        kept = {"ranks": evaluation.ranks["test"].to_text()} if "test" in evaluation.ranks else {}
+        ledger.append("test_evaluated", trial=trial.id, metrics=dict(evaluation.metrics), **kept)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
-from orchestrator.workload.workload import Footprint, Stream, TrialGroup, Vocabulary
+from orchestrator.workload.workload import Evaluation, Footprint, Stream, TrialGroup, Vocabulary
 from trainables.config import PIXELS, TrialConfig
 from trainables.errors import DataError, DivergedError
 from trainables.reports import EpochReport
@@ -108,12 +108,13 @@ class TrainablesWorkload:
         data = self.open_data(config)
         yield from run_trial(config, data, resume, device=self.device)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
-        """Evaluate on the test split."""
-        from trainables.evaluation import evaluate_checkpoint
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+        """Evaluate on the test split, and rank the queries of val and test."""
+        from trainables.evaluation import rank_checkpoint
 
         data = self.open_data(config)
-        return evaluate_checkpoint(checkpoint, data, "test", device=self.device)
+        found = rank_checkpoint(checkpoint, data, ("val", "test"), device=self.device)
+        return Evaluation(found["test"][0], {split: ranks for split, (_, ranks) in found.items()})
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""

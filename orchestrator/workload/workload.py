@@ -4,7 +4,7 @@ This is the one place where a search touches data and models. Everything heavy i
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -14,7 +14,7 @@ from trainables.errors import DivergedError
 from trainables.reports import EpochReport
 
 if TYPE_CHECKING:
-    pass
+    from trainables.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,19 @@ class Footprint:
 
     peak: int
     room: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a checkpoint's best model does once the test split is open for the model.
+
+    Attributes:
+        metrics: On test: ``rsum``, ``i2t_r1`` ...
+        ranks: Split -> ranks of its positives, for ``val`` and ``test``; empty where a workload has no queries.
+    """
+
+    metrics: Mapping[str, float]
+    ranks: Mapping[str, "Ranks"] = field(default_factory=dict)
 
 
 Stream = Generator[EpochReport, None, None]
@@ -88,8 +101,8 @@ class Workload(TrialRunner, Protocol):
         """Return what trains several trials at once in this process."""
         ...
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
-        """Return the test metrics (``rsum``, ``i2t_r1`` ...) of a checkpoint's best model."""
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+        """Evaluate a checkpoint's best model on the test split."""
         ...
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:

@@ -28,6 +28,7 @@ BENCHMARKS = {
     "startup": "the start of a search, and a trial after it, beside plain Ray Tune",
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
+    "verdicts": "how often verdicts err, in simulated studies and on halves of Flickr8k",
 }
 """Each by its module's name, with what it measures, in the order in which all are run."""
 

@@ -39,6 +39,7 @@ TINY = {
     "startup": ["--trials", "6"],
     "tracking": ["--trials", "4", "--metrics", "200"],
     "throughput": ["--trials", "30", "--only", "ours"],
+    "verdicts": ["--studies", "4", "--splits", "0"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
 LONG = pytest.mark.soak

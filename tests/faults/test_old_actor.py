@@ -16,6 +16,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.storage.checkpoints import FolderCheckpoints
 from orchestrator.storage.claim import ClaimLostError
 from orchestrator.tuner.actor import TrialActor
+from orchestrator.workload.workload import Evaluation
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import CONTEXT, Searches, live_actors, tiny
 from tests.faults.troubled_workload import TroubledWorkload
@@ -38,7 +39,7 @@ class Slow:
     def expecting(self, digests: Mapping[str, str]) -> "Slow":
         return self
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
         raise NotImplementedError
 
     def train(self, config: TrialConfig, resume: Path | None) -> Generator[EpochReport, None, None]:

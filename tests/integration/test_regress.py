@@ -1,7 +1,7 @@
 """Reruns through Ray: the first is accepted, the next compared, and none starts twice or is lost."""
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from orchestrator.regression.accepted import AcceptedError, read_accepted
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.rerun import Request, Rerun, rerun
 from orchestrator.regression.suite import Suite
+from orchestrator.workload.workload import Evaluation
 from tests.support import fake_workload
 from tests.support.fake_workload import FakeWorkload
 from tests.support.regression_results import make_suite
@@ -39,8 +40,8 @@ class NoisyWorkload(FakeWorkload):
             metrics = {**report.metrics, "val/rsum": report.metrics["val/rsum"] + noise}
             yield replace(report, metrics=metrics)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
-        return {"rsum": 300.0 + config.seed}
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+        return Evaluation({"rsum": 300.0 + config.seed})
 
 
 CELLS = [

@@ -19,14 +19,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="a lead over the baseline does not pay for the other candidates",
-        file="orchestrator/results/verdict.py",
-        old="return max(after_holm, best_of_p(test.p, candidates)) if test.difference > 0 else after_holm",
+        file="orchestrator/results/comparisons.py",
+        old="return max(after_holm, best_of_p(p, candidates)) if difference > 0 else after_holm",
         new="return after_holm",
         tests="tests/orchestrator/results/test_verdict.py",
     ),
     Mutation(
         name="a lead over the rival does not pay for the winner's kind",
-        file="orchestrator/results/verdict.py",
+        file="orchestrator/results/comparisons.py",
         old="return sum((one.model, one.loss) == (winner.model, winner.loss) for one in ranked)",
         new="return int(winner is not None)",
         tests="tests/orchestrator/results/test_verdict.py",

@@ -7,10 +7,11 @@ what a trial is worth depends on all the temperatures that it was trained with.
 import json
 import math
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.workload.workload import Evaluation
 from tests.support.fake_workload import FakeWorkload
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
@@ -57,8 +58,8 @@ class DriftingWorkload(FakeWorkload):
             self._write(config, current)
             yield report(current, value, used)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
-        return {"rsum": json.loads((checkpoint / "best.pt").read_text())["value"] - 1}
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+        return Evaluation({"rsum": json.loads((checkpoint / "best.pt").read_text())["value"] - 1})
 
     def _write(self, config: TrialConfig, epoch: int) -> None:
         with self.log.open("a") as file:

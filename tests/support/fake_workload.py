@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.experiment.experiment import Experiment, data_key
-from orchestrator.workload.workload import Footprint
+from orchestrator.workload.workload import Evaluation, Footprint
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
 from trainables.reports import EpochReport
@@ -67,9 +67,9 @@ class FakeWorkload:
                 raise RuntimeError(f"no luck with {parameter}")
             yield report(parameter, current, self.luck(config))
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
         saved = json.loads((checkpoint / "best.pt").read_text())
-        return {"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config, "test") - 1}
+        return Evaluation({"rsum": curve(saved["parameter"], saved["epoch"]) + self.luck(config, "test") - 1})
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         raise CheckpointError(f"{checkpoint}: holds no model")

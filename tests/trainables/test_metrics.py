@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_to_one, random_cosines
-from trainables.metrics import embedding_metrics, retrieval_metrics, stacked_retrieval_metrics
+from trainables.metrics import embedding_metrics, metrics_of_ranks, retrieval_metrics, stacked_retrieval_metrics
+from trainables.positive_ranks import rank_positives
 
 NAMES = {
     f"{direction}_{name}"
@@ -77,6 +78,34 @@ def test_metrics_are_those_of_the_sorted_candidates(
     metrics = retrieval_metrics(similarity, positives, map5)
     assert metrics == pytest.approx(sorted_metrics(similarity, positives, map5), abs=1e-9)
     assert metrics.keys() == NAMES
+
+
+def counted_ranks(images: Tensor, captions: Tensor, owner: Tensor) -> tuple[list[int], list[int]]:
+    """Count the negatives at or above each positive pair, one pair at a time."""
+    scores = (images.double() @ captions.double().T).tolist()
+    image_of = owner.tolist()
+    i2t = [1 + sum(s >= scores[i][c] for s, o in zip(scores[i], image_of, strict=True) if o != i)
+           for c, i in enumerate(image_of)]  # fmt: skip
+    t2i = [1 + sum(row[c] >= scores[i][c] for j, row in enumerate(scores) if j != i) for c, i in enumerate(image_of)]
+    return i2t, t2i
+
+
+@pytest.mark.parametrize(
+    "captions_of_images", [(1,) * 9, (5,) * 12, (7, 1, 3, 2, 9, 1)], ids=["one", "five", "unequal numbers"]
+)
+@pytest.mark.parametrize("chunk", [1, 4, 1024])
+def test_the_rank_of_each_positive_is_counted_and_holds_all_metrics(
+    captions_of_images: tuple[int, ...], chunk: int
+) -> None:
+    generator = torch.Generator().manual_seed(len(captions_of_images))
+    owner = torch.arange(len(captions_of_images)).repeat_interleave(torch.tensor(captions_of_images))
+    # Small integers, so that many scores are equal.
+    images = torch.randint(-2, 3, (len(captions_of_images), 6), generator=generator).float()
+    captions = torch.randint(-2, 3, (len(owner), 6), generator=generator).float()
+    i2t, t2i = rank_positives(images, captions, owner, chunk=chunk)
+    assert (i2t.tolist(), t2i.tolist()) == counted_ranks(images, captions, owner)
+    for map5 in ("published", "standard"):
+        assert metrics_of_ranks(i2t, t2i, owner, map5=map5) == embedding_metrics(images, captions, owner, map5=map5)
 
 
 @pytest.mark.parametrize("map5", ["published", "standard"])

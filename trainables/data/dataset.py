@@ -5,6 +5,7 @@ sources; from then on it only compares sizes and times of the files and maps arr
 """
 
 import hashlib
+import json
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -68,6 +69,13 @@ class Split:
     captions: Strings
     views: np.ndarray | None = None
     files: ImageFiles | None = None
+
+    def queries_digest(self) -> str:
+        """Return the SHA-256 of the ids of the images and the captions, whatever the features are; 64 hex digits."""
+        told = hashlib.sha256(np.ascontiguousarray(self.image_of_caption, dtype="<i8").tobytes())
+        for strings in (self.image_ids, self.captions):
+            told.update(json.dumps(list(strings)).encode())
+        return told.hexdigest()
 
     def head(self, images: int) -> "Split":
         """Return the split with its first so many images and their captions alone."""

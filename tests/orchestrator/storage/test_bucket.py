@@ -388,3 +388,17 @@ def test_credentials_in_an_address_are_refused_unseen(address: str, environment:
     with pytest.raises(StorageError) as refusal:
         ObjectStore.parse(address, environment)
     assert "CANARY" not in str(refusal.value)
+
+
+def test_a_small_file_is_kept_beside_the_checkpoints_of_its_trial(store: ObjectStore, tmp_path: Path) -> None:
+    checkpoints = StoredCheckpoints(store)
+    checkpoints.save("one", report(0.1, 1))
+    for content in (b"first", b"second"):
+        (tmp_path / "ranks_test.npz").write_bytes(content)
+        checkpoints.keep("one", tmp_path / "ranks_test.npz")
+        assert store.read("one/ranks_test.npz") == content
+    checkpoints.rewind({"one": 1}, ["one"])
+    checkpoints.prune("one")
+    assert store.read("one/ranks_test.npz") == b"second"
+    found = checkpoints.latest("one")
+    assert found is not None and found.name == "epoch_0001"

@@ -18,6 +18,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import Store, connection, default_uri
 from orchestrator.tracking import tracker as tracker_module
 from orchestrator.tracking.tracker import Tracker
+from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
@@ -298,3 +299,26 @@ def test_the_file_of_a_best_model_is_sent_once(output: Path, tmp_path: Path) -> 
         sent = Path(client.download_artifacts(runs[trial.id], "best.safetensors", str(tmp_path)))
         assert sent.read_bytes() == b"weights"
         assert "best.safetensors" not in {file.path for file in client.list_artifacts(runs[other.id])}
+
+
+def test_the_ranks_of_a_trial_are_sent_once_and_only_whole(output: Path, tmp_path: Path) -> None:
+    (output / "tiny").mkdir()
+    ledger = Ledger(output / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    trial = add_trial(ledger, [1.0])
+    val, test = (ranks_file(output / "tiny", trial, split) for split in ("val", "test"))
+    val.parent.mkdir(parents=True)
+    client = MlflowClient(tracking_uri=default_uri(output))
+
+    def sent() -> set[str]:
+        Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
+        (run, _) = stored(output)[trial.id]
+        return {file.path for file in client.list_artifacts(run.info.run_id) if file.path.startswith("ranks")}
+
+    val.write_bytes(b"val")
+    assert sent() == set(), "the ranks of test are still missing"
+    for content in (b"test", b"changed since"):
+        test.write_bytes(content)
+        assert sent() == {"ranks_val.npz", "ranks_test.npz"}
+    run = stored(output)[trial.id][0].info.run_id
+    assert Path(client.download_artifacts(run, "ranks_test.npz", str(tmp_path))).read_bytes() == b"test"

@@ -6,17 +6,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
+from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.contributions import measure_checkpoint
 from orchestrator.workload.training import TrainablesWorkload
+from orchestrator.workload.workload import Evaluation
 from tests.support.experiments import add_trial
+from tests.support.fake_workload import report
 from tests.support.precomputed_folder import write_precomputed
 from trainables.config import Change, TrainingConfig, TrialConfig
+from trainables.ranks import Ranks, read_ranks
 
 
 @dataclass
@@ -35,11 +43,11 @@ class Evaluations:
     fails: bool = False
     opened: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def test(self, config: TrialConfig, checkpoint: Path) -> Mapping[str, float]:
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
         self.opened.append({name: list(trials) for name, trials in self.ledger.history.tests_opened.items()})
         if self.fails:
             raise OSError("no disk")
-        return {"rsum": 7.0}
+        return Evaluation({"rsum": 7.0})
 
 
 def evaluate(ledger: Ledger, trials: list[Trial], workload: Evaluations) -> None:
@@ -59,6 +67,41 @@ def test_a_split_is_opened_before_it_is_looked_at_and_each_trial_evaluated_once(
     assert workload.opened == [{"pets": [first.id, second.id]}] * 2, "each of two trials once"
     assert ledger.history.tests == {first.id: {"rsum": 7.0}, second.id: {"rsum": 7.0}}
     assert ledger.history.test_openings == {"pets": 2}, "for the first, and for the second"
+
+
+RANKS = Ranks(
+    np.array([1, 4, 2], dtype=np.int32), np.array([3, 1, 1], dtype=np.int32), np.array([0, 0, 1], dtype=np.int32),
+    "ab" * 32, "test", ("dog", "cat"),
+)  # fmt: skip
+
+
+@dataclass
+class Ranking(Evaluations):
+    """A workload that ranks queries."""
+
+    def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
+        return Evaluation({"rsum": 7.0}, {"val": replace(RANKS, split="val"), "test": RANKS})
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in the experiment's folder", "in a storage"])
+def test_ranks_are_kept_beside_the_checkpoints_before_the_journal_says_evaluated(
+    ledger: Ledger, tmp_path: Path, apart: bool
+) -> None:
+    trial, directory = add_trial(ledger, [1.0]), tmp_path / "runs"
+    storage = FolderCheckpoints(tmp_path / "storage" if apart else directory / "trials")
+    ledger.listeners.append(
+        lambda record: record["kind"] != "test_evaluated" or seen.append(ranks_file(directory, trial, "test").is_file())
+    )
+    seen: list[bool] = []
+    storage.save(trial.id, report(0.1, 1))
+    evaluate_on_test(ledger, Ranking(ledger), storage, directory, [trial])  # type: ignore[arg-type]
+    assert seen == [True]
+    for folder in (directory / "trials" / trial.id, storage.trials / trial.id):
+        for split in ("val", "test"):
+            ranks = read_ranks(folder / f"ranks_{split}.npz")
+            assert (ranks.split, ranks.image_ids, ranks.i2t.tolist()) == (split, ("dog", "cat"), [1, 4, 2])
+    kept = History.of(read_journal(tmp_path / "journal.jsonl")).test_ranks
+    assert Ranks.from_text(kept[trial.id]).t2i.tolist() == [3, 1, 1]
 
 
 @dataclass(frozen=True)
@@ -103,7 +146,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
 
 
 def test_a_training_is_tested_on_the_test_split(trained: Trained) -> None:
-    assert trained.workload.test(trained.config, trained.checkpoint) == trained.metrics["test"]
+    evaluation = trained.workload.test(trained.config, trained.checkpoint)
+    assert evaluation.metrics == trained.metrics["test"]
+    assert {name: ranks.split for name, ranks in evaluation.ranks.items()} == {"val": "val", "test": "test"}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +162,47 @@ def test_evaluate_looks_at_the_split_that_is_named(
         main(["evaluate", str(trained.checkpoint), *where, *options])
     assert not ended.value.code
     assert json.loads(capsys.readouterr().out)["metrics"] == trained.metrics[split]
+
+
+@pytest.mark.parametrize("split", ["test", "val"])
+def test_evaluate_writes_the_ranks_that_its_metrics_are_made_of(
+    trained: Trained, capsys: pytest.CaptureFixture[str], tmp_path: Path, split: str
+) -> None:
+    import torch
+
+    from trainables.metrics import metrics_of_ranks
+    from trainables.ranks import read_ranks
+
+    file = tmp_path / "new" / "ranks.npz"
+    where = ("--data-root", str(trained.root / "data"), "--device", "cpu", "--split", split)
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", str(trained.checkpoint), *where, "--ranks", str(file), "--json"])
+    assert not ended.value.code
+    told = json.loads(capsys.readouterr().out)
+    ranks = read_ranks(file)
+    assert (told["ranks"], told["metrics"]) == (str(file), trained.metrics[split])
+    arrays = (torch.from_numpy(array).long() for array in (ranks.i2t, ranks.t2i, ranks.image_of_caption))
+    assert metrics_of_ranks(*arrays) == trained.metrics[split]
+    part = trained.workload.open_data(trained.config).splits[split]
+    assert (ranks.split, ranks.queries) == (split, part.queries_digest())
+    assert part.queries_digest() != trained.workload.open_data(trained.config).splits["train"].queries_digest()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--ranks", "ranks.npy"), "must end with .npz"),
+        (("--ranks", "/proc/none/ranks.npz"), "--ranks /proc/none/ranks.npz: cannot be written"),
+        (("--ranks", "ranks.npz", "--folds", "5"), "give one of the two"),
+    ],
+)
+def test_a_file_of_ranks_that_cannot_be_written_is_refused_before_any_work(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "there-is-no-such-checkpoint", *options])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def statistics_of(trained: Trained, checkpoint: Path) -> Mapping[str, Any]:

@@ -1,0 +1,141 @@
+"""The winner beside the best of another loss, query by query, with pictures and captions where they are at hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.journal.history import History
+from orchestrator.report.queries import Item, Pictures
+from orchestrator.results.candidates import Comparison, DatasetVerdict
+from orchestrator.results.query_comparison import DirectionComparison, Found, QueryRanks, compare_queries
+from orchestrator.text.values import count_text
+from trainables.ranks import Ranks
+
+if TYPE_CHECKING:
+    from trainables.data.dataset import Split
+    from trainables.data.source import Source
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A query that one candidate finds and the other loses.
+
+    Attributes:
+        query: What was asked.
+        answer: The image or a caption that belongs to the query.
+        first: Rank of the best answer in the winner, as shown.
+        second: That in the other.
+    """
+
+    query: Item
+    answer: Item
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of retrieval.
+
+    Attributes:
+        heading: Which queries.
+        found: How many queries each finds among the first so many candidates.
+        gained: Queries on which the winner is ahead by most; empty where the data are not at hand.
+        lost: Queries on which the other is.
+    """
+
+    heading: str
+    found: Sequence[Found]
+    gained: list[Pair] = field(default_factory=list)
+    lost: list[Pair] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ComparedQueries:
+    """What the page shows of two candidates of a dataset.
+
+    Attributes:
+        dataset: Its name.
+        first: The winner's trial.
+        second: The other's trial.
+        note: Over how many seeds a rank is the median, and what is missing.
+        directions: Images that query captions, and captions that query images; empty where ranks were not kept.
+    """
+
+    dataset: str
+    first: str = ""
+    second: str = ""
+    note: str = ""
+    directions: list[Direction] = field(default_factory=list)
+
+
+HEADINGS = ("An image asks for captions", "A caption asks for images")
+
+
+def compared_queries(history: History, verdict: DatasetVerdict) -> ComparedQueries | None:
+    """Return how often each of two candidates finds what the other loses; ``None`` where there is nobody to compare.
+
+    The other is the best of another loss, or else the runner-up.
+    """
+    dataset = Path(verdict.dataset).name
+    opponent = _opponent(verdict)
+    if verdict.winner is None or opponent is None:
+        return None
+    names = verdict.winner.candidate.label, opponent.label
+    ranks = [_ranks(history, name) for name in names]
+    empty = ComparedQueries(dataset, *names)
+    if not all(ranks) or not all(one.has_queries_of(ranks[0][0]) for runs in ranks for one in runs):
+        return replace(empty, note="The ranks of the queries were not kept when the test split was evaluated.")
+    note = f"A rank is the median over {count_text(len(ranks[0]), 'seed')} and {count_text(len(ranks[1]), 'seed')}."
+    both = compare_queries(*ranks)
+    shown = [Direction(heading, one.found) for heading, one in zip(HEADINGS, both, strict=True)]
+    return replace(empty, note=note, directions=shown)
+
+
+def with_pictures(compared: ComparedQueries, history: History, split: "Split", source: "Source") -> ComparedQueries:
+    """Return a comparison with its queries and answers, whose pictures and captions lie in a dataset."""
+    if not compared.directions:
+        return compared
+    pictures = Pictures(split, source)
+    ranks = [_ranks(history, name) for name in (compared.first, compared.second)]
+    if ranks[0][0].queries != split.queries_digest():
+        note = f"{compared.note} The data at hand have other queries, so pictures and captions are not shown."
+        return replace(compared, note=note)
+    i2t, t2i = compare_queries(*ranks)
+    shown = [
+        _with_pairs(direction, found, split, pictures, of_images=of_images)
+        for direction, found, of_images in zip(compared.directions, (i2t, t2i), (True, False), strict=True)
+    ]
+    return replace(compared, directions=shown)
+
+
+def _opponent(verdict: DatasetVerdict) -> Comparison | None:
+    """Return the comparison with the best of another loss, or else with the runner-up."""
+    winner = verdict.winner
+    losses = {one.candidate.label: one.candidate.loss for one in verdict.standings}
+    others = [one for one in verdict.comparisons if winner and losses[one.label] != winner.candidate.loss]
+    return next(iter([*others, *verdict.comparisons]), None)
+
+
+def _ranks(history: History, candidate: str) -> list[Ranks]:
+    """Return the kept ranks of a candidate's seeds."""
+    trials = [trial for trial in history.trials.values() if trial.candidate == candidate]
+    return [Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks]
+
+
+def _with_pairs(
+    direction: Direction, found: DirectionComparison, split: "Split", pictures: Pictures, *, of_images: bool
+) -> Direction:
+    gained, lost = ([_pair(one, split, pictures, of_images) for one in some] for some in (found.gained, found.lost))
+    return replace(direction, gained=gained, lost=lost)
+
+
+def _pair(ranks: QueryRanks, split: "Split", pictures: Pictures, of_images: bool) -> Pair:
+    if of_images:
+        image, caption = ranks.query, int((split.image_of_caption == ranks.query).argmax())
+    else:
+        image, caption = int(split.image_of_caption[ranks.query]), ranks.query
+    items = [pictures.item(image), Item(split.captions[caption])]
+    query, answer = items if of_images else items[::-1]
+    return Pair(query, answer, f"{ranks.first:g}", f"{ranks.second:g}")

@@ -1,0 +1,95 @@
+"""What each image of a split adds to a retrieval metric, so that a verdict can ask what other images would say.
+
+The unit is the image with its captions: captions of one image have much in common, so a caption is no observation of
+its own. Every metric that can select is a mean over queries; the value of an image is
+
+    image to caption:  y_i = q_i                                with q_i of the image as a query
+    caption to image:  y_i = m + (sum of q_c - n_i m) / n       with the n_i captions of the image, n = mean of n_i,
+                                                                and m = mean of q_c over all captions
+
+whose mean over the images is the metric itself, and whose spread tells how the metric varies over images; with equally
+many captions for each image y_i is the mean over its captions. The candidates of a query (the gallery) stay as they
+are: a rank among other candidates is not known without the model. ``docs/confirming.md`` says how much that leaves out.
+
+References:
+    [Cochran1977] Cochran, Sampling Techniques, section 6.3: the ratio estimator and its residuals.
+"""
+
+import numpy as np
+
+from orchestrator.results.statistics import Sample
+from trainables.ranks import Integers, Ranks
+
+DEPTH = 5
+"""Candidates that average precision looks at."""
+
+_SUMS = {
+    "rsum": [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)],
+    "r1_r5_sum": [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5)],
+}
+
+
+def image_values(ranks: Ranks, metric: str) -> Sample:
+    """Return the value of each image, whose mean is the metric.
+
+    Args:
+        ranks: Of a split with I images.
+        metric: A metric that can select, without its split: ``rsum``, ``i2t_r1``, ``t2i_map5`` ...
+
+    Returns:
+        Shape (I,), in the unit of the metric.
+
+    Raises:
+        KeyError: If the metric is no mean over queries, as a median rank is none.
+    """
+    if metric in _SUMS:
+        return np.asarray(sum(image_values(ranks, part) for part in _SUMS[metric]))
+    way, _, name = metric.partition("_")
+    if name == "average_recall":
+        return np.asarray(sum(image_values(ranks, f"{way}_r{k}") for k in (1, 5, 10)) / 3)
+    if way == "i2t":
+        return _of_images(ranks, name)
+    return _over_captions(_of_captions(ranks, name), ranks.image_of_caption)
+
+
+def _of_images(ranks: Ranks, name: str) -> Sample:
+    """Return a metric of each image as a query, shape (I,)."""
+    if name == "map5":
+        return _average_precision(ranks.i2t, ranks.image_of_caption)
+    return _recall(ranks.of_images(), name)
+
+
+def _of_captions(ranks: Ranks, name: str) -> Sample:
+    """Return a metric of each caption as a query, shape (C,)."""
+    if name == "map5":
+        return _average_precision(ranks.t2i, np.arange(len(ranks.t2i), dtype=np.int32))
+    return _recall(ranks.t2i, name)
+
+
+def _recall(rank: Integers, name: str) -> Sample:
+    return np.where(rank <= {"r1": 1, "r5": 5, "r10": 10}[name], 100.0, 0.0)
+
+
+def _average_precision(rank: Integers, query: Integers) -> Sample:
+    """Return AP@5 of each query as published: divided by the hits among the first five.
+
+    Args:
+        rank: Of each positive among the negatives of its query, shape (P,).
+        query: Of each positive, shape (P,), non-decreasing from 0 without a gap.
+    """
+    order = np.lexsort((rank, query))
+    first = np.searchsorted(query, np.arange(query[-1] + 1))
+    place = np.arange(len(query)) - first[query] + 1
+    # ``rank`` counts negatives alone: the better positives of the query stand before it as well.
+    position = rank[order] + place - 1
+    hit = position <= DEPTH
+    total = np.add.reduceat(np.where(hit, place / position, 0.0), first)
+    return np.asarray(total / np.maximum(np.add.reduceat(hit, first, dtype=np.int64), 1))
+
+
+def _over_captions(values: Sample, image_of_caption: Integers) -> Sample:
+    """Return the value of each image from those of its captions, see the head of this module."""
+    captions = np.bincount(image_of_caption)
+    sums = np.bincount(image_of_caption, weights=values)
+    mean = values.mean()
+    return np.asarray(mean + (sums - captions * mean) / captions.mean())

@@ -1,0 +1,255 @@
+"""How often verdicts err, where the truth is known: simulated studies, and halves of Flickr8k.
+
+    python -m tests.benchmarks verdicts                       # all rules, 2,000 studies each, a quarter of an hour
+    python -m tests.benchmarks verdicts --studies 200         # two minutes, to a few percent
+    python -m tests.benchmarks verdicts --data-root DATA      # with Flickr8k from there
+
+A row is a share of studies in percent in which the rule of ``confirm.verdict: seeds_and_images`` errs, beside the same
+share of another rule: ``seeds``, which takes the test images for the world, or the crossed bootstrap, which draws seeds
+and images again. Val and test of a simulated study share the models and have images of their own. Effects of seeds, and
+of seed and image together, are in units of the error that images give a difference; see ``tests/support/crossed_runs``.
+
+On Flickr8k nothing is simulated: canonical correlation analysis, fitted on 3,000 images (or, as a model with a seed, on
+a random half of them), is judged on 500 of the other 5,000 images. Its 95 % interval is that of the difference of two
+models; it should hold what other seeds say on 500 other images, as often as the errors of both together promise.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise, permutations
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.results.candidates import Candidate, DatasetVerdict, Verdict
+from orchestrator.results.crossed import CrossedTest, crossed_test
+from orchestrator.results.per_image import image_values
+from orchestrator.results.verdict import LEVEL, judge
+from tests.benchmarks.closed_form import Pairs, fit, read_pairs
+from tests.benchmarks.flickr8k import NAME, SHARED
+from tests.benchmarks.rows import Row
+from tests.support.crossed_runs import Effects, candidates_of, draw_runs
+from trainables.ranks import Ranks
+
+RESAMPLES = 999
+"""Of the crossed bootstrap."""
+
+TRUST = (0.5, 0.7, 0.9, 0.98, 1.0)
+"""Ends of the ranges in which a stated probability is compared with how often it came true."""
+
+PAIRS = {
+    "images alone": (Effects(seeds=0.0), (5, 5)),
+    "seeds and images, 2 seeds": (Effects(), (2, 2)),
+    "seeds and images, 3 seeds": (Effects(), (3, 3)),
+    "seeds and images, 5 seeds": (Effects(), (5, 5)),
+    "seeds most, 2 seeds": (Effects(seeds=8.0), (2, 2)),
+    "seeds most, 3 seeds": (Effects(seeds=8.0), (3, 3)),
+    "seeds most, 5 seeds": (Effects(seeds=8.0), (5, 5)),
+    "one spread 4 times the other, 3 seeds": (Effects(seeds=3.0, spreads=(4.0, 1.0)), (3, 3)),
+    "one spread 4 times the other, 5 seeds": (Effects(seeds=3.0, spreads=(4.0, 1.0)), (5, 5)),
+    "one without seeds, 3 seeds": (Effects(seeds=3.0), (3, 0)),
+    "one without seeds, 5 seeds": (Effects(seeds=3.0), (5, 0)),
+}
+"""Two candidates without a difference, compared once: what the test alone does, beside the crossed bootstrap."""
+
+STUDIES = {
+    "2 candidates, 3 seeds": (Effects(), (3,) * 2),
+    "2 candidates, 5 seeds": (Effects(), (5,) * 2),
+    "4 candidates, 5 seeds": (Effects(), (5,) * 4),
+    "12 candidates, 5 seeds": (Effects(), (5,) * 12),
+    "2 candidates, 5 seeds, seeds most": (Effects(seeds=8.0), (5,) * 2),
+    "2 candidates, spread 4 times": (Effects(spreads=(4.0, 1.0)), (5,) * 2),
+    "12 candidates, a quiet baseline": (Effects(spreads=(4.0,) * 11 + (1.0,)), (5,) * 12),
+    "2 candidates, one without seeds": (Effects(), (5, 0)),
+}
+"""Whole confirmations without a difference, from the choice of the winner on val to the verdict."""
+
+LEADS = {
+    "2 candidates, 3 seeds": (Effects(lead=5.0), (3,) * 2),
+    "2 candidates, 5 seeds": (Effects(lead=5.0), (5,) * 2),
+    "4 candidates, 5 seeds": (Effects(lead=5.0), (5,) * 4),
+    "12 candidates, 5 seeds": (Effects(lead=5.0), (5,) * 12),
+}
+"""Whole confirmations in which the first candidate is five errors of the images better than all others."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is judged on Flickr8k."""
+
+    dimensions: int
+    ridge: float
+
+
+MODELS = (Model(32, 0.1), Model(64, 0.1), Model(64, 1.0))
+FITTED, SET, SEEDS = 3000, 500, 3
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--studies", type=int, default=2000, help="of each simulated case")
+    parser.add_argument("--splits", type=int, default=8, help="random splits of Flickr8k; 0 leaves it out")
+    parser.add_argument("--data-root", type=Path, help="holds flickr8k; by default what lies beside the checkout")
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
+    for case, (effects, seeds) in PAIRS.items():
+        yield pair_row(case, effects, seeds, options.studies)
+    for case, (effects, seeds) in STUDIES.items():
+        yield study_row(f"not a tie: {case}", effects, seeds, options.studies, lambda one: one is not Verdict.TIE)
+    for case, (effects, seeds) in LEADS.items():
+        yield study_row(f"lead missed: {case}", effects, seeds, options.studies, lambda one: one is not Verdict.BETTER)
+    for spread in (0.5, 1.0, 2.0):
+        yield trust_row(spread, options.studies)
+    folder = (options.data_root or SHARED) / NAME
+    if options.splits and folder.is_dir():
+        yield from flickr8k_rows(read_pairs(folder, dimensions=128), options.splits)
+
+
+def pair_row(case: str, effects: Effects, seeds: tuple[int, ...], studies: int) -> Row:
+    """Return how often two candidates without a difference are called different."""
+    generator = np.random.default_rng(1)
+    ours = bootstrap = 0
+    for _ in range(studies):
+        (runs,) = draw_runs(generator, effects, seeds)
+        test = crossed_test(runs[0], runs[1])
+        assert test is not None
+        ours += test.p <= LEVEL
+        bootstrap += bootstrap_p(generator, runs[0], runs[1]) <= LEVEL
+    shares = [100 * count / studies for count in (ours, bootstrap)]
+    return Row(f"different: {case}", "%", *shares, "crossed bootstrap", note=f"level {LEVEL:.0%}")
+
+
+def bootstrap_p(generator: np.random.Generator, first: np.ndarray, second: np.ndarray) -> float:
+    """Return the two-sided p-value of a bootstrap that draws seeds and images, each with replacement."""
+    images = first.shape[1]
+    weights = generator.multinomial(images, np.full(images, 1 / images), RESAMPLES) / images
+    means = []
+    for runs in (first, second):
+        drawn = generator.multinomial(len(runs), np.full(len(runs), 1 / len(runs)), RESAMPLES) / len(runs)
+        means.append(((drawn @ runs) * weights).sum(1))
+    below = float((means[0] <= means[1]).mean())
+    return 2 * min(below, 1 - below)
+
+
+def study_row(
+    case: str, effects: Effects, seeds: tuple[int, ...], studies: int, errs: Callable[[Verdict], bool]
+) -> Row:
+    """Return how often whole confirmations come to a wrong verdict, by both rules."""
+    generator = np.random.default_rng(2)
+    wrong = np.zeros(2)
+    for _ in range(studies):
+        val, test = draw_runs(generator, effects, seeds, splits=2)
+        candidates = candidates_of(val, test, seeds)
+        wrong += [errs(judged(candidates, over_images).verdict) for over_images in (True, False)]
+    return Row(case, "%", *(100 * wrong / studies).tolist(), "seeds alone")
+
+
+def judged(candidates: Sequence[Candidate], over_images: bool) -> DatasetVerdict:
+    """Judge one study, whose last candidate is the baseline; the intervals of the means decide nothing."""
+    (verdict,) = judge(candidates, baseline=candidates[-1].label, over_images=over_images, resamples=10)
+    return verdict
+
+
+def trust_row(spread: float, studies: int) -> Row:
+    """Return how often the winner is not better than the runner-up although it is said to be so with 0.9 to 0.98.
+
+    Args:
+        spread: Standard deviation of what the candidates are worth, in errors of the images.
+        studies: How many, of four candidates with five seeds.
+    """
+    generator = np.random.default_rng(3)
+    told, true = [], []
+    for _ in range(studies):
+        worth = spread * generator.standard_normal(4)
+        val, test = draw_runs(generator, Effects(), (5,) * 4, splits=2)
+        runs = [[one + better for one, better in zip(split, worth, strict=True)] for split in (val, test)]
+        verdict = judged(candidates_of(*runs, (5,) * 4), over_images=True)
+        assert verdict.winner is not None
+        winner, second = (int(one.candidate.label[1:]) for one in verdict.standings[:2])
+        found = verdict.comparisons[0].over_images
+        assert found is not None
+        told.append(found.probability)
+        true.append(worth[winner] > worth[second])
+    ranges = list(pairwise(TRUST))
+    shares = [came_true(np.array(told), np.array(true), low, high) for low, high in ranges]
+    words = ", ".join(f"{low:g} to {high:g}: {one:.2f}" for (low, high), one in zip(ranges, shares, strict=True))
+    promised = 100 * (1 - (TRUST[2] + TRUST[3]) / 2)
+    case = f"said 0.9 to 0.98, untrue: spread {spread:g}"
+    return Row(case, "%", 100 * (1 - shares[2]), promised, "what was said", note=f"came true where said {words}")
+
+
+def came_true(told: np.ndarray, true: np.ndarray, low: float, high: float) -> float:
+    """Return the share of the statements within a range of probabilities that are true; 1 where there are none."""
+    within = (told >= low) & (told < high)
+    return float(true[within].mean()) if within.any() else 1.0
+
+
+def flickr8k_rows(pairs: Pairs, splits: int) -> Iterator[Row]:
+    """Return how often a 95 % interval misses, with seeds and without, beside seeds alone and images alone."""
+    generator = np.random.default_rng(4)
+    order = generator.permutation(len(pairs.images))
+    fitted, held = order[:FITTED], order[FITTED:]
+    sets = [part for _ in range(splits) for part in generator.permutation(held).reshape(-1, SET)]
+    halves = [[generator.choice(fitted, FITTED // 2, replace=False) for _ in range(2 * SEEDS)] for _ in MODELS]
+    with_seeds = [
+        np.stack([values_on(pairs, one, model, sets) for one in of]) for model, of in zip(MODELS, halves, strict=True)
+    ]
+    without = [values_on(pairs, fitted, model, sets)[None] for model in MODELS]
+    per_split = len(held) // SET
+    for case, runs, groups in (
+        ("3 seeds", with_seeds, (slice(0, SEEDS), slice(SEEDS, None))),
+        ("without seeds", without, (slice(0, 1), slice(0, 1))),
+    ):
+        tests = list(compared(runs, groups, per_split))
+        shares = [100 * np.mean([not agrees(*two, variance) for two in tests]) for variance in (whole, seeds_alone)]
+        other, against = (shares[1], "seeds alone") if case == "3 seeds" else (None, "")
+        note = f"promised 5 %; {len(tests):,} comparisons of {len(sets)} sets of {SET} images"
+        yield Row(f"Flickr8k, interval misses: {case}", "%", shares[0], other, against, note=note)
+
+
+def values_on(pairs: Pairs, images: np.ndarray, model: Model, sets: Sequence[np.ndarray]) -> np.ndarray:
+    """Fit a model and return rsum per image on each set, shape (sets, SET)."""
+    import torch
+
+    from trainables.positive_ranks import rank_positives
+
+    fitted = fit(pairs.at(images), ridge=model.ridge, dimensions=model.dimensions)
+    owner = np.repeat(np.arange(SET, dtype=np.int32), 5)
+    found = []
+    for part in sets:
+        vectors = [torch.from_numpy(one) for one in fitted.vectors(pairs.at(part))]
+        i2t, t2i = (one.numpy().astype(np.int32) for one in rank_positives(*vectors, torch.from_numpy(owner).long()))
+        found.append(image_values(Ranks(i2t, t2i, owner, "", "test"), "rsum"))
+    return np.stack(found)
+
+
+def compared(
+    runs: Sequence[np.ndarray], groups: tuple[slice, slice], per_split: int
+) -> Iterator[tuple[CrossedTest, CrossedTest]]:
+    """Yield two tests of the same two models: on disjoint sets of images, with seeds of their own if there are any."""
+    for first, second in combinations(runs, 2):
+        for start in range(0, first.shape[1], per_split):
+            places = range(start, start + per_split)
+            tests = [[crossed_test(first[group, place], second[group, place]) for place in places] for group in groups]
+            for one, other in permutations(range(per_split), 2):
+                left, right = tests[0][one], tests[1][other]
+                assert left is not None and right is not None
+                yield left, right
+
+
+def whole(test: CrossedTest) -> float:
+    """Return the variance over seeds and images."""
+    return test.error**2
+
+
+def seeds_alone(test: CrossedTest) -> float:
+    """Return the variance that the seeds show on one set of images."""
+    return test.seed_variance + test.joint_variance
+
+
+def agrees(one: CrossedTest, other: CrossedTest, variance: Callable[[CrossedTest], float]) -> bool:
+    """Say whether two differences are within what their errors allow 95 % of the time."""
+    return bool(abs(one.difference - other.difference) <= 1.96 * np.sqrt(variance(one) + variance(other)))

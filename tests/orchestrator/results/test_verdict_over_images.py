@@ -1,0 +1,259 @@
+"""Verdicts over seeds and images: what is said, when the seeds decide instead, and how the whole procedure errs."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.journal.ledger import Ledger
+from orchestrator.results.confirmed import BEGUN_BEFORE, verdicts_of
+from orchestrator.results.sentences import statements
+from orchestrator.results.summary import summarise
+from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdict, judge
+from orchestrator.search.preparation import start as start_experiment
+from tests.support.crossed_runs import Effects, candidates_of, draw_runs
+from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from trainables.errors import DataError
+from trainables.ranks import Ranks
+
+STUDIES = 300
+
+
+def study(seed: int, effects: Effects, seeds: tuple[int, ...]) -> list[Candidate]:
+    val, test = draw_runs(np.random.default_rng(seed), effects, seeds, splits=2)
+    return candidates_of(val, test, seeds)
+
+
+def judge_one(candidates: list[Candidate], **rules: Any) -> DatasetVerdict:
+    (verdict,) = judge(candidates, resamples=10, **{"over_images": True, **rules})
+    return verdict
+
+
+def rates(effects: Effects, seeds: tuple[int, ...], **rules: Any) -> Counter[Verdict]:
+    return Counter(judge_one(study(k, effects, seeds), **rules).verdict for k in range(STUDIES))
+
+
+@pytest.mark.parametrize(
+    ("effects", "seeds"),
+    [
+        pytest.param(Effects(), (5, 5), id="two candidates"),
+        pytest.param(Effects(seeds=4.0), (3, 3), id="three seeds that matter most"),
+        pytest.param(Effects(spreads=(4.0, 1.0)), (5, 5), id="unequal spreads"),
+        pytest.param(Effects(), (5,) * 6, id="six candidates"),
+        pytest.param(Effects(), (5, 0), id="one without seeds"),
+    ],
+)
+def test_no_true_difference_is_a_tie(effects: Effects, seeds: tuple[int, ...]) -> None:
+    found = rates(effects, seeds, baseline=f"c{len(seeds) - 1}")
+    assert found[Verdict.TIE] >= (1 - LEVEL - 2 * np.sqrt(LEVEL / STUDIES)) * STUDIES
+
+
+def test_seeds_alone_take_the_test_images_for_the_world() -> None:
+    """With images that say most, the verdict of the seeds is of this test set, and not of new images."""
+    effects = Effects(seeds=0.2, both=0.2)
+    assert rates(effects, (5, 5), over_images=False)[Verdict.TIE] < 0.5 * STUDIES
+    assert rates(effects, (5, 5))[Verdict.TIE] > 0.9 * STUDIES
+
+
+def test_a_lead_is_better() -> None:
+    assert rates(Effects(lead=6.0), (5, 5, 5), baseline="c2")[Verdict.BETTER] > 0.9 * STUDIES
+
+
+def test_what_is_said_of_a_comparison() -> None:
+    verdict = judge_one(study(3, Effects(lead=6.0), (5, 5)), baseline="c1", smallest_difference=4)
+    (comparison,) = verdict.comparisons
+    found = comparison.over_images
+    assert found is not None
+    assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
+    assert found.probability > found.probability_of_smallest > 0.5
+    assert comparison.interval is not None and found.interval.low < comparison.interval.low
+    assert comparison.holm_p is not None and comparison.holm_p >= found.p
+    assert found.told_from > max(found.told_with_twice_the_seeds, found.told_on_twice_the_images) > 0
+    assert verdict.reason == (
+        f"'c0' is better than the runner-up and baseline 'c1' (difference {comparison.difference:+.2f}; "
+        f"better on this test set: yes; on new images of this kind: probability above 0.99; "
+        f"by at least 4: {found.probability_of_smallest:.2f})"
+    )
+    assert verdict.to_dict()["comparisons"][0]["over_images"]["on_this_test_set"] == "better"
+
+
+def test_a_tie_says_what_would_change_it() -> None:
+    verdict = judge_one(study(3, Effects(), (5, 5)))
+    assert verdict.verdict is Verdict.TIE
+    assert verdict.warnings == ()
+    (sentence,) = verdict.would_change
+    assert "is not told from none" in sentence
+    assert "twice the seeds would tell" in sentence and "twice the test images" in sentence
+    assert verdict.compared == (
+        "2 candidates, each trained with 5 fresh seeds; val/rsum chose the winner, and test/rsum on 100 images decided"
+    )
+
+
+@pytest.mark.parametrize("over_images", [True, False])
+def test_one_run_without_seeds_is_judged(over_images: bool) -> None:
+    """A closed-form model: its one run says all, so it is neither short of seeds nor untested."""
+    verdict = judge_one(study(5, Effects(lead=9.0), (5, 0)), over_images=over_images)
+    (comparison,) = verdict.comparisons
+    assert (verdict.verdict, verdict.warnings) == (Verdict.BETTER, ())
+    assert comparison.welch_p is not None and comparison.effect is not None
+
+
+@pytest.mark.parametrize(
+    ("lead", "over_images", "said", "on_test_set"),
+    [
+        (9.0, True, Verdict.BETTER, Verdict.BETTER),
+        (0.0, True, Verdict.TIE, Verdict.BETTER),
+        (0.0, False, Verdict.BETTER, None),
+    ],
+)
+def test_two_runs_without_seeds_are_what_they_are_on_this_test_set(
+    lead: float, over_images: bool, said: Verdict, on_test_set: Verdict | None
+) -> None:
+    candidates = study(5, Effects(lead=lead), (0, 0))
+    best = max(candidates, key=lambda one: one.values[0]["test/rsum"])
+    # Selected by val, so that the winner leads on test as well.
+    picked = [replace(one, values={0: {**one.values[0], "val/rsum": float(one is best)}}) for one in candidates]
+    verdict = judge_one(picked, over_images=over_images)
+    (comparison,) = verdict.comparisons
+    assert verdict.verdict is said
+    if on_test_set is None:
+        assert "neither has seeds" in verdict.reason
+    else:
+        assert comparison.over_images is not None and comparison.over_images.on_this_test_set is on_test_set
+
+
+def test_one_seed_of_many_is_not_judged() -> None:
+    first, second = study(1, Effects(), (5, 5))
+    lone = replace(second, values={0: second.values[0]}, images={0: second.images[0]})
+    assert judge_one([first, lone]).verdict is Verdict.UNTESTED
+
+
+def test_without_the_images_of_one_candidate_the_seeds_decide_and_a_sentence_says_why() -> None:
+    first, second = study(1, Effects(lead=30.0), (5, 5))
+    verdict = judge_one([first, replace(second, images={})])
+    alone = judge_one([first, second], over_images=False)
+    assert (verdict.decided_by, verdict.comparisons) == ("seeds", alone.comparisons)
+    assert verdict.warnings[0].startswith("the verdict looks at the seeds alone and says nothing about new images: ")
+    assert "the ranks of 1 of 2 candidates were not kept" in verdict.warnings[0]
+
+
+def test_images_of_another_metric_are_refused() -> None:
+    first, second = study(1, Effects(), (5, 5))
+    moved = replace(first, images={seed: values + 1 for seed, values in first.images.items()})
+    with pytest.raises(ValueError, match="but its images have the mean"):
+        judge_one([moved, second])
+
+
+def test_the_order_of_candidates_changes_nothing() -> None:
+    candidates = study(8, Effects(lead=2.0), (5, 5, 5))
+    assert judge_one(candidates, baseline="c2") == judge_one(candidates[::-1], baseline="c2")
+
+
+CAPTIONS = np.repeat(np.arange(60, dtype=np.int32), 5)
+
+
+def ranks_of(seed: int, typical: float, queries: str = "ab" * 32) -> Ranks:
+    drawn = np.random.default_rng(seed).geometric(1 / typical, (2, len(CAPTIONS))).astype(np.int32)
+    return Ranks(drawn[0], drawn[1], CAPTIONS, queries, "test")
+
+
+def metrics_of(ranks: Ranks) -> dict[str, float]:
+    import torch
+
+    from trainables.metrics import metrics_of_ranks
+
+    arrays = (torch.from_numpy(one).long() for one in (ranks.i2t, ranks.t2i, ranks.image_of_caption))
+    return metrics_of_ranks(*arrays)
+
+
+def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str = "ab" * 32) -> DatasetVerdict:
+    """Confirm two losses with three seeds each; the ranks of some of the six evaluations are kept."""
+    trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((50.0, "nt_xent"), (40.0, "triplet_sh"))]
+    repeats = [
+        add_repeat(ledger, trial, index, 100 + index, 400.0 - number)
+        for number, trial in enumerate(trials)
+        for index in range(3)
+    ]
+    ledger.append("test_opened", dataset="pets", trials=[one.id for one in repeats])
+    for number, repeat in enumerate(repeats):
+        ranks = ranks_of(number, 3.0 if number < 3 else 9.0, queries if number == 5 else "ab" * 32)
+        text = {"ranks": ranks.to_text()} if number in kept else {}
+        ledger.append("test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), **text)
+    (verdict,) = verdicts_of(ledger.history).values()
+    return verdict
+
+
+CONFIRM: dict[str, Any] = {"top": 1, "seeds": 3}
+
+
+def test_from_the_journal_on_images_are_judged(ledger: Ledger) -> None:
+    start(ledger, make_experiment(confirm={**CONFIRM, "smallest_difference": 5}))
+    verdict = confirmed(ledger)
+    assert (verdict.verdict, verdict.decided_by) == (Verdict.BETTER, "seeds_and_images")
+    (comparison,) = verdict.comparisons
+    assert comparison.over_images is not None and comparison.over_images.smallest_difference == 5
+    said = statements("pets", summarise(ledger.history))
+    assert "on new images of this kind: probability above 0.99; by at least 5: above 0.99" in said[0]
+    brief = statements("pets", summarise(ledger.history), brief=True)
+    assert [one.partition(":")[0] for one in brief] == ["better", "compared", "what would change it"]
+    assert said[: len(brief)] == brief
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [pytest.param({"kept": [0, 1, 2, 3, 4]}, id="not kept"), pytest.param({"queries": "cd" * 32}, id="other queries")],
+)
+def test_from_the_journal_on_a_verdict_without_all_ranks_says_so(ledger: Ledger, lost: dict[str, Any]) -> None:
+    start(ledger, make_experiment(confirm=CONFIRM))
+    verdict = confirmed(ledger, **lost)
+    assert verdict.decided_by == "seeds"
+    assert any("the ranks of 1 of 2 candidates were not kept" in warning for warning in verdict.warnings)
+
+
+def test_seeds_alone_decide_where_they_are_asked_to(ledger: Ledger) -> None:
+    start(ledger, make_experiment(confirm={**CONFIRM, "verdict": "seeds"}))
+    verdict = confirmed(ledger)
+    assert verdict.decided_by == "seeds"
+    assert not any("new images" in warning for warning in verdict.warnings)
+
+
+def test_a_confirmation_that_was_begun_before_keeps_its_rule(ledger: Ledger) -> None:
+    described = make_experiment(confirm=CONFIRM).to_dict()
+    for key in ("verdict", "smallest_difference"):
+        del described["confirm"][key]
+    ledger.append("experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
+    verdict = confirmed(ledger)
+    assert verdict.decided_by == "seeds"
+    assert BEGUN_BEFORE in verdict.warnings
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, "seeds"),
+        ({"verdict": "seeds_and_images"}, "seeds_and_images"),
+    ],
+)
+def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
+    ledger: Ledger, tmp_path: Path, given: dict[str, Any], kept: str
+) -> None:
+    from orchestrator.machines.cluster import Cluster
+
+    described = make_experiment(confirm=CONFIRM).to_dict()
+    del described["confirm"]["verdict"]
+    ledger.append("experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
+    for _ in range(2):
+        start_experiment(ledger, make_experiment(confirm={**CONFIRM, **given}), {"pets": "d1"}, tmp_path, Cluster())
+        assert ledger.history.experiment["confirm"]["verdict"] == kept
+
+
+def test_damaged_ranks_are_named(ledger: Ledger) -> None:
+    start(ledger, make_experiment(confirm=CONFIRM))
+    confirmed(ledger)
+    name, text = next(iter(ledger.history.test_ranks.items()))
+    ledger.history.test_ranks[name] = {**text, "packed": "AAAA"}
+    with pytest.raises(DataError, match="kept ranks are damaged"):
+        verdicts_of(ledger.history)

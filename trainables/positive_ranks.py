@@ -1,0 +1,145 @@
+"""Ranks of the positives among the negatives of their queries, counted from embeddings a block at a time.
+
+Everything that a retrieval metric needs is, for each positive pair, how many negatives of its query score at or above
+the pair: counts, which add up over blocks of the similarity matrix, so the matrix need not exist at once.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainables.block_scores import BlockScores
+
+ROUNDING = 1e-12
+"""Scores of embeddings closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
+
+PAIRS = 512
+"""Captions whose scores with their own images are computed at a time: what fits a CPU's cache."""
+
+
+def rank_positives(
+    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, chunk: int = 1024
+) -> tuple[Tensor, Tensor]:
+    """Return the rank of each positive pair among the negatives of its query, from dot products of embeddings.
+
+    Each caption makes one positive pair with its image, so both directions have a rank for each caption: among the
+    captions of other images where the image queries, and among the other images where the caption queries. Ties rank
+    against the query, as in ``embedding_metrics``, whose numbers ``metrics_of_ranks`` makes of these ranks.
+
+    Args:
+        images: See ``embedding_metrics``, and so the others.
+        captions: Shape (C, D).
+        image_of_caption: Shape (C,).
+        chunk: Rows and columns of a block, >= 1; changes no rank.
+
+    Returns:
+        Ranks from 1, image to caption and caption to image, each of shape (C,), int64.
+
+    Raises:
+        ValueError: As ``embedding_metrics``.
+    """
+    check_embeddings(images, captions, image_of_caption)
+    counts = torch.bincount(image_of_caption)
+    found = count_harder(images.detach(), captions.detach(), image_of_caption, int(counts.max()), chunk)
+    order, place, _ = order_positives(found.own, image_of_caption, len(images))
+    i2t = torch.empty_like(found.t2i)
+    i2t[order] = found.i2t[image_of_caption[order], place]
+    return i2t + 1, found.t2i + 1
+
+
+@dataclass(frozen=True)
+class Harder:
+    """How many negatives are at or above positives.
+
+    Attributes:
+        i2t: Of each image's best positives, shape (I, <= depth).
+        t2i: Of each caption's image, shape (C,).
+        own: Score of each caption with its image, shape (C,).
+        captions_per_image: Shape (I,).
+    """
+
+    i2t: Tensor
+    t2i: Tensor
+    own: Tensor
+    captions_per_image: Tensor
+
+
+def count_harder(images: Tensor, captions: Tensor, image_of_caption: Tensor, depth: int, chunk: int) -> Harder:
+    """Count the negatives at or above positives; ``depth`` is how many positives of each image are counted for."""
+    scores = BlockScores(images, captions)
+    own = torch.cat(
+        [
+            (images.index_select(0, owner).double().mul_(part)).sum(-1)
+            for owner, part in zip(image_of_caption.split(PAIRS), captions.split(PAIRS), strict=True)
+        ]
+    )
+    # Blocks round differently from the sums above: a negative within rounding of a positive is a tie, and ranks first.
+    own -= ROUNDING * scores.largest
+    best, captions_per_image = _best_positives(own, image_of_caption, len(images), depth)
+    i2t = torch.zeros_like(best, dtype=torch.int64)
+    t2i = torch.zeros_like(own, dtype=torch.int64)
+    for first in range(0, len(captions), chunk):
+        columns = slice(first, first + chunk)
+        for top in range(0, len(images), chunk):
+            rows = slice(top, top + chunk)
+            row_of_column = image_of_caption[columns] - top
+            of_images, of_captions = scores.count(rows, columns, row_of_column, best[rows], own[columns])
+            i2t[rows] += of_images
+            t2i[columns] += of_captions
+    return Harder(i2t, t2i, own, captions_per_image)
+
+
+def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int, depth: int) -> tuple[Tensor, Tensor]:
+    """Return the scores of each image's best positives, (I, <= depth), best first, padded with +inf; and how many."""
+    order, place, counts = order_positives(own, image_of_caption, image_count)
+    kept = place < depth
+    best = own.new_full((image_count, min(depth, int(counts.max()))), torch.inf)
+    best[image_of_caption[order[kept]], place[kept]] = own[order[kept]]
+    return best, counts
+
+
+def order_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Order captions by their images, within an image the best first.
+
+    Returns:
+        The order, shape (C,); the place of each caption of that order among those of its image, from 0, shape (C,);
+        and how many captions each image has, shape (I,).
+    """
+    order = own.argsort(descending=True)
+    order = order[image_of_caption[order].argsort(stable=True)]
+    counts = torch.bincount(image_of_caption, minlength=image_count)
+    place = torch.arange(len(own), device=own.device) - (counts.cumsum(0) - counts)[image_of_caption[order]]
+    return order, place, counts
+
+
+def check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor) -> None:
+    """Refuse embeddings whose shapes, indices or numbers are out of the ranges of ``embedding_metrics``.
+
+    Raises:
+        ValueError: Naming what is out of range.
+    """
+    shapes = f"{tuple(images.shape)}, {tuple(captions.shape)} and {tuple(image_of_caption.shape)}"
+    if images.dim() != 2 or captions.dim() != 2 or images.shape[1] != captions.shape[1]:
+        raise ValueError(f"images and captions must have the shapes (I, D) and (C, D), got {shapes}")
+    if image_of_caption.shape != captions.shape[:1] or image_of_caption.is_floating_point():
+        raise ValueError(f"image_of_caption must be integers of shape (C,), got {image_of_caption.dtype} with {shapes}")
+    if image_of_caption.numel() == 0:
+        raise ValueError(f"at least one image and one caption are needed, got {shapes}")
+    lowest, highest = int(image_of_caption.min()), int(image_of_caption.max())
+    if lowest < 0 or highest >= len(images):
+        raise ValueError(f"image_of_caption must be in [0, {len(images)}), got {lowest} to {highest}")
+    missing = (torch.bincount(image_of_caption, minlength=len(images)) == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(f"every image needs at least one caption, got none for {missing[:5]}")
+    check_finite("images", images)
+    check_finite("captions", captions)
+
+
+def check_finite(name: str, values: Tensor) -> None:
+    """Refuse values that are not finite with a ValueError."""
+    # What is not a number is passed on by both.
+    if not all(bool(extreme.isfinite()) for extreme in values.aminmax()):
+        raise ValueError(
+            f"{name} must be finite, got {int((~values.isfinite()).sum())} of {values.numel()} that are not"
+        )
