@@ -94,7 +94,7 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
         StudyLoad(
             plan.study,
             plan.trials,
-            _confirmations(experiment, plan, is_first_of_dataset=dataset not in datasets[:number]),
+            _confirmations(experiment, plan, datasets[:number].count(dataset), datasets.count(dataset)),
             plan.epochs,
             plan.epoch_seconds,
         )
@@ -155,10 +155,23 @@ def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pa
     return [pace(experiment.suggested(cell, suggestion)) for suggestion in suggestions]
 
 
-def _confirmations(experiment: Experiment, plan: StudyPlan, is_first_of_dataset: bool) -> int:
-    """Return the trainings that confirm a study at most; each dataset has its baseline among them as well."""
+def _confirmations(experiment: Experiment, plan: StudyPlan, place: int, studies: int) -> int:
+    """Return the trainings that confirm a study at most.
+
+    Args:
+        experiment: With ``confirm`` or without.
+        plan: Of the study.
+        place: Of the study among those of its dataset, from 0.
+        studies: Of the dataset.
+    """
     confirm = experiment.confirm
-    return 0 if confirm is None else (min(confirm.top, plan.trials) + is_first_of_dataset) * confirm.seeds
+    if confirm is None:
+        return 0
+    if confirm.trainings is not None:
+        # A race is one for all studies of a dataset: each is taken to get its share.
+        return confirm.trainings // studies + (place < confirm.trainings % studies)
+    # Each dataset has its baseline among the candidates as well.
+    return (min(confirm.top, plan.trials) + (place == 0)) * (confirm.seeds or 0)
 
 
 def _machine() -> dict[str, float]:

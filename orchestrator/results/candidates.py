@@ -22,6 +22,30 @@ class Verdict(StrEnum):
     """There are not the numbers for a test; never a win."""
 
 
+class Departed(StrEnum):
+    """How a candidate left a race before its end, see ``race.py``."""
+
+    BEATEN = "beaten"
+    """The leader was found better."""
+    TRAILED = "trailed"
+    """So far behind the leader that it was not worth a further seed."""
+    LOST = "lost"
+    """A training of it diverged or failed, so it could not win any more."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """When and how a candidate left a race.
+
+    Attributes:
+        how: Why it got no further seed.
+        seeds: After how many finished seeds.
+    """
+
+    how: Departed
+    seeds: int
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One configuration that was trained again with fresh seeds.
@@ -34,6 +58,7 @@ class Candidate:
         label: Tells it from the other candidates of its dataset.
         values: Metrics by seed, finite, larger is better for those that select and decide.
         missing: What became of the seeds without metrics, e.g. ``{3: "diverged"}``.
+        left: How it left a race before its end, after which it cannot win; ``None`` where it did not.
     """
 
     dataset: str
@@ -43,6 +68,7 @@ class Candidate:
     label: str
     values: Mapping[int, Mapping[str, float]]
     missing: Mapping[int, str] = field(default_factory=dict)
+    left: Departure | None = None
 
     def sample(self, metric: str) -> Sample:
         """Return the values of a metric in the order of the seeds."""
@@ -85,6 +111,7 @@ class Standing:
             "parameters": dict(one.parameters),
             "seeds": sorted(one.values),
             "missing": {str(seed): one.missing[seed] for seed in sorted(one.missing)},
+            "left": asdict(one.left) if one.left else None,
             "rank": self.rank,
             "selected_by": self.selected_by,
             "result": {**asdict(self.result), "sample_std": self.result.sample_std},
@@ -137,6 +164,7 @@ class DatasetVerdict:
         standings: The winner first; without candidates that have no finished seed.
         comparisons: With the runner-up, the rival and the baseline.
         warnings: What a reader must know about seeds that are missing; a sentence each.
+        level: A corrected p-value up to this makes a difference; what looks before this one left of the whole level.
     """
 
     dataset: str
@@ -147,6 +175,7 @@ class DatasetVerdict:
     standings: tuple[Standing, ...]
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
+    level: float
 
     @property
     def winner(self) -> Standing | None:
@@ -162,6 +191,7 @@ class DatasetVerdict:
             "reason": self.reason,
             "metric": self.metric,
             "selection": self.selection,
+            "level": self.level,
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
             "standings": [standing.to_dict() for standing in self.standings],
             "warnings": list(self.warnings),

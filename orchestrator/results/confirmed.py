@@ -10,14 +10,19 @@ from dataclasses import replace
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
+from orchestrator.results.confirming import level_of, looked_before, races_of, repeats_of
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
 
 
 def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
     """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
-    groups: dict[str, list[Trial]] = {}
-    for trial in history.stage(Stage.CONFIRM):
-        groups.setdefault(trial.config["dataset"], []).append(trial)
+    datasets = dict.fromkeys(str(trial.config["dataset"]) for trial in history.stage(Stage.CONFIRM))
+    races = races_of(history)
+    groups = {
+        dataset: repeats_of(history, dataset)
+        for dataset in datasets
+        if dataset not in races or races[dataset].ended is not None
+    }
     return {
         dataset: _judge(history, dataset, trials) for dataset, trials in groups.items() if _is_over(history, trials)
     }
@@ -53,12 +58,19 @@ def _has_finished(trial: Trial) -> bool:
 
 def _judge(history: History, dataset: str, trials: Sequence[Trial]) -> DatasetVerdict:
     names = dict.fromkeys(trial.candidate for trial in trials if trial.candidate is not None)
-    candidates = [_candidate(name, [t for t in trials if t.candidate == name], history) for name in names]
+    race = races_of(history).get(dataset)
+    left = {} if race is None else race.left
+    candidates = [
+        replace(_candidate(name, [t for t in trials if t.candidate == name], history), left=left.get(name))
+        for name in names
+    ]
     baseline, problem = _baseline(history, dataset, candidates)
     selection = str(history.experiment["search"]["metric"])
     metric = f"test/{selection.partition('/')[2]}"
-    (verdict,) = judge(candidates, metric=metric, selection=selection, baseline=baseline)
-    return replace(verdict, warnings=(*verdict.warnings, *problem))
+    (verdict,) = judge(
+        candidates, metric=metric, selection=selection, baseline=baseline, level=level_of(history, dataset)
+    )
+    return replace(verdict, warnings=(*verdict.warnings, *problem, *looked_before(history, dataset)))
 
 
 def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candidate:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Departed, Standing, Verdict
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.power import weakness_of_tie
 from orchestrator.results.statistics import (
@@ -64,6 +64,7 @@ def judge(
     metric: str = "test/rsum",
     selection: str = "val/rsum",
     baseline: str | None = None,
+    level: float = LEVEL,
     seed: int = 0,
     resamples: int = 9999,
 ) -> tuple[DatasetVerdict, ...]:
@@ -74,6 +75,7 @@ def judge(
         metric: It decides; the one of ``selection`` where the test split stays closed.
         selection: The winner has its highest mean among the candidates that lost no seed (of equals, the first label).
         baseline: A label, or a loss, which stands for its candidate with the highest mean of ``selection``.
+        level: A corrected p-value up to this makes a difference; less than ``LEVEL`` where other looks have spent some.
         seed: Of the bootstrap.
         resamples: Of the bootstrap, >= 1.
 
@@ -84,7 +86,7 @@ def judge(
         ConfigError: If no dataset has the baseline, or a seed lacks one of the two metrics.
         ValueError: If a metric is not finite, or two candidates of a dataset share a label.
     """
-    rules = _Rules(metric, selection, baseline, seed, resamples)
+    rules = _Rules(metric, selection, baseline, level, seed, resamples)
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         _check(candidate, (metric, selection))
@@ -102,6 +104,7 @@ class _Rules:
     metric: str
     selection: str
     baseline: str | None
+    level: float
     seed: int
     resamples: int
 
@@ -133,23 +136,32 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: _Rules) -> D
         standings=tuple(_standing(one, rank, rules) for rank, one in enumerate(ranked, start=1)),
         comparisons=comparisons,
         warnings=(
-            *_weak_tie(verdict, ranked, comparisons),
+            # The shares of ``power.py`` are those of one look with the whole level.
+            *(_weak_tie(verdict, ranked, comparisons) if rules.level == LEVEL else ()),
             *_missing_seeds(group),
             *_missing_baseline(dataset, ranked, rules.baseline),
         ),
+        level=rules.level,
     )
 
 
 def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
-    """Return the candidates that have a seed: the best that lost none, then all others by their validation mean."""
+    """Return the candidates that have a seed: the best that lost none, then all others by their validation mean.
+
+    Candidates that trailed in a race come last: with fewer seeds, their means are those of a moment.
+    """
     labels = [candidate.label for candidate in group]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"{group[0].dataset}: two candidates are called {label!r}")
     finished = [one for one in group if one.values]
-    ranked = sorted(finished, key=lambda one: (-float(one.sample(selection).mean()), one.label))
-    winner = next((one for one in ranked if not one.missing), None)
+    ranked = sorted(finished, key=lambda one: (_trailed(one), -float(one.sample(selection).mean()), one.label))
+    winner = next((one for one in ranked if not one.missing and one.left is None), None)
     return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
+
+
+def _trailed(candidate: Candidate) -> bool:
+    return candidate.left is not None and candidate.left.how is Departed.TRAILED
 
 
 def _standing(candidate: Candidate, rank: int, rules: _Rules) -> Standing:
@@ -180,7 +192,7 @@ def _comparisons(ranked: Sequence[Candidate], rules: _Rules) -> tuple[Comparison
         _comparison(
             (ranked[0], other),
             roles,
-            rules.metric,
+            rules,
             test,
             _corrected(test, next(after_holm), _could_have_won(ranked, roles)) if test else None,
         )
@@ -226,14 +238,14 @@ def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
 
 
 def _comparison(
-    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], metric: str, test: WelchTest | None, p: float | None
+    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], rules: _Rules, test: WelchTest | None, p: float | None
 ) -> Comparison:
-    winner, other = pair
+    (winner, other), metric = pair, rules.metric
     first, second = winner.sample(metric), other.sample(metric)
     difference = float(first.mean() - second.mean())
     seeds = sorted(set(winner.values) & set(other.values))
     low, high = range_of(metric)
-    verdict, reason = (_decide(difference, p), "") if p is not None else _without_test(first, second)
+    verdict, reason = (_decide(difference, p, rules.level), "") if p is not None else _without_test(first, second)
     return Comparison(
         label=other.label,
         roles=roles,
@@ -249,8 +261,8 @@ def _comparison(
     )
 
 
-def _decide(difference: float, p: float) -> Verdict:
-    if p > LEVEL:
+def _decide(difference: float, p: float, level: float) -> Verdict:
+    if p > level:
         return Verdict.TIE
     return Verdict.BETTER if difference > 0 else Verdict.WORSE
 
@@ -312,12 +324,13 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     most = max(len(one.values) + len(one.missing) for one in group)
     sentences = []
     for one in sorted(group, key=lambda candidate: candidate.label):
-        if len(one.values) < most:
+        if one.missing or (one.left is None and len(one.values) < most):
             fates = [f"seed {seed} {one.missing[seed]}" for seed in sorted(one.missing)]
-            unknown = most - len(one.values) - len(one.missing)
+            unknown = 0 if one.left is not None else most - len(one.values) - len(one.missing)
             fates += [f"{unknown} not run"] if unknown else []
             barred = "; it can't win before the others" if one.missing else ""
-            sentences.append(f"{one.label!r} has {len(one.values)} of {most} seeds: {', '.join(fates)}{barred}")
+            given = most if one.left is None else len(one.values) + len(one.missing)
+            sentences.append(f"{one.label!r} has {len(one.values)} of {given} seeds: {', '.join(fates)}{barred}")
     return sentences
 
 
