@@ -223,7 +223,17 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
 
 
 def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
-    return (*filter(None, limits), *_describe_population(experiment))
+    return (*filter(None, limits), *_describe_population(experiment), *_describe_race(experiment))
+
+
+def _describe_race(experiment: Experiment) -> list[str]:
+    confirm = experiment.confirm
+    if confirm is None or confirm.trainings is None:
+        return []
+    return [
+        f"the best {confirm.top} of each study and the baseline race for at most {confirm.trainings} trainings on "
+        f"each dataset; a race that is decided ends before"
+    ]
 
 
 def _describe_population(experiment: Experiment) -> list[str]:

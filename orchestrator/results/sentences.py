@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.results.race_words import describe_race
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text, values_text
 
@@ -13,6 +14,8 @@ def statements(dataset: str, summary: Summary) -> list[str]:
     """Return what is to be known of a dataset's winner, the verdict first."""
     verdict = next((one for one in summary["verdicts"] if one["dataset"] == dataset), None)
     sentences = [UNCONFIRMED] if verdict is None else _confirmed(verdict)
+    race = summary["races"].get(dataset)
+    sentences += [] if race is None else describe_race(race, summary["metric"])
     opened = summary["test_openings"].get(dataset, 0)
     sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
     return [*sentences, *(sentence.rstrip(".") for sentence in summary["caveats"].get(dataset, []))]

@@ -83,6 +83,7 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
         "ended_by",
         "winners",
         "verdicts",
+        "races",
         "test_openings",
         "caveats",
         "objectives",
