@@ -184,6 +184,13 @@ def test_an_older_journal_without_plans_counts_how_often_test_was_opened(tmp_pat
     assert level_of(ledger.history, "pets") == RESERVE / 2
 
 
+def run(*arguments: str) -> None:
+    """Run a command that succeeds."""
+    with pytest.raises(SystemExit) as exit_:
+        main(list(arguments))
+    assert exit_.value.code == 0
+
+
 def test_status_and_summary_tell_who_is_in_and_who_left_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,12 +199,12 @@ def test_status_and_summary_tell_who_is_in_and_who_left_and_why(
     status = read_status(tmp_path)
     confirming = status.stages[1]
     assert (confirming.total, confirming.states["finished"]) == (20, 9)
-    main(["status", str(tmp_path)])
+    run("status", str(tmp_path))
     shown = " ".join(capsys.readouterr().out.split())
     assert "pets: race, round 2 under way, 11 of at most 20 trainings given out; in the race:" in shown
     assert "pets-vsepp-nt_xent-0002 left after round 1, " in shown
     assert "val/rsum behind pets-vsepp-nt_xent-0003: it trailed too far behind the leader" in shown
-    main(["status", str(tmp_path), "--json"])
+    run("status", str(tmp_path), "--json")
     told = json.loads(capsys.readouterr().out)["races"]["pets"]
     assert (told["ended"], told["left"]) == (None, {"pets-vsepp-nt_xent-0002": {"how": "trailed", "seeds": 2}})
     confirm(ledger, RACING)
