@@ -75,9 +75,14 @@ def _budget(dataset: str, found: Mapping[str, Any], unit: str, studies: Sequence
         traces += _band_and_line(loss, unit, shade)
     most = max(loss[unit][-1] for loss in found["losses"])
     horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(found, unit))
-    caption = ". ".join(f"{sentence[:1].upper()}{sentence[1:]}" for sentence in describe_budgets(found))
-    layout = {"xaxis": {**horizontal, "rangemode": "tozero"}, "yaxis": axis(f"best {short(found['metric'])}")}
-    return Panel(plain(f"{caption}." if caption else ""), traces, layout)
+    layout = {"xaxis": horizontal, "yaxis": axis(f"best {short(found['metric'])}")}
+    return Panel(_caption(describe_budgets(found)), traces, layout)
+
+
+def _caption(sentences: Sequence[str]) -> str:
+    """Return statements as one sentence; a name that begins one keeps its letters."""
+    joined = "; ".join(sentences)
+    return f"{joined[:1].upper()}{joined[1:]}." if joined else ""
 
 
 def _shade(dataset: str, loss: Mapping[str, Any], place: int, studies: Sequence[Study]) -> str:
@@ -152,11 +157,11 @@ def _incumbents(found: Mapping[str, Any]) -> Panel:
 
 def _race(race: Mapping[str, Any], metric: str, names: Mapping[str, str]) -> Panel:
     traces = [trace for place, label in enumerate(race["seeds"]) for trace in _runner(race, label, place, names)]
-    caption = ". ".join(f"{sentence[:1].upper()}{sentence[1:]}" for sentence in describe_race(race, metric))
+    caption = _caption(describe_race(race, metric))
     for name, shown in names.items():
         caption = caption.replace(name, shown)
     most = max((one["seeds"] for one in race["rounds"]), default=0)
-    return Panel(plain(f"{caption}."), traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {short(metric)}")})
+    return Panel(caption, traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {short(metric)}")})
 
 
 def _runner(race: Mapping[str, Any], label: str, place: int, names: Mapping[str, str]) -> list[Json]:
