@@ -87,7 +87,7 @@ def nominal_levels(parts: tuple[float, ...], increases: tuple[float, ...]) -> tu
 
     Example:
         >>> [round(level, 4) for level in nominal_levels((0.5, 1.0), (0.025, 0.025))]
-        [0.025, 0.0343]
+        [0.025, 0.0336]
     """
     from scipy.special import ndtr
 
