@@ -12,6 +12,9 @@ def confirm(
     experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
     top: Annotated[int | None, typer.Option(help="The best so many of each study; as searched with, or 3.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Fresh seeds for each; as searched with, or 5.")] = None,
+    trainings: Annotated[
+        int | None, typer.Option(help="A race instead: so many trainings at most on a dataset, for those that can win.")
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
     ] = None,
@@ -29,7 +32,7 @@ def confirm(
     from orchestrator.search.continuation import confirm_experiment, read_storage
 
     directory = find_directory(experiment, output)
-    chosen = confirm_experiment(directory, {"top": top, "seeds": seeds, "baseline": baseline})
+    chosen = confirm_experiment(directory, {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline})
     cluster = Cluster(address, storage or read_storage(directory))
     place = directory.resolve().parent
     run(chosen, data_root, place, tracking_uri, as_json=as_json, cluster=cluster, search=False)

@@ -65,7 +65,7 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
 
     from orchestrator.results.sentences import statements
     from orchestrator.results.summary import summarise
-    from orchestrator.search.display import ROWS, count_words, trials_table
+    from orchestrator.search.display import ROWS, count_words, race_lines, trials_table
     from orchestrator.tables.pareto import pareto_tables
     from orchestrator.tables.terminal import draw
 
@@ -75,6 +75,8 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"it goes on with: {now.command}"] if now.command else []
     fronts = []
+    # Of an experiment that nobody runs, the statements below tell its races as well.
+    lines += race_lines(now.history) if now.holder is not None else []
     if now.holder is None and now.history.experiment:
         summary = summarise(now.history)
         fronts = [draw(front) for front in pareto_tables(summary)]

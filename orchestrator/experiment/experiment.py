@@ -118,6 +118,7 @@ class Experiment(BaseModel):
         mistakes.of(_check_studies, self)
         if self.confirm is not None and self.confirm.baseline is not None:
             mistakes.of(check_names, "confirm.baseline", [self.confirm.baseline], self.losses)
+        mistakes.of(_check_race, self)
         for number, change in enumerate(self.overrides):
             mistakes.of(_check_override, f"overrides.{number}", change, self)
         for key in ("space", "fixed", "enqueue"):
@@ -278,6 +279,20 @@ def _check_studies(experiment: Experiment) -> None:
     name, times = names.most_common(1)[0]
     if times > 1:
         raise ValueError(f"two studies would be called {name!r}; list each dataset, model and loss once")
+
+
+def _check_race(experiment: Experiment) -> None:
+    """Refuse now a race that could not even begin, instead of after the search."""
+    confirm = experiment.confirm
+    if confirm is None or confirm.trainings is None:
+        return
+    studies = len(experiment._combinations()) // len(experiment.datasets)
+    most = min(confirm.top, experiment.search.trials) * studies + 1
+    if confirm.trainings < 2 * most:
+        raise ValueError(
+            f"confirm.trainings: a race trains each candidate twice before any leaves, and there may be {most} on a "
+            f"dataset ({confirm.top} of each study, and the baseline), so at least {2 * most}, got {confirm.trainings}"
+        )
 
 
 def _check_override(key: str, change: Override, experiment: Experiment) -> None:

@@ -1,6 +1,6 @@
 """The sections of an experiment's YAML file, each with its ranges; unknown keys are refused."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -18,6 +18,9 @@ from orchestrator.experiment.values import (
 from orchestrator.experiment.yaml_files import STRICT
 from trainables.config import ParameterValue
 from trainables.errors import Mistakes
+
+USUAL_SEEDS = 5
+"""Of a fixed design that names no number: with fewer, a lead of 3 standard deviations is often missed."""
 
 
 class Objective(BaseModel):
@@ -210,7 +213,10 @@ class Confirm(BaseModel):
 
     Attributes:
         top: The best so many of each study, >= 1.
-        seeds: Each with so many seeds that the search has not used, >= 2.
+        seeds: A fixed design: each candidate with so many seeds that the search has not used, >= 2; without
+            ``trainings`` 5.
+        trainings: A race instead of a fixed design: at most so many trainings for the candidates of each dataset, at
+            least 2 for each candidate that there may be; ``null`` is a fixed design.
         published: ``best``: of the published settings on a dataset those that did best in the search are trained again
             as well; ``each``: those of each study.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
@@ -223,8 +229,24 @@ class Confirm(BaseModel):
 
     model_config = STRICT
     top: Annotated[int, Field(ge=1)] = 3
-    seeds: Annotated[int, Field(ge=2)] = 5
+    seeds: Annotated[int, Field(ge=2)] | None = None
+    trainings: Annotated[int, Field(ge=4)] | None = None
     published: Literal["best", "each"] = "best"
     baseline: LossName | None = None
     verdict: Literal["seeds", "seeds_and_images"] = "seeds_and_images"
     smallest_difference: Annotated[float, Field(ge=0)] = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: Any) -> Any:
+        designed = not isinstance(values, dict) or any(values.get(key) is not None for key in ("seeds", "trainings"))
+        return values if designed else {**values, "seeds": USUAL_SEEDS}
+
+    @model_validator(mode="after")
+    def _check(self) -> "Confirm":
+        if self.seeds is not None and self.trainings is not None:
+            raise ValueError(
+                f"seeds: each candidate gets {self.seeds} (a fixed design), or all together get at most "
+                f"{self.trainings} trainings (a race); leave out one of the two, or set one of the two to null"
+            )
+        return self

@@ -95,7 +95,7 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
         StudyLoad(
             plan.study,
             plan.trials,
-            _confirmations(experiment, plan, is_first_of_dataset=dataset not in datasets[:number]),
+            _confirmations(experiment, plan, datasets[:number].count(dataset), datasets.count(dataset)),
             plan.epochs,
             plan.epoch_seconds,
         )
@@ -156,12 +156,23 @@ def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pa
     return [pace(experiment.suggested(cell, suggestion)) for suggestion in suggestions]
 
 
-def _confirmations(experiment: Experiment, plan: StudyPlan, is_first_of_dataset: bool) -> int:
-    """Return the trainings that confirm a study at most; each dataset has its baseline among them as well."""
+def _confirmations(experiment: Experiment, plan: StudyPlan, place: int, studies: int) -> int:
+    """Return the trainings that confirm a study at most.
+
+    Args:
+        experiment: With ``confirm`` or without.
+        plan: Of the study.
+        place: Of the study among those of its dataset, from 0.
+        studies: Of the dataset.
+    """
     confirm = experiment.confirm
     if confirm is None:
         return 0
-    return (min(confirm.top, plan.trials) + (is_first_of_dataset or confirm.published == "each")) * confirm.seeds
+    if confirm.trainings is not None:
+        # A race is one for all studies of a dataset: each is taken to get its share.
+        return confirm.trainings // studies + (place < confirm.trainings % studies)
+    # Each dataset has its baseline among the candidates as well.
+    return (min(confirm.top, plan.trials) + (place == 0 or confirm.published == "each")) * (confirm.seeds or 0)
 
 
 def _machine() -> dict[str, float]:
@@ -213,7 +224,22 @@ def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping
 
 
 def _notes(experiment: Experiment, *limits: str | None) -> tuple[str, ...]:
-    return (*filter(None, limits), *_describe_population(experiment), *overlaps(experiment))
+    return (
+        *filter(None, limits),
+        *_describe_population(experiment),
+        *_describe_race(experiment),
+        *overlaps(experiment),
+    )
+
+
+def _describe_race(experiment: Experiment) -> list[str]:
+    confirm = experiment.confirm
+    if confirm is None or confirm.trainings is None:
+        return []
+    return [
+        f"the best {confirm.top} of each study and the baseline race for at most {confirm.trainings} trainings on "
+        f"each dataset; a race that is decided ends before"
+    ]
 
 
 def _describe_population(experiment: Experiment) -> list[str]:

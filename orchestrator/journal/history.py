@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.journal.actors import Actors
+from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.journal import Record
 from orchestrator.journal.running_time import RunningTime
 from orchestrator.journal.trial import Move, Stage, Trial, TrialState, WarmTrial
@@ -39,6 +40,8 @@ class History:
         tests: Trial -> its metrics on the test split.
         test_ranks: Trial -> the ranks of its queries on the test split, as ``trainables.ranks.Ranks.to_text`` writes
             them; trials that were evaluated before ranks were kept have none.
+        confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
+        plans: Dataset -> the newest plan of its confirmation; none where an older version confirmed.
         outcome: How the newest start ended: ``finished``, ``budget_spent``, ``interrupted``, or ``None`` while it runs
             or if it was killed.
         ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
@@ -64,6 +67,8 @@ class History:
     test_openings: dict[str, int] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     test_ranks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    confirm_looks: dict[str, int] = field(default_factory=dict)
+    plans: dict[str, ConfirmationPlan] = field(default_factory=dict)
     outcome: str | None = None
     ended_by: str | None = None
     concurrency: int | None = None
@@ -230,6 +235,12 @@ def _open_test(history: History, record: Record) -> None:
     dataset = record["dataset"]
     history.tests_opened.setdefault(dataset, []).extend(record["trials"])
     history.test_openings[dataset] = history.test_openings.get(dataset, 0) + 1
+    if any(history.trials[trial].stage is Stage.CONFIRM for trial in record["trials"] if trial in history.trials):
+        history.confirm_looks[dataset] = history.confirm_looks.get(dataset, 0) + 1
+
+
+def _plan(history: History, record: Record) -> None:
+    history.plans[record["dataset"]] = ConfirmationPlan.from_dict(record)
 
 
 def _test(history: History, record: Record) -> None:
@@ -259,6 +270,7 @@ _HANDLERS = {
     "checkpoint_damaged": _note_damage,
     "concurrency_lowered": _run_fewer,
     "warm_started": _warm,
+    "confirmation_planned": _plan,
     "test_opened": _open_test,
     "test_evaluated": _test,
 }

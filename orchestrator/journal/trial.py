@@ -227,6 +227,14 @@ class WarmTrial:
     values: tuple[float, ...]
 
 
+def seconds_of(trial: Trial) -> float:
+    """Return how long a trial trained: its epochs' own times, or, where they have none, from creation to end."""
+    epochs = [metrics["time/epoch_seconds"] for metrics in trial.reported.values() if "time/epoch_seconds" in metrics]
+    if epochs:
+        return float(sum(epochs))
+    return 0.0 if trial.ended_after is None else trial.ended_after - trial.created_after
+
+
 def best_first(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that have a value, the highest first, of equals the earlier first."""
     rated = [(trial.best_value, trial) for trial in trials if trial.best_value is not None]

@@ -201,7 +201,7 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
     from orchestrator.tuner.scheduler import RecordingScheduler
 
     ledger = work.ledger
-    source = PlannedTrials(work.plan(seeds), Stage.REGRESS, ledger)
+    source = PlannedTrials(lambda: work.plan(seeds), Stage.REGRESS, ledger)
     epochs = max(work.suite.config(cell, 1).training.total_epochs for cell in work.suite.cells)
     progress = Progress(ledger.history, sum(seeds.values()), epochs, Stage.REGRESS)
     with make_display(progress, work.suite.name, quiet=quiet) as display:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.journal.trial import Trial, TrialState, seconds_of
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
-from orchestrator.report.studies import Study, epochs_planned, seconds_of
+from orchestrator.report.studies import Study, epochs_planned
 from orchestrator.text.values import count_text, duration_text
 
 _SHADES = {

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.journal.trial import Trial
+from orchestrator.journal.trial import Trial, seconds_of
 from orchestrator.report.figures import short
-from orchestrator.report.studies import Study, epochs_planned, seconds_of
+from orchestrator.report.studies import Study, epochs_planned
 from orchestrator.text.values import duration_text, metric_text, value_text, values_text
 
 

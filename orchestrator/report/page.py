@@ -14,6 +14,7 @@ import yaml
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.figures import Figure
 from orchestrator.report.fronts import Front, fronts_of
@@ -26,7 +27,10 @@ from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
 from orchestrator.results.comparability import comparability
+from orchestrator.results.confirming import races_of
+from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.pareto import goals_of
+from orchestrator.results.race_words import race_to_dict
 from orchestrator.text.values import count_text, metric_text
 
 STATE_WORDS = {
@@ -109,9 +113,14 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
     trials = list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in goals_of(history)[1:]]
+    budgets = equal_budgets(history) if history.experiment else {}
+    races = {dataset: race_to_dict(race) for dataset, race in races_of(history).items()}
     drawn = [
         over_trials(studies),
         learning_curves(studies),
+        budget_figure(budgets, studies),
+        incumbent_figure(budgets),
+        race_figure(races, metric, names_of(studies)),
         *space_figures(studies),
         weight_figure(studies, ranking(extras.verdicts)),
         cocos_figure(studies),

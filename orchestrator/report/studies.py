@@ -112,14 +112,6 @@ def best_first(trials: Iterable[Trial | None]) -> list[Trial]:
     return sorted(valued, key=lambda trial: (-(trial.best_value or 0.0), trial.created_after, trial.number))
 
 
-def seconds_of(trial: Trial) -> float:
-    """Return how long a trial trained: its epochs' own times, or, where they have none, from creation to end."""
-    epochs = [metrics["time/epoch_seconds"] for metrics in trial.reported.values() if "time/epoch_seconds" in metrics]
-    if epochs:
-        return float(sum(epochs))
-    return 0.0 if trial.ended_after is None else trial.ended_after - trial.created_after
-
-
 def epochs_planned(trial: Trial) -> int | None:
     """Return how many epochs the trial's config asks for, or ``None`` where it does not say."""
     training = trial.config.get("training", {})

@@ -23,6 +23,30 @@ class Verdict(StrEnum):
     """There are not the numbers for a test; never a win."""
 
 
+class Departed(StrEnum):
+    """How a candidate left a race before its end, see ``race.py``."""
+
+    BEATEN = "beaten"
+    """The leader was found better."""
+    TRAILED = "trailed"
+    """So far behind the leader that it was not worth a further seed."""
+    LOST = "lost"
+    """A training of it diverged or failed, so it could not win any more."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """When and how a candidate left a race.
+
+    Attributes:
+        how: Why it got no further seed.
+        seeds: After how many finished seeds.
+    """
+
+    how: Departed
+    seeds: int
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One configuration that was trained again with fresh seeds.
@@ -38,6 +62,7 @@ class Candidate:
         has_seeds: Whether another seed could give other values; a closed-form model has one run, which says all.
         images: The value of each image, shape (I,), in the metric that decides, by seed; their mean is the metric. For
             no seed or for each that has values.
+        left: How it left a race before its end, after which it cannot win; ``None`` where it did not.
     """
 
     dataset: str
@@ -49,6 +74,7 @@ class Candidate:
     missing: Mapping[int, str] = field(default_factory=dict)
     has_seeds: bool = True
     images: Mapping[int, Sample] = field(default_factory=dict)
+    left: Departure | None = None
 
     def sample(self, metric: str) -> Sample:
         """Return the values of a metric in the order of the seeds."""
@@ -95,6 +121,7 @@ class Standing:
             "parameters": dict(one.parameters),
             "seeds": sorted(one.values),
             "missing": {str(seed): one.missing[seed] for seed in sorted(one.missing)},
+            "left": asdict(one.left) if one.left else None,
             "rank": self.rank,
             "selected_by": self.selected_by,
             "result": {**asdict(self.result), "sample_std": self.result.sample_std},
@@ -185,6 +212,7 @@ class DatasetVerdict:
         standings: The winner first; without candidates that have no finished seed.
         comparisons: With the runner-up, the rival and the baseline.
         warnings: What a reader must know about seeds that are missing; a sentence each.
+        level: A corrected p-value up to this makes a difference; what looks before this one left of the whole level.
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
         compared: What was compared, in a sentence for people; empty where nobody was.
         found: What each comparison found, a sentence each.
@@ -199,6 +227,7 @@ class DatasetVerdict:
     standings: tuple[Standing, ...]
     comparisons: tuple[Comparison, ...]
     warnings: tuple[str, ...]
+    level: float
     decided_by: str = "seeds"
     compared: str = ""
     found: tuple[str, ...] = ()
@@ -219,6 +248,7 @@ class DatasetVerdict:
             "metric": self.metric,
             "selection": self.selection,
             "decided_by": self.decided_by,
+            "level": self.level,
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
             "standings": [standing.to_dict() for standing in self.standings],
             "compared": self.compared,

@@ -35,6 +35,7 @@ class Rules:
         metric: It decides.
         selection: It chose the winner.
         baseline: A label, or a loss.
+        level: A corrected p-value up to this makes a difference.
         seed: Of the bootstrap of a candidate's mean.
         resamples: Of the same.
         over_images: Whether seeds and images decide, or seeds alone.
@@ -44,6 +45,7 @@ class Rules:
     metric: str
     selection: str
     baseline: str | None
+    level: float
     seed: int
     resamples: int
     over_images: bool
@@ -74,7 +76,7 @@ def compare(ranked: Sequence[Candidate], rules: Rules) -> tuple[Comparison, ...]
     over_images = _tests([_p_of(test) for test in made], chances)
     comparisons = []
     for (other, roles), seeds, test, images in zip(opponents, on_test_set, made, over_images, strict=True):
-        comparison = _on_test_set((ranked[0], other), roles, rules.metric, seeds)
+        comparison = _on_test_set((ranked[0], other), roles, rules, seeds)
         if test is not None and images is not None:
             comparison = _over_images(comparison, test, images.corrected, rules)
         comparisons.append(comparison)
@@ -156,14 +158,16 @@ def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
 
 
 def _on_test_set(
-    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], metric: str, tested: _Tested | None
+    pair: tuple[Candidate, Candidate], roles: tuple[str, ...], rules: Rules, tested: _Tested | None
 ) -> Comparison:
     """Return what the seeds say on this test set."""
-    winner, other = pair
+    (winner, other), metric = pair, rules.metric
     first, second = winner.sample(metric), other.sample(metric)
     difference = float(first.mean() - second.mean())
     seeds = sorted(set(winner.values) & set(other.values))
-    verdict, reason = (_decide(difference, tested.corrected), "") if tested else _without_test(pair, first, second)
+    verdict, reason = (
+        (_decide(difference, tested.corrected, rules.level), "") if tested else _without_test(pair, first, second)
+    )
     return Comparison(
         label=other.label,
         roles=roles,
@@ -196,7 +200,7 @@ def _over_images(comparison: Comparison, test: CrossedTest, corrected: float, ru
         told_with_twice_the_seeds=test.reach(seeds=2),
         told_on_twice_the_images=test.reach(images=2),
     )
-    decided = _decide(test.difference, corrected)
+    decided = _decide(test.difference, corrected, rules.level)
     return replace(comparison, holm_p=corrected, verdict=decided, reason="", over_images=found)
 
 
@@ -206,8 +210,8 @@ def _range(metric: str) -> tuple[float, float]:
     return low - high, high - low
 
 
-def _decide(difference: float, p: float) -> Verdict:
-    if p > LEVEL:
+def _decide(difference: float, p: float, level: float) -> Verdict:
+    if p > level:
         return Verdict.TIE
     return Verdict.BETTER if difference > 0 else Verdict.WORSE
 

@@ -1,4 +1,4 @@
-"""The stage after a search: its best trials are trained again with seeds that the search has not used.
+"""Who is confirmed after a search: its best trials are trained again with seeds that the search has not used.
 
 A search's best value flatters itself, being the highest of many. What counts is how its configuration does again, with
 the same fresh seeds as its rivals, so that runs of equal seeds can be paired.
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
@@ -17,18 +18,24 @@ from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
 
-def plan_confirmation(experiment: Experiment, history: History) -> list[PlannedTrial]:
-    """Return the trainings that confirm a search, seed by seed, so that an interrupted stage compares fairly.
-
-    Args:
-        experiment: With ``confirm``; without it, there is nothing to do.
-        history: Of its search.
-    """
-    if experiment.confirm is None:
+def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
+    """Return what ``confirm`` asks for on each dataset that has candidates; nothing where it is not given."""
+    confirm = experiment.confirm
+    if confirm is None:
         return []
-    candidates = choose_candidates(history, experiment.confirm.top, each=experiment.confirm.published == "each")
-    seeds = fresh_seeds(experiment.search.seed, experiment.confirm.seeds)
-    return [_repeat(trial, index, seed) for index, seed in enumerate(seeds) for trial in candidates]
+    candidates = choose_candidates(history, confirm.top, each=confirm.published == "each")
+    datasets = dict.fromkeys(str(trial.config["dataset"]) for trial in candidates)
+    return [
+        ConfirmationPlan(
+            dataset=dataset,
+            candidates=tuple(trial.id for trial in candidates if trial.config["dataset"] == dataset),
+            seeds=confirm.seeds,
+            trainings=confirm.trainings,
+            baseline=confirm.baseline or _id_of(published_default(history, dataset)),
+            looks=history.confirm_looks.get(dataset, 0),
+        )
+        for dataset in datasets
+    ]
 
 
 def choose_candidates(history: History, top: int, *, each: bool = False) -> list[Trial]:
@@ -95,7 +102,8 @@ def fresh_seeds(seed: int, count: int) -> list[int]:
     return seeds
 
 
-def _repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
+def repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
+    """Return the training that repeats a trial of the search with the fresh seed of an index."""
     return PlannedTrial(
         id=f"{trial.id}-seed{index}",
         study=trial.study,
@@ -104,6 +112,10 @@ def _repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
         params=trial.params,
         candidate=trial.id,
     )
+
+
+def _id_of(trial: Trial | None) -> str | None:
+    return None if trial is None else trial.id
 
 
 def _distinct(trials: Iterable[Trial]) -> list[Trial]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
+from orchestrator.results.confirming import level_of, looked_before, races_of, repeats_of
 from orchestrator.results.per_image import image_values
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
 from trainables.ranks import Ranks
@@ -22,9 +23,13 @@ BEGUN_BEFORE = (
 
 def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
     """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
-    groups: dict[str, list[Trial]] = {}
-    for trial in history.stage(Stage.CONFIRM):
-        groups.setdefault(trial.config["dataset"], []).append(trial)
+    datasets = dict.fromkeys(str(trial.config["dataset"]) for trial in history.stage(Stage.CONFIRM))
+    races = races_of(history)
+    groups = {
+        dataset: repeats_of(history, dataset)
+        for dataset in datasets
+        if dataset not in races or races[dataset].ended is not None
+    }
     return {
         dataset: _judge(history, dataset, trials) for dataset, trials in groups.items() if _is_over(history, trials)
     }
@@ -60,7 +65,12 @@ def _has_finished(trial: Trial) -> bool:
 
 def _judge(history: History, dataset: str, trials: Sequence[Trial]) -> DatasetVerdict:
     names = dict.fromkeys(trial.candidate for trial in trials if trial.candidate is not None)
-    candidates = [_candidate(name, [t for t in trials if t.candidate == name], history) for name in names]
+    race = races_of(history).get(dataset)
+    left = {} if race is None else race.left
+    candidates = [
+        replace(_candidate(name, [t for t in trials if t.candidate == name], history), left=left.get(name))
+        for name in names
+    ]
     baseline, problem = _baseline(history, dataset, candidates)
     selection = str(history.experiment["search"]["metric"])
     metric = f"test/{selection.partition('/')[2]}"
@@ -73,9 +83,11 @@ def _judge(history: History, dataset: str, trials: Sequence[Trial]) -> DatasetVe
         # A confirmation that was begun before the key was there is judged as it was begun.
         over_images=confirm.get("verdict", "seeds") == "seeds_and_images",
         smallest_difference=confirm.get("smallest_difference", 1.0),
+        level=level_of(history, dataset),
     )
     begun_before = [] if "verdict" in confirm else [BEGUN_BEFORE]
-    return replace(verdict, warnings=(*verdict.warnings, *begun_before, *problem))
+    looked = looked_before(history, dataset)
+    return replace(verdict, warnings=(*verdict.warnings, *begun_before, *problem, *looked))
 
 
 def _with_images(

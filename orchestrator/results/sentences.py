@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.results.equal_budget_words import describe_budgets, describe_seeds
+from orchestrator.results.race_words import describe_race
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text, values_text
 
@@ -22,6 +24,11 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     if brief:
         return sentences
     sentences += [] if verdict is None else _in_numbers(verdict)
+    race = summary["races"].get(dataset)
+    sentences += [] if race is None else describe_race(race, summary["metric"])
+    if verdict is not None:
+        sentences += describe_seeds(verdict, summary["confirm_looks"].get(dataset, 0))
+    sentences += describe_budgets(summary["equal_budget"][dataset]) if dataset in summary["equal_budget"] else []
     opened = summary["test_openings"].get(dataset, 0)
     sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
     return [*sentences, *(sentence.rstrip(".") for sentence in summary["caveats"].get(dataset, []))]

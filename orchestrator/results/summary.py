@@ -14,17 +14,22 @@ from orchestrator.results.candidates import Standing
 from orchestrator.results.caveats import caveats
 from orchestrator.results.comparability import comparability
 from orchestrator.results.confirmed import champion_of, verdicts_of
+from orchestrator.results.confirming import races_of
+from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
+from orchestrator.results.race_words import race_to_dict
 
 Summary = dict[str, Any]
 """What ``summary.json`` holds.
 
 ``experiment``, ``metric``, ``objectives`` (that one and the others, each with its ``direction``), ``ended_by`` (see
 ``History``), ``winners`` (dataset -> its winner), ``verdicts``
-(``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``test_openings`` (dataset -> how often its
-test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win, and about
-what makes its losses comparable), ``trials`` and, where
-there are several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
+(``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``races`` (dataset -> its race, where the
+confirmation is one, see ``race_words.race_to_dict``), ``equal_budget`` (dataset -> what its losses reach at equal
+budgets, see ``equal_budget.equal_budgets``), ``confirm_looks`` (dataset -> how often test was opened for repeats),
+``test_openings`` (dataset -> how often its test split was opened), ``caveats`` (dataset -> sentences about the trials
+that could not win, and about what makes its losses comparable), ``trials`` and, where there are several objectives,
+``pareto`` (dataset -> the trials that none beats in all of them).
 """
 
 
@@ -70,6 +75,9 @@ def summarise(history: History) -> Summary:
         "ended_by": history.ended_by,
         "winners": winners,
         "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
+        "races": {dataset: race_to_dict(race) for dataset, race in races_of(history).items()},
+        "equal_budget": equal_budgets(history),
+        "confirm_looks": dict(history.confirm_looks),
         "test_openings": dict(history.test_openings),
         "caveats": {
             name: [

@@ -33,7 +33,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing, Verdict
+from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Departed, Standing, Verdict
 from orchestrator.results.comparisons import LEVEL, Rules, compare, find_candidate, possible
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.plain_words import what_was_compared, what_was_found, what_would_change
@@ -53,6 +53,7 @@ def judge(
     metric: str = "test/rsum",
     selection: str = "val/rsum",
     baseline: str | None = None,
+    level: float = LEVEL,
     seed: int = 0,
     resamples: int = 9999,
     over_images: bool = False,
@@ -65,6 +66,7 @@ def judge(
         metric: It decides; the one of ``selection`` where the test split stays closed.
         selection: The winner has its highest mean among the candidates that lost no seed (of equals, the first label).
         baseline: A label, or a loss, which stands for its candidate with the highest mean of ``selection``.
+        level: A corrected p-value up to this makes a difference; less than ``LEVEL`` where other looks have spent some.
         seed: Of the bootstrap.
         resamples: Of the bootstrap, >= 1.
         over_images: Whether seeds and images decide instead of the seeds alone; on a dataset of which a candidate has
@@ -79,7 +81,7 @@ def judge(
         ValueError: If a metric is not finite, two candidates of a dataset share a label, or the values of the images
             are not those of the metric.
     """
-    rules = Rules(metric, selection, baseline, seed, resamples, over_images, smallest_difference)
+    rules = Rules(metric, selection, baseline, level, seed, resamples, over_images, smallest_difference)
     groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         _check(candidate, (metric, selection))
@@ -130,7 +132,8 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
         standings=tuple(_standing(one, rank, rules) for rank, one in enumerate(ranked, start=1)),
         comparisons=comparisons,
         warnings=(
-            *_weak_tie(verdict, ranked, comparisons),
+            # The shares of ``power.py`` are those of one look with the whole level.
+            *(_weak_tie(verdict, ranked, comparisons) if rules.level == LEVEL else ()),
             *_missing_seeds(group),
             *_without_images(lacking, len(ranked)),
             *_missing_baseline(dataset, ranked, rules.baseline),
@@ -139,19 +142,27 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
         compared=what_was_compared(ranked, rules) if comparisons else "",
         found=tuple(what_was_found(ranked[0].label, one) for one in comparisons),
         would_change=tuple(what_would_change(one) for one in comparisons if one.over_images),
+        level=rules.level,
     )
 
 
 def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
-    """Return the candidates that have a seed: the best that lost none, then all others by their validation mean."""
+    """Return the candidates that have a seed: the best that lost none, then all others by their validation mean.
+
+    Candidates that trailed in a race come last: with fewer seeds, their means are those of a moment.
+    """
     labels = [candidate.label for candidate in group]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"{group[0].dataset}: two candidates are called {label!r}")
     finished = [one for one in group if one.values]
-    ranked = sorted(finished, key=lambda one: (-float(one.sample(selection).mean()), one.label))
-    winner = next((one for one in ranked if not one.missing), None)
+    ranked = sorted(finished, key=lambda one: (_trailed(one), -float(one.sample(selection).mean()), one.label))
+    winner = next((one for one in ranked if not one.missing and one.left is None), None)
     return ranked if winner is None else [winner, *(one for one in ranked if one is not winner)]
+
+
+def _trailed(candidate: Candidate) -> bool:
+    return candidate.left is not None and candidate.left.how is Departed.TRAILED
 
 
 def _standing(candidate: Candidate, rank: int, rules: Rules) -> Standing:
@@ -211,12 +222,13 @@ def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
     most = max(len(one.values) + len(one.missing) for one in group)
     sentences = []
     for one in sorted(group, key=lambda candidate: candidate.label):
-        if len(one.values) < most and one.has_seeds:
+        if one.missing or (one.left is None and one.has_seeds and len(one.values) < most):
             fates = [f"seed {seed} {one.missing[seed]}" for seed in sorted(one.missing)]
-            unknown = most - len(one.values) - len(one.missing)
+            unknown = 0 if one.left is not None else most - len(one.values) - len(one.missing)
             fates += [f"{unknown} not run"] if unknown else []
             barred = "; it can't win before the others" if one.missing else ""
-            sentences.append(f"{one.label!r} has {len(one.values)} of {most} seeds: {', '.join(fates)}{barred}")
+            given = most if one.left is None else len(one.values) + len(one.missing)
+            sentences.append(f"{one.label!r} has {len(one.values)} of {given} seeds: {', '.join(fates)}{barred}")
     return sentences
 
 

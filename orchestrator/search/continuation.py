@@ -110,7 +110,9 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     """
     before = read_experiment(directory).to_dict()
     given = {key: value for key, value in changes.items() if value is not None}
-    values = {**before, "confirm": {**(before["confirm"] or {}), **given}}
+    # A number of seeds is another design than a number of trainings: the new one takes the place of the old one.
+    designs = dict.fromkeys(("seeds", "trainings")) if {"seeds", "trainings"} & given.keys() else {}
+    values = {**before, "confirm": {**(before["confirm"] or {}), **designs, **given}}
     experiment = validate(Experiment, values, str(directory / JOURNAL_FILE))
     if not choose_candidates(History.of(read_journal(directory / JOURNAL_FILE)), 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")

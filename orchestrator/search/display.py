@@ -15,7 +15,9 @@ from orchestrator.journal.actors import has_ended
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.confirming import races_of
 from orchestrator.results.pareto import goals_of
+from orchestrator.results.race_words import describe_race, describe_round, race_to_dict
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
 from orchestrator.tables.pareto import pareto_tables
@@ -110,12 +112,14 @@ class PlainDisplay(Display):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._next = time.monotonic() + PROGRESS_SECONDS
+        self._rounds = {dataset: len(race.rounds) for dataset, race in races_of(progress.history).items()}
 
     def listen(self, record: Record) -> None:
         """Print a line if the record ends or restarts a trial."""
         if has_ended(record):
             trial = self._progress.history.trials[record["trial"]]
             say(f"{trial.id}: {describe_end(trial)}")
+            self._tell_rounds(trial)
         elif record["kind"] == "population_moved":
             moved = ", ".join(f"{move['trial']} goes on from {move['from']}" for move in record["moves"])
             say(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}")
@@ -125,6 +129,15 @@ class PlainDisplay(Display):
             say(f"{record['trial']}: goes on from an older checkpoint: {record['damage']}")
         elif record["kind"] == "limit_noted":
             say(record["message"])
+
+    def _tell_rounds(self, ended: Trial) -> None:
+        """Print what the rounds of a race brought that are over since the last trial ended."""
+        history = self._progress.history
+        for dataset, race in races_of(history).items() if ended.stage is Stage.CONFIRM else ():
+            metric, plain = str(history.experiment["search"]["metric"]), race_to_dict(race)
+            for number in range(self._rounds.get(dataset, 0), len(race.rounds)):
+                say(f"{dataset}: {describe_round(plain, number + 1, metric)}")
+            self._rounds[dataset] = len(race.rounds)
 
     def refresh(self) -> None:
         """Print how far the search is, every half a minute."""
@@ -140,9 +153,12 @@ class LiveDisplay(Display):
         self._progress, self._live, self._title = progress, live, title
         self._next = 0.0
         self._limits: dict[str, None] = {}
+        self._races = race_lines(progress.history)
 
     def listen(self, record: Record) -> None:
-        """Keep what limits how many trials run at once, to be shown under the table."""
+        """Keep what is shown under the table: what limits how many trials run at once, and how a race stands."""
+        if record["kind"] == "confirmation_planned" or has_ended(record):
+            self._races = race_lines(self._progress.history)
         if record["kind"] == "limit_noted":
             self._limits[record["message"]] = None
 
@@ -150,7 +166,7 @@ class LiveDisplay(Display):
         """Draw, at most four times a second."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 0.25
-            below = "\n".join((self._progress.counts(), *self._limits))
+            below = "\n".join((self._progress.counts(), *self._races, *self._limits))
             self._live.update(Group(trials_table(self._progress.history, self._title), Text(below)), refresh=True)
 
 
@@ -190,6 +206,16 @@ def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
         parameters = format_parameters(trial.parameters)
         table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, *others, state)
     return table
+
+
+def race_lines(history: History) -> list[str]:
+    """Return how the race on each dataset stands, and who left it."""
+    metric = str(history.experiment["search"]["metric"]) if history.plans else ""
+    return [
+        f"{dataset}: {line}"
+        for dataset, race in races_of(history).items()
+        for line in describe_race(race_to_dict(race), metric)
+    ]
 
 
 def count_words(counts: Mapping[str, int]) -> str:

@@ -14,7 +14,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
-from orchestrator.results.confirmation import plan_confirmation
+from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.display import Progress, make_display
@@ -216,17 +216,21 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
 def confirm_stage(session: "Session", quiet: bool) -> int | None:
     """Train the best trials again with fresh seeds; return the signal that ended it, or ``None``.
 
-    It has no limit but its number of trials: a budget is the search's.
+    It has no limit but its number of trainings: a budget is the search's.
     """
     from orchestrator.tuner.run import run_trials
     from orchestrator.tuner.scheduler import RecordingScheduler
 
     ledger = session.ledger
-    planned = plan_confirmation(session.experiment, ledger.history)
-    known = {trial.id for trial in ledger.history.stage(Stage.CONFIRM)}
-    with displayed(session, Stage.CONFIRM, len(known | {one.id for one in planned}), quiet) as shown:
+    plans = current_plans(session.experiment, ledger.history)
+    for plan in plans:
+        # Before the first training: what a look may spend depends on the looks that were taken when it was planned.
+        if ledger.history.plans.get(plan.dataset) != plan:
+            ledger.append("confirmation_planned", **plan.to_dict())
+    with displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
         unlimited = replace(shown, limit=lambda: None)
-        return run_trials(unlimited, PlannedTrials(planned, Stage.CONFIRM, ledger), RecordingScheduler(ledger))
+        source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
+        return run_trials(unlimited, source, RecordingScheduler(ledger))
 
 
 @contextmanager

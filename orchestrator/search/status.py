@@ -13,7 +13,8 @@ from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.results.confirmation import plan_confirmation
+from orchestrator.results.confirming import current_plans, most_trainings, races_of
+from orchestrator.results.race_words import race_to_dict
 from orchestrator.search.budget import Meter, Spending
 from orchestrator.search.continuation import command_to_go_on
 
@@ -93,6 +94,7 @@ class Status:
             "stages": {one.stage.value: one.to_dict() for one in self.stages},
             "command": self.command,
             "damage": self.damage,
+            "races": {dataset: race_to_dict(race) for dataset, race in races_of(self.history).items()},
             "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
         }
 
@@ -113,10 +115,10 @@ def read_status(directory: Path) -> Status:
         return Status(directory.name, holder, history, (), {})
     experiment = validate(Experiment, history.experiment, str(directory / JOURNAL_FILE))
     stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
-    repeats = {trial.id for trial in history.stage(Stage.CONFIRM)}
+    repeats = history.stage(Stage.CONFIRM)
     if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
-        planned = {one.id for one in plan_confirmation(experiment, history)}
-        stages.append(_stage(history, Stage.CONFIRM, len(repeats | planned)))
+        total = most_trainings(current_plans(experiment, history), history)
+        stages.append(_stage(history, Stage.CONFIRM, total))
     command = command_to_go_on(directory, history) if holder is None else None
     return Status(directory.name, holder, history, stages, _used(experiment.budget, history, records), command)
 

@@ -20,6 +20,7 @@ from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_of
+from orchestrator.tables.equal_budget import equal_budget_tables
 from orchestrator.tables.pareto import pareto_tables
 
 
@@ -58,7 +59,7 @@ def read_result(directory: Path) -> Result:
 def tables_of(
     results: Sequence[Result], *, with_published: bool = False, cocos: bool = False, brief: bool = False
 ) -> list[Table]:
-    """Return the table of retrieval metrics with what is to be known under it, Pareto fronts, and on request COCOS.
+    """Return the table of retrieval metrics with what is to be known under it, Pareto fronts, equal budgets, and COCOS.
 
     Args:
         results: In the order of their rows.
@@ -71,7 +72,8 @@ def tables_of(
     notes = [*table.notes, *(note for result in results for note in _notes(result, len(results) > 1, brief))]
     tables = [replace(table, notes=(*notes, *_differing_data(results)))]
     for result in results:
-        tables += pareto_tables(result.summary, result.name if len(results) > 1 else "")
+        name = result.name if len(results) > 1 else ""
+        tables += [*pareto_tables(result.summary, name), *equal_budget_tables(result.summary, name)]
     return [*tables, *(cocos_tables(rows, with_published=with_published) if cocos else ())]
 
 
@@ -83,6 +85,8 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
         "ended_by",
         "winners",
         "verdicts",
+        "races",
+        "equal_budget",
         "test_openings",
         "caveats",
         "objectives",

@@ -9,6 +9,8 @@ import yaml
 from orchestrator.experiment.experiment import ANY
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.confirming import races_of, repeats_of
+from orchestrator.results.race_words import race_outcome
 from orchestrator.results.summary import find_champions
 from orchestrator.text.values import visible
 from orchestrator.tracking import connection
@@ -116,8 +118,11 @@ class Store:
                 self._shown[name] = value
 
     def _tag_winners(self, history: History) -> None:
-        """Say of each run that was looked at on test whether its model is the winner's, and confirmed."""
+        """Tag repeats with how their candidate fared in a race, and what was looked at on test with whether it won."""
         winners = {trial.id for trial in find_champions(history).values()}
+        for dataset, race in races_of(history).items():
+            for trial in (one for one in repeats_of(history, dataset) if one.id in self._runs):
+                self._client.set_tag(self._runs[trial.id].id, "race", race_outcome(race, str(trial.candidate)))
         for name in (name for name in history.tests if name in self._runs):
             confirmed = history.trials[name].stage is Stage.CONFIRM
             self._client.set_tag(self._runs[name].id, "winner", str(name in winners).lower())

@@ -120,6 +120,39 @@ def test_a_search_without_a_confirmation_gets_one(ray_session: None, output: Pat
     assert_invariants(output)
 
 
+def test_a_race_gives_its_trainings_to_those_that_can_win(ray_session: None, output: Path) -> None:
+    result = run(confirming(top=2, trainings=12), output)
+    race = result.summary["races"]["pets"]
+    history = read(output)
+    repeats = history.stage(Stage.CONFIRM)
+    assert race["used"] == len(repeats) < 12, "a lead of many standard deviations decides the race before"
+    assert race["ended"] == "the leader is better than all that it is compared with"
+    assert {trial.id for trial in repeats} == set(history.tests), "all that were trained, and test opened once"
+    assert result.summary["test_openings"] == {"pets": 1}
+    (verdict,) = result.summary["verdicts"]
+    assert (verdict["winner"], verdict["verdict"], verdict["level"]) == (f"{STUDY}-0001", "better", race["level"])
+    told = {name: own.get("race") for name, own in tags(output).items()}
+    assert told[f"{STUDY}-0001-seed0"] == "stayed to the end"
+    assert told[f"{STUDY}-0000-seed0"].startswith("left after ")
+    assert told[STUDY + "-0001"] is None, "a trial of the search did not race"
+    assert_invariants(output)
+    before = len(read_journal(output / "tiny" / "journal.jsonl"))
+    assert run(confirming(top=2, trainings=12), output).summary == result.summary
+    assert len(read_journal(output / "tiny" / "journal.jsonl")) == before + 2
+
+
+@pytest.mark.soak
+def test_a_race_that_was_killed_goes_on_to_the_same_end(ray_session: None, output: Path, tmp_path: Path) -> None:
+    experiment = confirming(top=2, trainings=12)
+    undisturbed = run(experiment, tmp_path / "undisturbed").summary
+    with process(output, experiment, 0.1) as started:
+        wait_for(lambda: any(trial.has_ended for trial in progress(output).stage(Stage.CONFIRM)), started)
+        started.children()  # type: ignore[attr-defined]
+        started.kill()
+    assert run(experiment, output).summary["races"] == undisturbed["races"]
+    assert_invariants(output)
+
+
 @pytest.mark.soak
 def test_killed_while_it_confirms_it_goes_on(ray_session: None, output: Path) -> None:
     experiment = confirming(top=1, seeds=3)

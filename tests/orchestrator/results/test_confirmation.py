@@ -8,8 +8,9 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.confirmation import choose_candidates, fresh_seeds, plan_confirmation, published_default
+from orchestrator.results.confirmation import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.confirmed import champion_of, verdicts_of
+from orchestrator.results.confirming import plan_confirmation
 from orchestrator.results.summary import find_champions, summarise
 from orchestrator.results.verdict import Verdict
 from orchestrator.winners.test_split import selected

@@ -12,8 +12,7 @@ from orchestrator.journal import journal
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import TrialState
-from orchestrator.report.studies import seconds_of
+from orchestrator.journal.trial import TrialState, seconds_of
 from orchestrator.search import budget
 from orchestrator.search.budget import Meter, Spending
 from tests.support.experiments import add_trial, make_experiment, start

@@ -26,7 +26,7 @@ def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     ledger = Ledger(path)
     start(ledger, make_experiment())
-    source, judge = PlannedTrials(plan(), Stage.CONFIRM, ledger), RecordingScheduler(ledger)
+    source, judge = PlannedTrials(plan, Stage.CONFIRM, ledger), RecordingScheduler(ledger)
     assert source.outstanding == 3
     first, second = source.next(), source.next()
     assert first is not None and second is not None
@@ -35,7 +35,7 @@ def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
     ledger.close()
 
     again = Ledger(path)
-    source = PlannedTrials(plan(), Stage.CONFIRM, again)
+    source = PlannedTrials(plan, Stage.CONFIRM, again)
     assert source.outstanding == 2
     issued = [source.next(), source.next(), source.next()]
     assert [trial and trial.id for trial in issued] == ["best-seed1", "best-seed2", None]
@@ -46,7 +46,7 @@ def test_planned_trials_come_once_in_their_order(tmp_path: Path) -> None:
 def test_the_search_knows_nothing_of_planned_trials(ledger: Ledger) -> None:
     experiment = make_experiment()
     start(ledger, experiment)
-    PlannedTrials(plan(), Stage.CONFIRM, ledger).next()
+    PlannedTrials(plan, Stage.CONFIRM, ledger).next()
     studies = Studies(experiment, ledger)
     assert studies.outstanding == 8
     first = studies.next()

@@ -18,7 +18,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.confirmation import plan_confirmation
+from orchestrator.results.confirming import plan_confirmation
 from orchestrator.results.summary import find_winners, summarise
 from orchestrator.search.continuation import extend_experiment
 from orchestrator.search.display import print_summary

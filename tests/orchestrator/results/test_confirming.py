@@ -1,0 +1,282 @@
+"""How a confirmation goes on, read from the journal: fixed designs, races, and the level that looks leave."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.forecast.dry_run import DryRun, dry_run
+from orchestrator.forecast.terminal import describe
+from orchestrator.journal.confirmation_plan import ConfirmationPlan
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.confirmation import fresh_seeds
+from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.confirming import current_plans, level_of, most_trainings, races_of, trainings_of
+from orchestrator.results.race import LEVEL as RACE_LEVEL
+from orchestrator.results.race_words import race_outcome
+from orchestrator.results.sentences import statements
+from orchestrator.results.spending import RESERVE
+from orchestrator.results.summary import summarise
+from orchestrator.results.verdict import LEVEL, Verdict
+from orchestrator.search.continuation import confirm_experiment
+from orchestrator.search.status import read_status
+from orchestrator.studies.planned import PlannedTrials
+from orchestrator.winners.test_split import selected
+from orchestrator.workload.training import TrainablesWorkload
+from tests.support.experiments import make_experiment, open_test, start
+from trainables.errors import ConfigError
+
+MEANS = (50.0, 49.5, 40.0, 49.0)
+"""Of the candidates over their seeds; the first candidate has the published settings."""
+
+
+def racing(**confirm: object) -> Experiment:
+    return make_experiment(losses=["nt_xent"], confirm={"top": 4, **confirm})
+
+
+def searched(folder: Path, experiment: Experiment) -> Ledger:
+    """A search of four candidates."""
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, experiment, options={})
+    (cell,) = experiment.cells()
+    for number, mean in enumerate(MEANS):
+        params = {"temperature": 0.1 + number / 100}
+        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+        ledger.report(trial, 1, {"val/rsum": mean}, TrialState.RUNNING)
+        ledger.report(trial, 6, {"val/rsum": mean}, TrialState.FINISHED)
+    return ledger
+
+
+def train(ledger: Ledger, trial: Trial) -> None:
+    """Finish a training: a value that depends on its candidate and its seed alone."""
+    mean = MEANS[ledger.history.trials[str(trial.candidate)].number]
+    value = mean + float(np.random.default_rng(trial.config["seed"] + round(mean)).normal())
+    ledger.report(trial, 1, {"val/rsum": value}, TrialState.FINISHED)
+
+
+def confirm(ledger: Ledger, experiment: Experiment, most: int | None = None) -> int:
+    """Run a confirmation as ``confirm_stage`` does, for so many trainings at most; return how many it took."""
+    plans = current_plans(experiment, ledger.history)
+    for plan in plans:
+        if ledger.history.plans.get(plan.dataset) != plan:
+            ledger.append("confirmation_planned", **plan.to_dict())
+    source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
+    done = 0
+    while done != most and (trial := source.next()) is not None:
+        train(ledger, trial)
+        source.observe(trial)
+        done += 1
+    return done
+
+
+def look(ledger: Ledger) -> None:
+    """Open the test split for what was not opened yet."""
+    new = [trial for trial in selected(ledger.history) if trial.id not in ledger.history.tests]
+    if new:
+        open_test(ledger, new)
+
+
+RACING = racing(trainings=20)
+
+
+def test_a_race_gives_its_trainings_to_those_that_can_win(tmp_path: Path) -> None:
+    ledger = searched(tmp_path, RACING)
+    done = confirm(ledger, RACING)
+    race = races_of(ledger.history)["pets"]
+    assert done == race.used == len(ledger.history.stage(Stage.CONFIRM)) <= 20
+    far_behind = "pets-vsepp-nt_xent-0002"
+    assert race.seeds[far_behind] == 2 < max(race.seeds.values())
+    own = [trial.config["seed"] for trial in ledger.history.stage(Stage.CONFIRM) if trial.candidate == far_behind]
+    assert own == fresh_seeds(0, 2)
+    assert race_outcome(race, far_behind) == "left after 2 seeds: trailed"
+    assert verdicts_of(ledger.history) == {}, "test was not opened yet"
+    look(ledger)
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert verdict.level == race.level < RACE_LEVEL
+    assert {one.candidate.label: one.result.seeds for one in verdict.standings} == dict(race.seeds)
+    assert verdict.standings[-1].candidate.label == far_behind
+    assert verdict.warnings == (), "fewer seeds are what a race is for"
+
+
+def test_a_race_that_was_killed_after_any_training_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    undisturbed = searched(tmp_path / "whole", RACING)
+    trainings = confirm(undisturbed, RACING)
+    look(undisturbed)
+    for killed_after in (0, 1, 7, 8, 12, trainings - 1):
+        folder = tmp_path / str(killed_after)
+        folder.mkdir()
+        ledger = searched(folder, RACING)
+        confirm(ledger, RACING, killed_after)
+        # One more was begun, and is gone on with.
+        plan = ledger.history.plans["pets"]
+        begun = next((one for one in trainings_of([plan], ledger.history) if one.id not in ledger.history.trials), None)
+        if begun is not None:
+            ledger.plan(begun, Stage.CONFIRM)
+        ledger.close()
+        again = Ledger(folder / "journal.jsonl")
+        confirm(again, RACING)
+        look(again)
+        assert summarise(again.history)["verdicts"] == summarise(undisturbed.history)["verdicts"]
+        assert races_of(again.history) == races_of(undisturbed.history)
+        again.close()
+
+
+def test_the_design_is_written_down_before_its_trainings_and_once(tmp_path: Path) -> None:
+    ledger = searched(tmp_path, RACING)
+    confirm(ledger, RACING, 3)
+    confirm(ledger, RACING)
+    records = read_journal(tmp_path / "journal.jsonl")
+    kinds = [record["kind"] for record in records]
+    assert kinds.count("confirmation_planned") == 1
+    created = [record["kind"] == "trial_created" and record["stage"] == "confirm" for record in records]
+    assert kinds.index("confirmation_planned") < created.index(True)
+    assert ledger.history.plans["pets"] == ConfirmationPlan(
+        dataset="pets",
+        candidates=tuple(f"pets-vsepp-nt_xent-{number:04d}" for number in (0, 1, 3, 2)),
+        seeds=None,
+        trainings=20,
+        baseline="pets-vsepp-nt_xent-0000",
+        looks=0,
+    )
+
+
+def test_every_further_look_has_a_part_of_the_reserve_and_says_so(tmp_path: Path) -> None:
+    ledger = searched(tmp_path, racing(seeds=2))
+    levels, warnings = [], []
+    for seeds in (2, 2, 3, 4):
+        confirm(ledger, racing(seeds=seeds))
+        look(ledger)
+        levels.append(level_of(ledger.history, "pets"))
+        (verdict,) = verdicts_of(ledger.history).values()
+        assert verdict.level == levels[-1]
+        warnings.append([one for one in verdict.warnings if "looked at" in one])
+    assert levels == [LEVEL, LEVEL, RESERVE / 2, RESERVE / 4], "the same seeds again are no further look"
+    assert warnings[:2] == [[], []]
+    assert "looked at once before" in warnings[2][0]
+    assert "at most 0.005 to be a difference" in warnings[2][0]
+    assert "looked at 2 times before" in warnings[3][0]
+
+
+def test_a_race_after_a_fixed_design_uses_its_trainings_and_what_level_is_left(tmp_path: Path) -> None:
+    ledger = searched(tmp_path, racing(seeds=2))
+    confirm(ledger, racing(seeds=2))
+    look(ledger)
+    assert confirm(ledger, RACING) == races_of(ledger.history)["pets"].used - 8
+    look(ledger)
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert verdict.level < RESERVE / 2
+
+
+def test_an_older_journal_without_plans_counts_how_often_test_was_opened(tmp_path: Path) -> None:
+    ledger = searched(tmp_path, racing(seeds=2))
+    confirm(ledger, racing(seeds=2))
+    look(ledger)
+    ledger.history.plans.clear()
+    assert level_of(ledger.history, "pets") == LEVEL
+    ledger.history.confirm_looks["pets"] = 2
+    assert level_of(ledger.history, "pets") == RESERVE / 2
+
+
+def run(*arguments: str) -> None:
+    """Run a command that succeeds."""
+    with pytest.raises(SystemExit) as exit_:
+        main(list(arguments))
+    assert exit_.value.code == 0
+
+
+def test_status_and_summary_tell_who_is_in_and_who_left_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = searched(tmp_path, RACING)
+    confirm(ledger, RACING, 9)
+    status = read_status(tmp_path)
+    confirming = status.stages[1]
+    assert (confirming.total, confirming.states["finished"]) == (20, 9)
+    run("status", str(tmp_path))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "pets: race, round 2 under way, 11 of at most 20 trainings given out; in the race:" in shown
+    assert "pets-vsepp-nt_xent-0002 left after round 1, " in shown
+    assert "val/rsum behind pets-vsepp-nt_xent-0003: it trailed too far behind the leader" in shown
+    run("status", str(tmp_path), "--json")
+    told = json.loads(capsys.readouterr().out)["races"]["pets"]
+    assert (told["ended"], told["left"]) == (None, {"pets-vsepp-nt_xent-0002": {"how": "trailed", "seeds": 2}})
+    confirm(ledger, RACING)
+    look(ledger)
+    said = statements("pets", summarise(ledger.history))
+    assert any(one.startswith("race: over after ") and "because the trainings are used up" in one for one in said)
+    used = races_of(ledger.history)["pets"].used
+    assert read_status(tmp_path).stages[1].to_dict()["total"] == used
+    assert most_trainings(current_plans(RACING, ledger.history), ledger.history) == used
+
+
+def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:
+    ledger = searched(tmp_path, racing())
+    assert confirm(ledger, racing()) == 20, "five seeds each, where nothing is said"
+    look(ledger)
+    assert (races_of(ledger.history), summarise(ledger.history)["races"]) == ({}, {})
+    (verdict,) = verdicts_of(ledger.history).values()
+    assert (verdict.level, verdict.verdict) == (LEVEL, Verdict.TIE)
+
+
+@pytest.mark.parametrize(
+    ("confirm", "message"),
+    [
+        pytest.param({"seeds": 5, "trainings": 30}, "leave out one of the two", id="two designs"),
+        pytest.param({"trainings": 9}, "at least 10, got 9", id="not two each"),
+        pytest.param({"trainings": 2}, "greater than or equal to 4", id="too few for anybody"),
+    ],
+)
+def test_a_design_that_cannot_be_is_refused_before_the_search(confirm: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        racing(**confirm)
+
+
+def test_another_design_takes_the_place_of_the_one_of_the_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    searched(tmp_path, racing(seeds=3)).close()
+    none = {"top": None, "baseline": None}
+    raced = confirm_experiment(tmp_path, {**none, "seeds": None, "trainings": 20})
+    assert (raced.confirm.seeds, raced.confirm.trainings) == (None, 20)
+    assert confirm_experiment(tmp_path, {**none, "seeds": None, "trainings": None}).confirm.seeds == 3
+    with pytest.raises(SystemExit) as exit_:
+        main(["confirm", str(tmp_path), "--seeds", "3", "--trainings", "20"])
+    assert exit_.value.code == 2
+    assert "leave out one of the two" in capsys.readouterr().err
+
+
+def test_a_forecast_has_the_trainings_of_a_race_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = make_experiment(losses=["nt_xent", "triplet_sh"], confirm={"top": 2, "trainings": 15})
+    found = forecast_of(two, monkeypatch)
+    assert found.forecast.confirmations == 15
+    assert any("race for at most 15 trainings on each dataset" in one for one in describe(found))
+
+
+def forecast_of(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> DryRun:
+    """A dry run whose trainings take no time."""
+    from trainables.cost.pace import Pace
+
+    workload = TrainablesWorkload("nowhere", 1, "cpu")
+    monkeypatch.setattr(TrainablesWorkload, "check", lambda self, experiment: {})
+    monkeypatch.setattr(TrainablesWorkload, "pace", lambda self, config: pace(Pace))
+    return dry_run(experiment, workload)
+
+
+def pace(kind: type) -> object:
+    fields = dict.fromkeys(kind.__dataclass_fields__, 1.0)
+    return kind(**{**fields, "device": "cpu"})
+
+
+def test_history_is_the_same_from_the_journal_as_from_the_ledger(tmp_path: Path) -> None:
+    ledger = searched(tmp_path, RACING)
+    confirm(ledger, RACING)
+    look(ledger)
+    read = History.of(read_journal(tmp_path / "journal.jsonl"))
+    assert (read.plans, read.confirm_looks) == (ledger.history.plans, {"pets": 1})

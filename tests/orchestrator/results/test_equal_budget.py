@@ -1,0 +1,165 @@
+"""Answers at equal budget, from a journal to sentences, tables and figures."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind
+
+from orchestrator.cli import main
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.report.page import build_page
+from orchestrator.results.equal_budget import FEWEST, equal_budgets, searched_losses
+from orchestrator.results.needed_seeds import MOST, needed_seeds
+from orchestrator.results.sentences import statements
+from orchestrator.results.summary import summarise
+from orchestrator.tables import FORMATS
+from orchestrator.tables.equal_budget import equal_budget_tables
+from tests.support.experiments import add_repeat, make_experiment, open_test, start
+
+STEADY, LUCKY = (50.0, 51.0, 52.0, 53.0), (20.0, 30.0, 40.0, 60.0)
+
+
+def begin(folder: Path, **changes: object) -> Ledger:
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}, **changes))
+    return ledger
+
+
+def add(
+    ledger: Ledger, loss: str, value: float | None, *, epochs: int = 2, setting: float | None = None, seed: int = 0
+) -> Trial:
+    """A trial with a setting of its own, or a given one; without a value, it diverged."""
+    cell = next(cell for cell in make_experiment().cells() if cell.loss == loss)
+    number = len(ledger.history.study(cell.name))
+    name = "temperature" if loss == "nt_xent" else "margin"
+    params = {name: 0.1 + number / 100 if setting is None else setting}
+    config = {**make_experiment().trial_config(cell, params).to_dict(), "seed": seed}
+    trial = ledger.create(cell.name, number, params, config)
+    for epoch in range(1, epochs + 1):
+        state = TrialState.FINISHED if epoch == epochs and value is not None else TrialState.RUNNING
+        metrics = {"val/rsum": (value or 10.0) - epochs + epoch, "time/epoch_seconds": 36.0}
+        ledger.report(trial, epoch, metrics, state)
+    if value is None:
+        ledger.end(trial, TrialState.DIVERGED, "train/loss is nan")
+    return trial
+
+
+def searched(folder: Path, **changes: object) -> Ledger:
+    ledger = begin(folder, **changes)
+    for value in STEADY:
+        add(ledger, "nt_xent", value)
+    for value in LUCKY:
+        add(ledger, "triplet_sh", value, epochs=4)
+    return ledger
+
+
+def test_curves_costs_and_crossings_of_two_losses(tmp_path: Path) -> None:
+    found = equal_budgets(searched(tmp_path).history)["pets"]
+    assert (found["metric"], found["hours_are"]) == ("val/rsum", "trial hours")
+    lucky, steady = found["losses"]
+    assert (lucky["label"], lucky["model"], lucky["loss"]) == ("triplet_sh", "vsepp", "triplet_sh")
+    assert lucky["trials"] == [1, 2, 3, 4]
+    assert lucky["expected"] == pytest.approx([37.5, np.mean([30, 40, 60, 40, 60, 60]), (40 + 60 * 3) / 4, 60.0])
+    assert (lucky["epochs"], lucky["hours"]) == ([4, 8, 12, 16], pytest.approx([0.04, 0.08, 0.12, 0.16]))
+    assert (steady["epochs"][0], steady["low"][0], steady["high"][0]) == (2, 50.0, 53.0)
+    (comparison,) = found["comparisons"]
+    assert (comparison["first"], comparison["other"], comparison["trials"]) == ("triplet_sh", "nt_xent", 4)
+    assert comparison["difference"] == pytest.approx(7.0)
+    (crossing,) = comparison["crossings"]["trials"]
+    assert 2 < crossing["at"] < 3 or 3 < crossing["at"] < 4
+    assert crossing["ahead"] == "triplet_sh"
+    assert comparison["crossings"]["epochs"] == [], "at 8 epochs, which is all of it, nt_xent is still ahead"
+
+
+def test_gpu_hours_are_those_of_the_share_that_a_trial_has(tmp_path: Path) -> None:
+    found = equal_budgets(searched(tmp_path, resources={"cpus": 1, "gpus": 0.5}).history)["pets"]
+    assert found["hours_are"] == "GPU hours"
+    assert found["losses"][0]["hours"][0] == pytest.approx(0.02)
+
+
+def test_trials_of_one_setting_are_one_candidate_and_failures_count_as_the_worst(tmp_path: Path) -> None:
+    ledger = begin(tmp_path)
+    add(ledger, "nt_xent", 40.0, setting=0.5, seed=1)
+    add(ledger, "nt_xent", 60.0, setting=0.5, seed=2)
+    for value in (30.0, 20.0, None):
+        add(ledger, "nt_xent", value)
+    (loss,) = searched_losses(list(ledger.history.trials.values()), "val/rsum", 1.0)
+    assert loss.values.tolist() == [50.0, 30.0, 20.0, 20.0]
+    assert loss.epochs == 10 / 4
+
+
+def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
+    ledger = begin(tmp_path)
+    for value in range(FEWEST - 1):
+        add(ledger, "nt_xent", float(value))
+    add(ledger, "triplet_sh", None)
+    assert equal_budgets(ledger.history) == {}
+    assert equal_budget_tables(summarise(ledger.history)) == []
+    assert build_page(ledger.history).figures["budget"].options == []
+
+
+def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> None:
+    ledger = searched(tmp_path)
+    best = ledger.history.trials["pets-vsepp-triplet_sh-0003"]
+    steady = ledger.history.trials["pets-vsepp-nt_xent-0003"]
+    values = ((best, (54.0, 56.0)), (steady, (52.0, 53.0)))
+    repeats = [add_repeat(ledger, trial, n, 100 + n, value) for trial, each in values for n, value in enumerate(each)]
+    open_test(ledger, repeats)
+    found = equal_budgets(ledger.history)["pets"]
+    assert found["ended"] == 8
+    assert [(one["after"], one["value"]) for one in found["incumbents"]] == [
+        (1, 50),
+        (2, 51),
+        (3, 52),
+        (4, 53),
+        (8, 60),
+    ]
+    assert found["incumbents"][-1] == {"after": 8, "trial": best.id, "value": 60.0, "confirmed": 55.0, "seeds": 2}
+    assert found["flattery"] == pytest.approx((60 - 55 + 53 - 52.5) / 2)
+    said = statements("pets", summarise(ledger.history))
+    assert (
+        "in the search, val/rsum of the confirmed candidates was 2.75 higher than with fresh seeds, on average" in said
+    )
+    assert any(
+        one.startswith("with 4 trials each, triplet_sh is expected 7.00 val/rsum ahead of nt_xent") for one in said
+    )
+    assert any("cross: from " in one and "trials on triplet_sh is ahead" in one for one in said)
+    assert "nt_xent has at most an even chance to improve on its best at all with 4 further trials" in said
+    (needed,) = (one for one in said if "as large as measured" in one)
+    assert "at the level 0.005 that is left for a further look" in needed
+    page = build_page(ledger.history)
+    assert json.dumps(asdict(page))
+    assert len(page.figures["incumbents"].options) == 1
+    budgets = page.figures["budget"].options
+    assert [option.label for option in budgets] == ["pets: trials", "pets: epochs", "pets: trial hours"]
+    band, line = budgets[0].panels[0].data[:2]
+    assert (line["name"], line["y"][-1], max(band["y"])) == ("triplet_sh", 60.0, 60.0)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_has_the_table(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    searched(tmp_path).close()
+    with pytest.raises(SystemExit) as exit_:
+        main(["summarise", str(tmp_path), "--format", form])
+    assert exit_.value.code == 0
+    out = capsys.readouterr().out
+    assert ("best_of_4" if form in ("json", "csv") else "best of 4") in out
+    if form == "json":
+        assert json.loads(out)["experiments"][0]["equal_budget"]["pets"]["losses"][0]["candidates"] == 4
+
+
+@pytest.mark.parametrize(("effect", "level"), [(1.5, 0.04), (2.5, 0.04), (1.0, 0.005)])
+def test_the_seeds_that_are_named_find_the_difference_as_often_as_is_said(effect: float, level: float) -> None:
+    seeds = needed_seeds(effect, level)
+    assert seeds is not None
+    samples = np.random.default_rng(2).standard_normal((2, 20_000, seeds))
+    samples[0] += effect
+    found = ttest_ind(samples[0], samples[1], axis=1, equal_var=False).pvalue <= level
+    assert 0.78 <= found.mean() <= 0.92
+    assert needed_seeds(-effect, level) == seeds
+    assert needed_seeds(0.01, level) is needed_seeds(0.0, level) is None
+    assert seeds <= MOST
