@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from trainables.config import LEARNED
+
 
 class SpaceError(ValueError):
     """Bounds or a parameter that a loss cannot have; the message names the parameter, the rule and the value."""
@@ -175,6 +177,11 @@ def _all(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
 
 def _nothing(values: Mapping[str, Any]) -> None:
     """Check nothing: in most losses no parameter depends on another."""
+
+
+def or_learned(domain: Domain) -> Domain:
+    """Return a domain with the word that says that the loss learns the parameter with the model."""
+    return Domain(f"{domain.rule}, or {LEARNED!r}", lambda value: value == LEARNED or domain.accepts(value))
 
 
 NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
