@@ -184,6 +184,12 @@ def or_learned(domain: Domain) -> Domain:
     return Domain(f"{domain.rule}, or {LEARNED!r}", lambda value: value == LEARNED or domain.accepts(value))
 
 
+def or_null(domain: Domain) -> Domain:
+    """Return a domain with nothing in place of a number."""
+    return Domain(f"{domain.rule}, or null", lambda value: value is None or domain.accepts(value))
+
+
+NUMBER = Domain("a finite number", is_number)
 NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
 POSITIVE = Domain("a number above 0", lambda value: is_number(value) and value > 0)
 
