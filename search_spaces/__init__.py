@@ -4,13 +4,18 @@ Nothing here imports torch, Ray or Optuna: a space is checked before anything he
 ``FixedTrial``, with a ten-line fake and in a real search alike.
 """
 
+from search_spaces.circle import CIRCLE
+from search_spaces.decoupled import DECOUPLED
+from search_spaces.multi_similarity import MULTI_SIMILARITY
 from search_spaces.nt_xent import NT_XENT
 from search_spaces.perturbation import perturb
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
+from search_spaces.sigmoid import SIGMOID
 from search_spaces.smooth_ap import SMOOTH_AP
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
 from search_spaces.study import LossPart, StudySpace, Suggestion
 from search_spaces.triplet import TRIPLET, TRIPLET_SH
+from search_spaces.triplet_selhn import TRIPLET_SELHN
 from search_spaces.warp import WARP
 
 SPACES: dict[str, LossSpace] = {
@@ -21,6 +26,11 @@ SPACES: dict[str, LossSpace] = {
     "polynomial_self": POLYNOMIAL_SELF,
     "polynomial_relative": POLYNOMIAL_RELATIVE,
     "warp": WARP,
+    "sigmoid": SIGMOID,
+    "decoupled": DECOUPLED,
+    "multi_similarity": MULTI_SIMILARITY,
+    "circle": CIRCLE,
+    "triplet_selhn": TRIPLET_SELHN,
 }
 """The space of each loss by the loss's name."""
 

@@ -8,7 +8,7 @@ References:
 
 from typing import Any
 
-from search_spaces.space import POSITIVE, Bounds, LossSpace, Range, Trial
+from search_spaces.space import POSITIVE, Bounds, LossSpace, Range, Trial, or_learned
 
 
 def nt_xent(trial: Trial, bounds: Bounds) -> dict[str, Any]:
@@ -22,5 +22,5 @@ NT_XENT = LossSpace(
     bounds={"temperature": Range(0.005, 1.0, log=True)},
     earlier={"temperature": Range(0.005, 0.5, log=True)},
     published=({"temperature": 0.1},),
-    parameters={"temperature": POSITIVE},
+    parameters={"temperature": or_learned(POSITIVE)},
 )

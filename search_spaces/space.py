@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from trainables.config import LEARNED
+
 
 class SpaceError(ValueError):
     """Bounds or a parameter that a loss cannot have; the message names the parameter, the rule and the value."""
@@ -208,6 +210,17 @@ def _nothing(values: Mapping[str, Any]) -> None:
     """Check nothing: in most losses no parameter depends on another."""
 
 
+def or_learned(domain: Domain) -> Domain:
+    """Return a domain with the word that says that the loss learns the parameter with the model."""
+    return Domain(f"{domain.rule}, or {LEARNED!r}", lambda value: value == LEARNED or domain.accepts(value))
+
+
+def or_null(domain: Domain) -> Domain:
+    """Return a domain with nothing in place of a number."""
+    return Domain(f"{domain.rule}, or null", lambda value: value is None or domain.accepts(value))
+
+
+NUMBER = Domain("a finite number", is_number)
 NOT_NEGATIVE = Domain("a number of at least 0", lambda value: is_number(value) and value >= 0)
 POSITIVE = Domain("a number above 0", lambda value: is_number(value) and value > 0)
 

@@ -1,6 +1,7 @@
 """The pages on losses and counters have all that the code has, with the code's ranges, and nothing else."""
 
 import json
+import math
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from search_spaces import SPACES, Range, Values
 from trainables.cocos import count_contributions
 from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
+from trainables.losses.learned import learnable_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 BY_OTHER_NAMES = "by the names below"
@@ -49,7 +51,9 @@ def shown(bound: Range | Values | None) -> str:
 
 def test_every_loss_has_a_section_and_no_other_name_has_one() -> None:
     headings = list(sections("losses.md"))
-    assert [heading for heading in headings if heading not in ("Notation", "References")] == list(LOSSES)
+    assert [
+        heading for heading in headings if heading not in ("Notation", "Learned hyper-parameters", "References")
+    ] == list(LOSSES)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -64,6 +68,21 @@ def test_every_parameter_stands_there_with_its_range(name: str) -> None:
         assert table[parameter][:3] == wanted, f"{parameter} of {name}"
     for parameter, domain in space.searched.items():
         assert table[parameter][:2] == [domain.rule, shown(space.bounds.get(parameter))], f"{parameter} of {name}"
+
+
+def test_every_parameter_that_can_be_learned_stands_there_with_its_bounds() -> None:
+    lines = sections("losses.md")["Learned hyper-parameters"].splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+    table = {tuple(row[:2]): row[2:4] for row in cells}
+    ends = {-math.inf: "none", math.inf: "none"}
+    assert table == {
+        (f"`{loss}`", f"`{name}`"): [
+            f"{how.initial:g}",
+            " to ".join(dict.fromkeys(ends.get(end, f"{end:g}") for end in (how.minimum, how.maximum))),
+        ]
+        for loss in LOSSES
+        for name, how in learnable_of(LOSSES[loss]).items()
+    }
 
 
 def counters_of(loss: Any) -> set[str]:

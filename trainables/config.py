@@ -30,6 +30,9 @@ PIXEL_MODELS = ("vsepp",)
 ParameterValue = bool | int | float | str | tuple[float, ...]
 """What a hyper-parameter can be: a number, a word, or coefficients."""
 
+LEARNED = "learned"
+"""What a hyper-parameter of a loss is set to where it is learned with the model, in place of a number."""
+
 Precision = Literal["float32", "bf16", "auto"]
 """What matrix products are computed in; ``auto`` is bf16 on a GPU that has it, and float32 elsewhere."""
 

@@ -10,6 +10,7 @@ from inspect import unwrap
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from trainables.config import TrainingConfig
@@ -39,9 +40,14 @@ class SGD(torch.optim.SGD):
 
 def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
     """Make Adam, or AdamW where there is weight decay (with none the two are the same), or plain SGD."""
-    if training.optimizer == "sgd":
-        return SGD(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)
-    return AdamW(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)
+    return optimizer_of(model.parameters(), training)
+
+
+def optimizer_of(parameters: Iterable[nn.Parameter], training: TrainingConfig) -> torch.optim.Optimizer:
+    """Make the optimiser of some parameters; see ``build_optimizer``."""
+    make: type[Optimizer] = SGD if training.optimizer == "sgd" else AdamW
+    settings: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
+    return make(parameters, **settings)
 
 
 def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:

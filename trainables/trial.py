@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, STATE, read_file, write_file
-from trainables.config import TrialConfig
+from trainables.config import LEARNED, TrialConfig
 from trainables.data.batches import Batch, epoch_batches
 from trainables.data.dataset import Dataset
 from trainables.data.resident import ResidentSplit
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DivergedError
 from trainables.evaluation import evaluate, measure_contributions, similarities
+from trainables.learned_parameters import LearnedParameters
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.models import RetrievalModel, build_model
 from trainables.optimizers import adjust_optimizer, build_optimizer
@@ -65,6 +66,8 @@ class Trial:
 
     Attributes:
         epoch: Epochs trained so far.
+        loss: As the config describes it, with the word ``learned`` where a hyper-parameter is learned.
+        learned: The values of those hyper-parameters.
     """
 
     def __init__(
@@ -96,9 +99,11 @@ class Trial:
             self.train_split, self.val_split = beside.train_split, beside.val_split
         self.loss = build_loss(config.loss, **config.loss_parameters)
         self.optimizer = build_optimizer(self.model, config.training)
+        self.learned = LearnedParameters(device)
         self.metrics: dict[str, float] = {}
         self.best_epoch, self.best_value = 0, -math.inf
         self.best_weights: dict[str, Tensor] = {}
+        self.best_learned: dict[str, float] = {}
 
     def run_epoch(self) -> EpochReport:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
@@ -114,6 +119,7 @@ class Trial:
         # The schedule may have other hyper-parameters from this epoch on.
         self.loss = build_loss(present.loss, **present.loss_parameters)
         adjust_optimizer(self.optimizer, present.training, self.epoch)
+        self.learned.begin_epoch(self.loss, present.training, self.epoch)
         self.model.train_backbone(present.training.trains_backbone(self.epoch))
 
     def train(self) -> float:
@@ -124,7 +130,7 @@ class Trial:
         """
         seed_torch(self.config.seed, "epoch", self.epoch)
         clip = self.config.at(self.epoch).training.gradient_clip
-        return train_epoch(self.model, self.loss, self.optimizer, self.batches(), clip, self.epoch)
+        return train_epoch(self.model, self.loss, self.optimizer, self.batches(), clip, self.epoch, self.learned)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; trials of one seed, split and settings have the same."""
@@ -135,7 +141,7 @@ class Trial:
     def end_epoch(self, train_loss: float, train_seconds: float) -> EpochReport:
         """Evaluate what was trained in so many seconds, and report it."""
         started = time.monotonic()
-        self.metrics = {"train/loss": train_loss, **self._evaluate()}
+        self.metrics = {"train/loss": train_loss, **self._learned_values(), **self._evaluate()}
         self._remember_if_best()
         every = self.config.training.cocos_every
         if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
@@ -155,12 +161,14 @@ class Trial:
     def rehearse_steps(self, steps: int) -> None:
         """Take the first steps of an epoch, with the backbone if it is ever trained."""
         training = self.config.training
+        self.learned.begin_epoch(self.loss, training, 1)
         self.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
         draw = derive_seed(self.config.seed, "views", 1) if training.augment else None
         batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", 1), draw)
         # What diverges has taken its memory by then.
         with suppress(DivergedError, NotANumberError):
-            train_epoch(self.model, self.loss, self.optimizer, islice(batches, steps), training.gradient_clip, 1)
+            first = islice(batches, steps)
+            train_epoch(self.model, self.loss, self.optimizer, first, training.gradient_clip, 1, self.learned)
 
     def rehearse_evaluation(self) -> None:
         """Evaluate on val, with COCOS statistics."""
@@ -174,9 +182,12 @@ class Trial:
         self._check_origin(directory, state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        # A checkpoint of a loss that learns nothing has no such key, as those of older versions have not.
+        self.learned.load_state_dict(state.get(LEARNED, {}), self.loss, self.config.training)
         self.epoch, self.metrics = state["epoch"], state["metrics"]
         best = read_file(directory, BEST)
         self.best_epoch, self.best_value, self.best_weights = best["epoch"], best["value"], best["model"]
+        self.best_learned = best.get(LEARNED, {})
         return self._report()
 
     def save(self, directory: Path) -> None:
@@ -185,8 +196,12 @@ class Trial:
         # Copied, for a file holds all of the memory that a tensor is a view of, and stacked models are views.
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
+        if self.learned.each:
+            state[LEARNED] = self.learned.state_dict()
         write_file(directory / STATE, {**origin, "epoch": self.epoch, "metrics": self.metrics, **state})
         best = {"epoch": self.best_epoch, "value": self.best_value, "model": self.best_weights}
+        if self.best_learned:
+            best[LEARNED] = self.best_learned
         write_file(directory / BEST, {**origin, **best})
 
     def _evaluate(self) -> dict[str, float]:
@@ -198,13 +213,21 @@ class Trial:
         metrics["r1_r5_sum"] = sum(metrics[f"{way}_{name}"] for way in ("i2t", "t2i") for name in ("r1", "r5"))
         return {f"val/{name}": value for name, value in metrics.items()}
 
+    def _learned_values(self) -> dict[str, float]:
+        numbers = self.learned.numbers(self.loss)
+        for name, number in numbers.items():
+            if not math.isfinite(number):
+                raise DivergedError(f"loss/{name}", number, self.epoch, 0)
+        return {f"loss/{name}": number for name, number in numbers.items()}
+
     def _count_contributions(self) -> dict[str, float]:
         """Return COCOS statistics of a few batches, the same at each epoch and for each seed."""
         # The schedule may have another batch size by now, on which every count depends.
         training = self.config.at(self.epoch).training
         order = epoch_batches(self.train_split, training, generator(0, "cocos"))
         try:
-            spreads = measure_contributions(self.model, self.loss, islice(order, COCOS_BATCHES))
+            loss = self.learned.in_force(self.loss)
+            spreads = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES))
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
         means = {f"cocos/{name}": spread.mean for name, spread in spreads.items()}
@@ -215,6 +238,7 @@ class Trial:
         if value > self.best_value:
             self.best_epoch, self.best_value = self.epoch, value
             self.best_weights = {name: tensor.cpu().clone() for name, tensor in self.model.state_dict().items()}
+            self.best_learned = self.learned.numbers(self.loss)
 
     def _report(self) -> EpochReport:
         return EpochReport(self.epoch, dict(self.metrics), self.best_epoch == self.epoch, self.save)
@@ -236,24 +260,30 @@ def train_epoch(
     batches: Iterable[Batch],
     gradient_clip: float | None,
     epoch: int,
+    learned: LearnedParameters | None = None,
 ) -> float:
     """Take one step a batch and return the mean loss over the steps.
+
+    ``learned`` holds the hyper-parameters that the loss learns, which are stepped along.
 
     Raises:
         DivergedError: Naming the first step whose loss is not finite.
     """
     model.train()
+    learned = learned or LearnedParameters(torch.device("cpu"))
     losses = StepLosses(epoch)
     for steps, batch in enumerate(batches, start=1):
         try:
-            value = loss(similarities(model, batch), batch.positives, batch.ignore)
+            value = learned.in_force(loss)(similarities(model, batch), batch.positives, batch.ignore)
         except NotANumberError as error:
             raise DivergedError("train/similarity", math.nan, epoch, steps) from error
         losses.add(value)
         optimizer.zero_grad(set_to_none=True)
+        learned.zero_grad()
         value.backward()
         if gradient_clip is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
         optimizer.step()
+        learned.step()
         model.constrain()
     return losses.mean()

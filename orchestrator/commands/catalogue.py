@@ -38,9 +38,10 @@ def list_suites() -> list[Entry]:
 
 
 def list_losses() -> list[Entry]:
-    """Return the losses with their parameters, and where these are searched."""
+    """Return the losses with their parameters, where these are searched, and how those are learned that can be."""
     from search_spaces import SPACES
     from trainables.losses import LOSSES
+    from trainables.losses.learned import learnable_of
 
     return [
         Entry(
@@ -53,6 +54,7 @@ def list_losses() -> list[Entry]:
                     if one.name in space.parameters
                 ),
                 "searched": "\n".join(f"{parameter}: {bound}" for parameter, bound in space.bounds.items()),
+                "learned": "\n".join(f"{parameter}: {how}" for parameter, how in learnable_of(LOSSES[name]).items()),
             },
         )
         for name, space in SPACES.items()

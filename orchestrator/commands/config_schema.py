@@ -196,7 +196,7 @@ def _type(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
 def _name(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
     if "enum" in shape or "const" in shape:
         words: Sequence[Any] = shape.get("enum", [shape.get("const")])
-        if len(words) > 10:
+        if set(words) >= set(METRICS):
             return "name of `orchestrator list metrics`"
         return ", ".join(f"`{word}`" for word in words)
     if "prefixItems" in shape:

@@ -12,6 +12,7 @@ import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides
 from orchestrator.text.terminal import make_console, say
+from orchestrator.text.values import values_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,8 +84,10 @@ def _bar(config: "TrialConfig") -> "Iterator[Callable[[EpochReport], None]]":
 def _line(config: "TrialConfig", report: "EpochReport") -> str:
     metrics = report.metrics
     left = (config.training.total_epochs - report.epoch) * metrics["time/epoch_seconds"]
+    learned = {name.removeprefix("loss/"): value for name, value in metrics.items() if name.startswith("loss/")}
     return (
         f"epoch {report.epoch:3d}/{config.training.total_epochs}  loss {metrics['train/loss']:10.4f}  "
         f"val rsum {metrics['val/rsum']:6.1f}{' *' if report.is_best else '  '}  "
+        f"{values_text(learned)}{'  ' if learned else ''}"
         f"{metrics['time/epoch_seconds']:5.1f} s  ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from trainables.config import TrainingConfig
+from trainables.config import LEARNED, TrainingConfig
 
 
 class TrialState(StrEnum):
@@ -147,11 +147,17 @@ class Trial:
 
     @property
     def loss_parameters_at_best(self) -> dict[str, Any]:
-        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start."""
+        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start.
+
+        One that is learned has the value that it had reached; before the first epoch it is left out.
+        """
         found = dict(self.config["loss_parameters"])
         for change in self._changes_until_best():
             found |= change["loss_parameters"]
-        return found
+        reached = self.epochs[self.best_epoch] if self.best_epoch is not None else {}
+        given = {name: value for name, value in found.items() if value != LEARNED}
+        learned = {name: f"loss/{name}" for name in found.keys() - given.keys()}
+        return given | {name: reached[metric] for name, metric in learned.items() if metric in reached}
 
     def _parameters_at_start(self) -> dict[str, Any]:
         training, model = self.config.get("training", {}), self.config.get("model_parameters", {})

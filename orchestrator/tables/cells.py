@@ -18,6 +18,11 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
     "polynomial_self": "Polynomial (self)",
     "polynomial_relative": "Polynomial (relative)",
     "warp": "WARP",
+    "sigmoid": "Sigmoid",
+    "decoupled": "Decoupled contrastive",
+    "multi_similarity": "Multi-Similarity",
+    "circle": "Circle",
+    "triplet_selhn": "Triplet SelHN",
 }
 """Our name -> the one in print."""
 

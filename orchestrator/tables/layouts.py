@@ -108,9 +108,24 @@ SMOOTH_AP_LAYOUT = Layout(
     columns=_both_ways(_PER_QUERY, _WITHOUT),
     caveat="The published t2i columns look at the wrong candidates: t2i C^0 is at least 614 of 640 for any model.",
 )
-COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT)
+GRADED_LAYOUT = Layout(
+    name="cocos_graded",
+    published=None,
+    title="Contributing samples of losses with graded weights",
+    spread=_OVER_BATCHES,
+    columns=_both_ways(
+        _PER_QUERY,
+        _WITHOUT,
+        Column("negative_weight", "W^-", "$W^{-}$", 2),
+        Column("positive_weight", "W^+", "$W^{+}$", 2),
+    ),
+)
+COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT)
+
+_GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle")
 
 
 def cocos_layout(loss: str) -> Layout:
-    """Return the layout for the COCOS of a loss; all but NT-Xent and SmoothAP have a hinge."""
-    return {"nt_xent": NT_XENT_LAYOUT, "smooth_ap": SMOOTH_AP_LAYOUT}.get(loss, TRIPLET_LAYOUT)
+    """Return the layout for the COCOS of a loss; those that are not named here have a hinge."""
+    named = {"nt_xent": NT_XENT_LAYOUT, "smooth_ap": SMOOTH_AP_LAYOUT, **dict.fromkeys(_GRADED, GRADED_LAYOUT)}
+    return named.get(loss, TRIPLET_LAYOUT)

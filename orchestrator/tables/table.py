@@ -82,6 +82,8 @@ def _spread_note(layout: Layout, rows: Sequence[Row]) -> list[str]:
 
 def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
     """Say where the published rows are from, or that there is none to put beside ours."""
+    if layout.published is None:
+        return ["Bleeker and de Rijke (ECIR 2022) have no table of these losses."] if rows else []
     if not any(row.published for row in rows):
         ours = ", ".join(dict.fromkeys(f"{PurePath(row.dataset).name} with {row.model}" for row in rows))
         found = f"Bleeker and de Rijke (ECIR 2022) have no row for {ours}, only flickr30k and coco with vsepp or vsrn."

@@ -41,6 +41,7 @@ def measure_checkpoint(
         UserError: If checkpoint, data, device, epsilon or convention is refused.
     """
     from trainables.checkpoint import BEST, read_config, read_file, resolve_checkpoint
+    from trainables.config import LEARNED
     from trainables.data.dataset import open_dataset
 
     directory = resolve_checkpoint(path)
@@ -51,13 +52,16 @@ def measure_checkpoint(
     from trainables.devices import choose_device
     from trainables.evaluation import load_best, measure_contributions
     from trainables.losses import build_loss
+    from trainables.losses.learned import with_values
     from trainables.seeding import generator
 
     model, _ = load_best(directory, data)
     where = choose_device(device)
     split = ResidentSplit(data.splits["train"], where, model.crop_size)
-    now = config.at(read_file(directory, BEST)["epoch"]) if config.schedule else config
-    loss = build_loss(now.loss, **now.loss_parameters)
+    best = read_file(directory, BEST)
+    now = config.at(best["epoch"])
+    # What was learned has the value that the best model was trained with; where nothing was, there is no such key.
+    loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
     statistics = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention)
     return CheckpointContributions(directory, data.name, config.model, config.loss, epsilon, convention, statistics)

@@ -67,7 +67,7 @@ def test_suggestions_are_constants_with_the_names_of_the_constructor(name: str) 
     space.check_parameters(parameters)
 
 
-VALUES = [-1.0, 0.0, 1e-3, 0.5, 3, float("nan"), float("inf"), "joint", "i2t", "both ways", None]
+VALUES = [-1.0, 0.0, 1e-3, 0.5, 3, float("nan"), float("inf"), "joint", "i2t", "both ways", "learned", None]
 
 
 @EACH
@@ -124,8 +124,8 @@ def test_points_outside_narrower_bounds_are_left_out() -> None:
     ("bounds", "message"),
     [
         ({"temprature": Range(0.1, 0.2)}, "did you mean 'temperature'"),
-        ({"temperature": Range(-0.1, 0.2)}, "temperature must be a number above 0, got -0.1"),
-        ({"temperature": Values((0.1, "hot"))}, "temperature must be a number above 0, got 'hot'"),
+        ({"temperature": Range(-0.1, 0.2)}, "temperature must be a number above 0, or 'learned', got -0.1"),
+        ({"temperature": Values((0.1, "hot"))}, "temperature must be a number above 0, or 'learned', got 'hot'"),
     ],
 )
 def test_bounds_beyond_what_the_loss_accepts_are_refused(bounds: dict, message: str) -> None:

@@ -43,6 +43,13 @@ def config(loss: str = "nt_xent", *, seed: int = 0, model: str = "vsepp", **rest
 
 DIFFERENT = {
     "temperatures": [config(loss_parameters={"temperature": value}) for value in (0.05, 0.1, 0.3)],
+    "learned temperatures": [
+        config(loss_parameters={"temperature": "learned"}, seed=seed, learning_rate=rate, weight_decay=decay)
+        for seed, rate, decay in [(0, 5e-3, 0.0), (1, 1e-3, 0.1), (1, 5e-2, 0.0)]
+    ],
+    "a learned temperature beside a fixed one": [
+        config(loss_parameters={"temperature": value}) for value in ("learned", 0.1)
+    ],
     "rates and decay": [
         config("triplet", learning_rate=rate, weight_decay=decay, warmup_epochs=warmup)
         for rate, decay, warmup in [(1e-3, 0.0, 2), (5e-3, 0.1, 0)]
@@ -86,6 +93,7 @@ class Snapshot:
 
 def snapshot(trial: Trial) -> Snapshot:
     parameters = {name: value for name, value in trial.model.named_parameters() if not SHIFTS.search(name)}
+    parameters |= {f"loss.{name}": one.raw for name, one in trial.learned.each.items()}
     gradients = {name: value.grad.clone() for name, value in parameters.items() if value.grad is not None}
     statistics = {name: value for name, value in trial.model.named_buffers() if not SHIFTS.search(name)}
     return Snapshot({name: value.detach().clone() for name, value in (parameters | statistics).items()}, gradients)
@@ -214,6 +222,25 @@ def test_its_checkpoint_is_that_of_a_trial_alone(data: Dataset, tmp_path: Path) 
     assert last.epoch == 3
     assert last.metrics["train/loss"] == pytest.approx(resumed[-1].metrics["train/loss"], rel=1e-3)
     assert resumed[0].metrics["val/rsum"] == report.metrics["val/rsum"]
+
+
+def test_a_learned_temperature_is_resumed_beside_others_and_alone(data: Dataset, tmp_path: Path) -> None:
+    configs = [config(epochs=3, seed=seed, loss_parameters={"temperature": "learned"}) for seed in (0, 1)]
+    together = FusedTrials("cpu")
+    for place, each in enumerate(configs):
+        together.add(place, each, data)
+    reports = [finished(outcome) for outcome in together.run_epoch([0, 1]).values()]
+    alone_first = next(iter(run_trial(configs[1], data, device="cpu")))
+    assert reports[1].metrics["loss/temperature"] == pytest.approx(alone_first.metrics["loss/temperature"], rel=1e-4)
+    saved = save_epoch(tmp_path, reports[1])
+    resumed = list(run_trial(configs[1], data, saved, device="cpu"))
+    beside = FusedTrials("cpu")
+    beside.add("new", configs[0], data)
+    report = beside.add("resumed", configs[1], data, saved)
+    assert report is not None
+    assert report.metrics["loss/temperature"] == resumed[0].metrics["loss/temperature"]
+    second = finished(beside.run_epoch(["new", "resumed"])["resumed"])
+    assert second.metrics["loss/temperature"] == pytest.approx(resumed[1].metrics["loss/temperature"], rel=1e-4)
 
 
 def test_what_a_schedule_changes_is_changed_for_its_trial_alone(data: Dataset) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,14 @@ def test_answers_are_those_of_the_model_in_its_dataset(checkpoint: Path, folder:
     assert [one.score for one in ways[0]] == pytest.approx(expected, abs=2e-3)
     assert all(one.caption in list(split.captions) for one in ways[0])
     assert len(retriever.images_for("word1", 1000)) == 20
+
+
+def test_learned_values_are_packed_with_the_model(tmp_path: Path) -> None:
+    config = replace(tiny_config(epochs=1), loss_parameters={"temperature": "learned"})
+    (report,) = run_trial(config, DATA, device="cpu")
+    write_retriever(tmp_path / "packed", save_epoch(tmp_path, report), DATA, "test")
+    learned = Retriever(tmp_path / "packed").about["learned"]
+    assert learned == {"temperature": report.metrics["loss/temperature"]}
 
 
 def test_mlflow_asks_it_with_a_table(folder: Path) -> None:

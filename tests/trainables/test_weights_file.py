@@ -1,6 +1,7 @@
 """The best model as safetensors: the same tensors, what they are beside them, and nothing where they are damaged."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_the_file_holds_the_best_model_and_says_what_it_is(checkpoint: Path, tmp
     assert TrialConfig.from_dict(json.loads(told["config"])) == CONFIG
     assert (told["digest"], told["epoch"], float(told["value"])) == ("tiny", str(best["epoch"]), best["value"])
     build_model(CONFIG, DATA, pretrained=False).load_state_dict(found)
+
+
+def test_the_file_names_the_learned_values_of_the_best_model(tmp_path: Path) -> None:
+    *_, last = run_trial(replace(CONFIG, loss_parameters={"temperature": "learned"}), DATA, device="cpu")
+    checkpoint = save_epoch(tmp_path, last)
+    write_weights(checkpoint, tmp_path / "best.safetensors")
+    with safe_open(tmp_path / "best.safetensors", "pt") as file:
+        told = file.metadata()
+    learned = json.loads(told["learned"])
+    assert learned == read_file(checkpoint, BEST)["learned"]
+    assert learned.keys() == {"temperature"}
 
 
 def test_of_a_damaged_checkpoint_nothing_is_written(checkpoint: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from trainables.data.batches import Batch
 from trainables.errors import DivergedError
 from trainables.evaluation import similarities
+from trainables.learned_parameters import StackedParameters
 from trainables.losses import Loss
 from trainables.losses.stacked import loss_shape, stack_losses
 from trainables.models.stack import clip_gradients, gather_weights, hand_out_gradients, stack_models
@@ -69,12 +70,14 @@ class _Group:
         part: Their places in the stack.
         source: Where among the stack's batches theirs is.
         loss: Of all of them.
+        learned: What the loss learns, for each of them.
         stream: What the loss draws from.
     """
 
     part: slice
     source: int
     loss: Loss
+    learned: StackedParameters
     stream: RandomStream
 
 
@@ -115,12 +118,18 @@ class StackedEpoch:
         losses = self._losses(present)
         for parameter in self._model.parameters():
             parameter.grad = None
+        for group in self._groups:
+            group.learned.zero_grad()
         losses.sum().backward()
         if self._clip is not None:
             clip_gradients(self._model, self._clip)
         hand_out_gradients(self._model, [trial.model for trial in self._trials])
+        for group in self._groups:
+            group.learned.hand_out_gradients()
         for optimizer in self._optimizers:
             optimizer.step()
+        for group in self._groups:
+            group.learned.put_back()
         self._model.constrain()
         self._unread.append(losses.detach())
         if len(self._unread) == self._interval:
@@ -132,6 +141,7 @@ class StackedEpoch:
         self._read()
         for trial in self._all:
             trial.optimizer.zero_grad(set_to_none=True)
+            trial.learned.zero_grad()
             gather_weights(trial.model)
         return [self._diverged.get(id(trial), self._totals[id(trial)] / max(1, self.steps)) for trial in self._all]
 
@@ -141,14 +151,16 @@ class StackedEpoch:
         if not trials:
             return
         self._model = stack_models([trial.model for trial in trials]).train()
-        self._optimizers = join_optimizers(trial.optimizer for trial in trials)
+        of_losses = [one.optimizer for trial in trials for one in trial.learned.each.values()]
+        self._optimizers = join_optimizers([*(trial.optimizer for trial in trials), *of_losses])
         self._clip = trials[0].config.at(trials[0].epoch).training.gradient_clip
         sources, places = list(self._batches), count()
         for key, members in groupby(trials, key=lambda trial: (_batches_of(trial), loss_shape(trial.loss))):
-            losses = {next(places): trial.loss for trial in members}
-            part = slice(min(losses), max(losses) + 1)
-            loss = stack_losses(list(losses.values()), self._device)
-            self._groups.append(_Group(part, sources.index(key[0]), loss, self._streams[key]))
+            neighbours = {next(places): trial for trial in members}
+            part = slice(min(neighbours), max(neighbours) + 1)
+            loss = stack_losses([trial.loss for trial in neighbours.values()], self._device)
+            learned = StackedParameters(loss, [trial.learned for trial in neighbours.values()])
+            self._groups.append(_Group(part, sources.index(key[0]), loss, learned, self._streams[key]))
         parts = [torch.full((group.part.stop - group.part.start,), group.source) for group in self._groups]
         self._source = torch.cat(parts)
         self._source_there = self._source.to(self._device)
@@ -160,7 +172,8 @@ class StackedEpoch:
         for group in self._groups:
             batch = batches[group.source]
             with group.stream:
-                values.append(group.loss(similarity[group.part], batch.positives, batch.ignore))
+                loss = group.learned.in_force(group.loss)
+                values.append(loss(similarity[group.part], batch.positives, batch.ignore))
         return torch.cat(values)
 
     def _lay(self, batches: list[Batch]) -> Batch:

@@ -14,10 +14,15 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from trainables.errors import ConfigError
+from trainables.losses.circle import Circle
 from trainables.losses.contributions import Contributions
+from trainables.losses.decoupled import Decoupled
 from trainables.losses.directions import Direction, NotANumberError
+from trainables.losses.multi_similarity import MultiSimilarity
 from trainables.losses.nt_xent import NTXent
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
+from trainables.losses.selective import TripletSelHN
+from trainables.losses.sigmoid import Sigmoid
 from trainables.losses.smooth_ap import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
 from trainables.losses.warp import WARP
@@ -43,6 +48,11 @@ LOSSES: dict[str, type] = {
     "polynomial_self": PolynomialSelf,
     "polynomial_relative": PolynomialRelative,
     "warp": WARP,
+    "sigmoid": Sigmoid,
+    "decoupled": Decoupled,
+    "multi_similarity": MultiSimilarity,
+    "circle": Circle,
+    "triplet_selhn": TripletSelHN,
 }
 """Every loss by the name that configs and search spaces use."""
 

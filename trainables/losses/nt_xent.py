@@ -12,14 +12,17 @@ References:
     [Khosla2020] Khosla et al., Supervised Contrastive Learning, eq. 2. arXiv:2004.11362
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from trainables.losses.contributions import Contributions
 from trainables.losses.directions import Direction, directions
-from trainables.losses.parameters import Parameter, per_score, require_above_zero
+from trainables.losses.learned import CLIP_TEMPERATURE, Learnable
+from trainables.losses.parameters import LearnableParameter, per_score, require_above_zero
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class NTXent:
     """NT-Xent between images and captions [Chen2020], with no terms inside a modality.
 
     Attributes:
-        temperature: Divides the similarities, > 0, typical 0.01 to 0.2; a number or shape (...).
+        temperature: Divides the similarities, > 0, typical 0.01 to 0.2; a number, shape (...), or ``learned``
+            as in CLIP.
 
     Example:
         >>> import torch
@@ -35,10 +39,11 @@ class NTXent:
         0.3133
     """
 
-    temperature: Parameter = 0.1
+    learnable: ClassVar[Mapping[str, Learnable]] = {"temperature": CLIP_TEMPERATURE}
+    temperature: LearnableParameter = 0.1
 
     def __post_init__(self) -> None:
-        require_above_zero("temperature", self.temperature)
+        require_above_zero("temperature", self.temperature, learnable=True)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""

@@ -1,20 +1,30 @@
-"""Hyper-parameters of losses: a number, or a tensor with one value per stacked trial."""
+"""Hyper-parameters of losses: a number, a tensor with one value per stacked trial, or ``learned``."""
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from trainables.config import LEARNED
 from trainables.errors import ConfigError
 
 Parameter = float | Tensor
 """A number, or a tensor of the leading shape (...) of the similarities."""
 
+LearnableParameter = Parameter | Literal["learned"]
+"""The same, or the word that says that the parameter is learned; see ``trainables.losses.learned``."""
 
-def require_above_zero(name: str, value: Parameter) -> None:
-    """Raise ConfigError unless every value is a finite number above 0."""
-    _require(name, value, "a finite number above 0", lambda number: 0 < number < math.inf)
+
+def require_above_zero(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
+    """Raise ConfigError unless every value is a finite number above 0, or the value is learned where it can be."""
+    _require(name, value, "a finite number above 0", lambda number: 0 < number < math.inf, learnable)
+
+
+def require_finite_number(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
+    """Raise ConfigError unless every value is a finite number, or the value is learned where it can be."""
+    _require(name, value, "a finite number", math.isfinite, learnable)
 
 
 def require_not_negative(name: str, value: Parameter) -> None:
@@ -35,17 +45,29 @@ def numbers_of(name: str, value: object) -> list[float]:
     raise ConfigError(f"{name} must be a number or a tensor of numbers, got {value!r}")
 
 
-def per_query(value: Parameter, scores: Tensor) -> Parameter:
+def per_query(value: LearnableParameter, scores: Tensor) -> Parameter:
     """Shape (...) to (..., 1): aligned with one value per query or pair, in the dtype of ``scores``."""
+    value = _in_force(value)
     return value.to(scores.dtype)[..., None] if isinstance(value, Tensor) else value
 
 
-def per_score(value: Parameter, scores: Tensor) -> Parameter:
+def per_score(value: LearnableParameter, scores: Tensor) -> Parameter:
     """Shape (...) to (..., 1, 1): aligned with one value per query and candidate, in the dtype of ``scores``."""
+    value = _in_force(value)
     return value.to(scores.dtype)[..., None, None] if isinstance(value, Tensor) else value
 
 
-def _require(name: str, value: object, rule: str, holds: Callable[[float], bool]) -> None:
+def _in_force(value: LearnableParameter) -> Parameter:
+    if isinstance(value, str):
+        raise ConfigError(f"a {value} hyper-parameter has no value before its trial gives it one")
+    return value
+
+
+def _require(name: str, value: object, rule: str, holds: Callable[[float], bool], learnable: bool = False) -> None:
+    if learnable and isinstance(value, str):
+        if value != LEARNED:
+            raise ConfigError(f"{name} must be {rule}, or {LEARNED!r}, got {value!r}")
+        return
     for number in numbers_of(name, value):
         if not holds(number):
             raise ConfigError(f"{name} must be {rule}, got {number}")

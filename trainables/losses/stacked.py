@@ -1,29 +1,28 @@
 """K losses of one name that differ in their numbers, as one loss whose hyper-parameters are tensors of shape (K,)."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import fields
 from typing import Any
 
 import torch
 
 from trainables.losses import Loss
+from trainables.losses.learned import with_values
 
 
 def stack_losses(losses: Sequence[Loss], device: torch.device) -> Loss:
     """Return the loss of K stacked trials.
 
-    Numbers become (K,), coefficients (K, powers), the highest missing ones 0; words and switches must agree.
+    Numbers become (K,), coefficients (K, powers), the highest missing ones 0; words, such as ``learned``, and switches
+    must agree.
 
     Args:
         losses: At least one, of one class; see ``loss_shape``.
         device: Of the similarities.
     """
     # Copied rather than made: each was checked on its own, and a check of all together would know one domain only.
-    stacked = copy(losses[0])
-    for name in _names(stacked):
-        object.__setattr__(stacked, name, _stack([getattr(loss, name) for loss in losses], device))
-    return stacked
+    columns = {name: [getattr(loss, name) for loss in losses] for name in _names(losses[0])}
+    return with_values(losses[0], {name: _stack(column, device) for name, column in columns.items()})
 
 
 def loss_shape(loss: Loss) -> tuple[object, ...]:

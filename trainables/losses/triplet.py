@@ -43,19 +43,12 @@ class Triplet:
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
-        return self._costs(i2t).sum((-2, -1)) + self._costs(t2i).sum((-2, -1))
+        return all_costs(self.margin, i2t).sum((-2, -1)) + all_costs(self.margin, t2i).sum((-2, -1))
 
     def contributions(self, direction: Direction) -> Contributions:
         """A negative within the margin of a positive has weight 1: dL/ds_n = 1[cost > 0]."""
-        weights = (self._costs(direction) > 0).to(direction.scores.dtype)
+        weights = (all_costs(self.margin, direction) > 0).to(direction.scores.dtype)
         return Contributions(weights, weights.sum(-1))
-
-    def _costs(self, direction: Direction) -> Tensor:
-        """Return the cost of each pair and negative, shape (..., P, M); 0 where a candidate is no negative."""
-        # margin + s_n first, as the published code adds: a score that is exactly on the margin stays there.
-        costs = per_score(self.margin, direction.scores) + direction.rows(direction.scores)
-        costs = (costs - direction.positive[..., None]).relu()
-        return costs.masked_fill(~direction.rows(direction.negatives), 0.0)
 
 
 @dataclass(frozen=True)
@@ -76,14 +69,23 @@ class TripletHardest:
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
-        return self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)
+        return hardest_costs(self.margin, i2t).sum(-1) + hardest_costs(self.margin, t2i).sum(-1)
 
     def contributions(self, direction: Direction) -> Contributions:
         """The hardest negative has weight 1 where it is within the margin of the positive."""
-        weights = (self._costs(direction) > 0).to(direction.scores.dtype)
+        weights = (hardest_costs(self.margin, direction) > 0).to(direction.scores.dtype)
         return Contributions(weights[..., None], weights)
 
-    def _costs(self, direction: Direction) -> Tensor:
-        """Return the cost of each pair, shape (..., P)."""
-        hardest = direction.per_pair(direction.hardest_negative())
-        return (per_query(self.margin, direction.scores) + hardest - direction.positive).relu()
+
+def all_costs(margin: Parameter, direction: Direction) -> Tensor:
+    """Return the cost of each pair and negative, shape (..., P, M); 0 where a candidate is no negative."""
+    # margin + s_n first, as the published code adds: a score that is exactly on the margin stays there.
+    costs = per_score(margin, direction.scores) + direction.rows(direction.scores)
+    costs = (costs - direction.positive[..., None]).relu()
+    return costs.masked_fill(~direction.rows(direction.negatives), 0.0)
+
+
+def hardest_costs(margin: Parameter, direction: Direction) -> Tensor:
+    """Return the cost of each pair and the hardest negative of its query, shape (..., P)."""
+    hardest = direction.per_pair(direction.hardest_negative())
+    return (per_query(margin, direction.scores) + hardest - direction.positive).relu()

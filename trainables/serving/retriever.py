@@ -1,8 +1,8 @@
 """A trained model packed with the images and captions of a split, so that it answers queries without its dataset.
 
 A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16) and
-``retriever.json`` (config, vocabulary, names). Nothing in it can run code. MLflow finds ``_load_pyfunc`` here, which
-makes of such a folder a model that it can serve.
+``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, names). Nothing in it can run
+code. MLflow finds ``_load_pyfunc`` here, which makes of such a folder a model that it can serve.
 """
 
 import json
@@ -17,7 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from trainables.config import TrialConfig
+from trainables.checkpoint import BEST, read_file
+from trainables.config import LEARNED, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.data.strings import Strings
@@ -86,6 +87,7 @@ def write_retriever(
     about = {
         "format": FORMAT,
         "config": config.to_dict(),
+        "learned": read_file(checkpoint, BEST).get(LEARNED, {}),
         "dataset": data.name,
         "digest": data.digest,
         "split": split,

@@ -59,8 +59,9 @@ def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> N
     loss = {one.name: one for one in LISTS["losses"]()}["nt_xent"]
     assert loss.meaning == "NT-Xent between images and captions, with no terms inside a modality."
     assert loss.details == {
-        "parameters": "temperature: a number above 0; by default 0.1",
+        "parameters": "temperature: a number above 0, or 'learned'; by default 0.1",
         "searched": "temperature: [0.005, 0.5] log",
+        "learned": "temperature: from 0.07 on its logarithm, within [0.01, 1]",
     }
 
 

@@ -212,7 +212,8 @@ TRAININGS = {
     ),
     "value of the loss": (
         ["dataset=x", "loss=nt_xent", "loss_parameters.temperature=0"],
-        "--set loss_parameters.temperature=0: loss_parameters: temperature must be a number above 0, got 0 (loss",
+        "--set loss_parameters.temperature=0: loss_parameters: temperature must be a number above 0, or 'learned', "
+        "got 0 (loss nt_xent)",
     ),
 }
 

@@ -50,6 +50,15 @@ def test_the_parameters_of_the_best_epoch_are_those_that_changed_by_then(
     assert trial_of(values, schedule=schedule).loss_parameters_at_best == {"temperature": temperature}
 
 
+@pytest.mark.parametrize(("values", "found"), [([1.0, 9.0, 1.0], {"temperature": 0.06}), ([], {})])
+def test_a_learned_parameter_has_the_value_that_it_had_reached(values: list[float], found: dict[str, float]) -> None:
+    trial = trial_of(values, loss_parameters={"temperature": "learned", "gate": None})
+    for epoch, metrics in trial.epochs.items():
+        trial.epochs[epoch] = {**metrics, "loss/temperature": 0.08 - epoch / 100}
+    assert trial.loss_parameters_at_best == pytest.approx({"gate": None, **found})
+    assert trial.parameters["temperature"] == "learned"
+
+
 def test_an_epoch_before_a_move_had_the_former_config() -> None:
     trial = trial_of([1.0] * 5)
     trial.moves = (Move(2, "b", {"seed": 1}), Move(4, "c", {"seed": 2}))

@@ -18,6 +18,14 @@ RELATIVE = [
     pytest.param("polynomial_relative", {"coefficients": [0.2, 1.0, 0.2]}, id="polynomial_relative"),
     pytest.param("polynomial_relative", {"coefficients": [0.5, 1.0, 0.3], "gate": 0.1}, id="polynomial_relative-gate"),
     pytest.param("warp", {"margin": 0.4}, id="warp"),
+    pytest.param("decoupled", {"temperature": 0.3}, id="decoupled"),
+    pytest.param("triplet_selhn", {"margin": 0.35, "epsilon": 0.2}, id="triplet_selhn"),
+]
+PAIRS = [
+    pytest.param("sigmoid", {"temperature": 0.2, "bias": -1.0}, 0.0, 0.0, id="sigmoid"),
+    pytest.param("multi_similarity", {"alpha": 3.0, "beta": 9.0, "epsilon": None}, 0.0, 0.0, id="multi_similarity"),
+    # At these the factor that both weights of a pair share is 1.
+    pytest.param("circle", {"margin": 0.25}, -1.0, 1.0, id="circle"),
 ]
 
 
@@ -54,6 +62,18 @@ def test_curves_of_polynomial_self_are_the_gradients_at_positive_and_negative(hi
     pushed = [pull("polynomial_self", parameters, 0.0, float(s), 0, 1) for s in at]
     np.testing.assert_allclose(positive.weights[1:-1:6], np.array(pulled) / positive.peak, atol=1e-9)
     np.testing.assert_allclose(negative.weights[1:-1:6], np.array(pushed) / negative.peak, atol=1e-9)
+
+
+@pytest.mark.parametrize(("loss", "parameters", "other_positive", "other_negative"), PAIRS)
+def test_curves_over_similarities_are_the_gradients_at_positive_and_negative(
+    loss: str, parameters: dict[str, object], other_positive: float, other_negative: float
+) -> None:
+    positive, negative = weight_curves(loss, parameters)
+    at = POINTS[1:-1:6]
+    pulled = [-pull(loss, parameters, float(s), other_negative, 0, 0) for s in at]
+    pushed = [pull(loss, parameters, other_positive, float(s), 0, 1) for s in at]
+    np.testing.assert_allclose(normalised(positive.weights[1:-1:6]), normalised(pulled), atol=1e-9)
+    np.testing.assert_allclose(normalised(negative.weights[1:-1:6]), normalised(pushed), atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", sorted(DEFAULTS))

@@ -10,10 +10,14 @@ import torch
 
 from orchestrator.cli import main
 from tests.support.precomputed_folder import write_precomputed
+from trainables.checkpoint import BEST, read_file, resolve_checkpoint
+from trainables.data.batches import epoch_batches
 from trainables.data.dataset import load_dataset, open_dataset
 from trainables.data.resident import ResidentSplit
-from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
+from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
+from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
+from trainables.seeding import generator
 
 SMALL = ("training.epochs=3", "training.batch_size=16", "training.embedding_size=32", "training.learning_rate=0.01")
 
@@ -125,6 +129,37 @@ def test_cocos_counts_over_the_train_split(root: Path, capsys: pytest.CaptureFix
     assert (code, "i2t_negatives_per_query" in out) == (0, True)
     code, _, err = run(capsys, "cocos", directory, *where, "--epsilon", "0")
     assert (code, "--epsilon" in err) == (2, True)
+
+
+def test_a_learned_temperature_is_printed_and_counted_with(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learning = (*SMALL, "loss_parameters.temperature=learned", "training.learning_rate=0.02")
+    _, out, _ = run(capsys, *train(root, settings=learning))
+    assert all("temperature 0.0" in line for line in out.splitlines() if line.startswith("epoch"))
+    directory, where = root / "runs" / "train" / "pets-vsepp-nt_xent-seed0", ("--data-root", str(root / "data"))
+    payload = read_file(resolve_checkpoint(directory), BEST)
+    history = [json.loads(line)["metrics"] for line in (directory / "history.jsonl").read_text().splitlines()]
+    value = history[payload["epoch"] - 1]["loss/temperature"]
+    assert payload["learned"] == {"temperature": value}
+    assert abs(value - 0.07) > 0.001
+    _, out, _ = run(capsys, "cocos", str(directory), *where, "--json")
+    counted = json.loads(out)["statistics"]
+    # With any other temperature the same model has other weights.
+    model, config = load_best(resolve_checkpoint(directory), load_dataset("pets", root / "data"))
+    split = ResidentSplit(open_dataset(config, root / "data").splits["train"], torch.device("cpu"))
+    batches = list(epoch_batches(split, config.training, generator(config.seed, "cocos")))
+    means = {
+        number: measure_contributions(model, build_loss("nt_xent", temperature=number), batches)
+        for number in (value, 0.07)
+    }
+    assert counted["i2t_positive_weight"]["mean"] == pytest.approx(means[value]["i2t_positive_weight"].mean, rel=1e-5)
+    assert counted["i2t_positive_weight"]["mean"] != pytest.approx(means[0.07]["i2t_positive_weight"].mean, rel=1e-3)
+
+
+def test_a_misspelt_learned_is_one_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *train(root, settings=("loss_parameters.temperature=learnd",)))
+    assert (code, out) == (2, "")
+    assert "temperature must be a number above 0, or 'learned', got 'learnd' (loss nt_xent)" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_cocos_has_the_batch_size_of_the_best_epoch(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

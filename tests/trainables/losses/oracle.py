@@ -88,6 +88,64 @@ def warp(row: Tensor, p: int, positives: list[int], negatives: list[int], margin
     return total
 
 
+def sigmoid(row: Tensor, p: int, positives: list[int], negatives: list[int], temperature: float, bias: float) -> Tensor:
+    """One positive's decision, k times, and those of all negatives: their mean over k positives is the query's term."""
+    total = len(positives) * torch.log1p(torch.exp(-(row[p] / temperature + bias)))
+    for n in negatives:
+        total = total + torch.log1p(torch.exp(row[n] / temperature + bias))
+    return total
+
+
+def decoupled(row: Tensor, p: int, positives: list[int], negatives: list[int], temperature: float) -> Tensor:
+    if not negatives:
+        return row.new_zeros(())
+    return torch.log(sum(torch.exp(row[n] / temperature) for n in negatives)) - row[p] / temperature
+
+
+def multi_similarity(
+    row: Tensor,
+    p: int,
+    positives: list[int],
+    negatives: list[int],
+    alpha: float,
+    beta: float,
+    base: float,
+    epsilon: float | None,
+) -> Tensor:
+    """The whole query's term, the same for each of its positives."""
+    pulled, pushed = list(positives), list(negatives)
+    if epsilon is not None:
+        top = max((float(row[n].detach()) for n in negatives), default=-math.inf)
+        low = min(float(row[i].detach()) for i in positives)
+        pulled = [i for i in positives if float(row[i].detach()) - epsilon < top]
+        pushed = [n for n in negatives if float(row[n].detach()) + epsilon > low]
+    pull = 1 + sum(torch.exp(-alpha * (row[i] - base)) for i in pulled)
+    push = 1 + sum(torch.exp(beta * (row[n] - base)) for n in pushed)
+    return torch.log(torch.as_tensor(pull)) / alpha + torch.log(torch.as_tensor(push)) / beta
+
+
+def circle(row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float, scale: float) -> Tensor:
+    """The whole query's term, the same for each of its positives; the weights of pairs are constants."""
+    if not negatives:
+        return row.new_zeros(())
+    pull, push = 0.0, 0.0
+    for i in positives:
+        weight = max(0.0, 1 + margin - float(row[i].detach()))
+        pull = pull + torch.exp(-scale * weight * (row[i] - (1 - margin)))
+    for n in negatives:
+        weight = max(0.0, margin + float(row[n].detach()))
+        push = push + torch.exp(scale * weight * (row[n] - margin))
+    return torch.log1p(pull * push)
+
+
+def triplet_selhn(
+    row: Tensor, p: int, positives: list[int], negatives: list[int], margin: float, epsilon: float
+) -> Tensor:
+    if negatives and abs(float((row[p] - row[hardest(row, negatives)]).detach())) < epsilon:
+        return triplet(row, p, positives, negatives, margin) / len(negatives)
+    return triplet_sh(row, p, positives, negatives, margin)
+
+
 def hardest(row: Tensor, negatives: list[int]) -> int:
     return max(negatives, key=lambda n: float(row[n].detach()))
 
@@ -101,6 +159,7 @@ class Case:
     reduction: str
     parameters: dict[str, Any] = field(default_factory=dict)
     weight_scale: str | None = None
+    """The parameter by which weights are multiplied, or with a slash before it divided."""
 
 
 CASES = {
@@ -131,6 +190,16 @@ CASES = {
     "polynomial_relative_cubic": Case(
         "polynomial_relative", polynomial_relative, "per_pair", {"coefficients": (0.4, 1.0, 0.3, 0.2), "gate": 0.3}
     ),
+    "sigmoid": Case("sigmoid", sigmoid, "means", {"temperature": 0.2, "bias": -1.5}, "temperature"),
+    "decoupled": Case("decoupled", decoupled, "means", {"temperature": 0.2}, "temperature"),
+    "multi_similarity": Case(
+        "multi_similarity", multi_similarity, "means", {"alpha": 2.0, "beta": 10.0, "base": 0.3, "epsilon": 0.1}
+    ),
+    "multi_similarity_of_all": Case(
+        "multi_similarity", multi_similarity, "means", {"alpha": 5.0, "beta": 3.0, "base": -0.2, "epsilon": None}
+    ),
+    "circle": Case("circle", circle, "means", {"margin": 0.25, "scale": 5.0}, "/scale"),
+    "triplet_selhn": Case("triplet_selhn", triplet_selhn, "sum", {"margin": 0.3, "epsilon": 0.4}),
 }
 
 
@@ -176,8 +245,7 @@ def counters(case: Case, scores: Tensor, positives: Tensor, ignore: Tensor, epsi
     for query, own, negatives in queries(scores, positives, ignore):
         row = scores[query].detach().clone().requires_grad_()
         terms = [case.term(row, p, own, negatives, **case.parameters) for p in own]
-        scale = case.parameters.get(case.weight_scale, 1.0) if case.weight_scale else 1.0
-        gradients = [_derivative(term, row) * scale for term in terms]
+        gradients = [_derivative(term, row) * _scale(case) for term in terms]
         criteria = [_criterion(case, row, p, own, negatives, gradients[at]) for at, p in enumerate(own)]
         of_query = torch.stack(gradients).mean(0) if case.reduction == "means" else torch.stack(gradients).sum(0)
         counts.append(sum(value > epsilon for row in criteria for value in row.values()) / len(own))
@@ -205,6 +273,13 @@ def queries(scores: Tensor, positives: Tensor, ignore: Tensor) -> Iterator[tuple
     """Yield each query with its positives and its negatives."""
     seen = {query: (own, negatives) for query, _, own, negatives in pairs(scores, positives, ignore)}
     yield from ((query, *rest) for query, rest in seen.items())
+
+
+def _scale(case: Case) -> float:
+    if case.weight_scale is None:
+        return 1.0
+    value = float(case.parameters[case.weight_scale.removeprefix("/")])
+    return 1 / value if case.weight_scale.startswith("/") else value
 
 
 def _derivative(term: Tensor, row: Tensor) -> Tensor:

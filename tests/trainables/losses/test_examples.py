@@ -8,8 +8,13 @@ import pytest
 MODULES = (
     "trainables.cocos",
     "trainables.losses",
+    "trainables.losses.circle",
+    "trainables.losses.decoupled",
+    "trainables.losses.multi_similarity",
     "trainables.losses.nt_xent",
     "trainables.losses.polynomial",
+    "trainables.losses.selective",
+    "trainables.losses.sigmoid",
     "trainables.losses.smooth_ap",
     "trainables.losses.triplet",
     "trainables.metrics",

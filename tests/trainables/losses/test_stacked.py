@@ -17,6 +17,13 @@ CPU = torch.device("cpu")
         pytest.param("triplet", [{"margin": 0.2}, {"margin": 0}, {}], id="triplet"),
         pytest.param("nt_xent", [{"temperature": 0.01}, {"temperature": 0.5}], id="nt_xent"),
         pytest.param("smooth_ap", [{"temperature": 0.01}, {"temperature": 0.1}], id="smooth_ap"),
+        pytest.param("sigmoid", [{"bias": -1}, {"temperature": 0.5, "bias": 0.0}], id="sigmoid"),
+        pytest.param("decoupled", [{"temperature": 0.01}, {"temperature": 0.5}], id="decoupled"),
+        pytest.param(
+            "multi_similarity", [{"alpha": 1}, {"beta": 5.0, "base": 0.1, "epsilon": 0}], id="multi_similarity"
+        ),
+        pytest.param("circle", [{"margin": 0.25, "scale": 8}, {}], id="circle"),
+        pytest.param("triplet_selhn", [{"epsilon": 0.5}, {"epsilon": 0}], id="triplet_selhn"),
         pytest.param(
             "polynomial_relative",
             [{"coefficients": (0.2, 1.0)}, {"coefficients": (0.1, 1.0, 0.3)}, {"coefficients": (0.5, 2.0, 0.0, 0.1)}],
