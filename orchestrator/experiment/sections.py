@@ -52,6 +52,8 @@ class Search(BaseModel):
             models that have the parameter.
         fixed: Loss -> parameter -> the one value that the parameter has.
         enqueue: Loss -> points that are tried right after the published ones, each parameter -> value.
+        replicates: How often a setting that the sampler suggests again is trained again, with another seed, >= 0; after
+            that, another setting is drawn in its place. The sampler sees the mean of a setting's trainings.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
@@ -67,6 +69,7 @@ class Search(BaseModel):
     model_parameters: dict[str, BoundOrDefault] = {}
     fixed: dict[LossName, dict[str, ParameterValue]] = {}
     enqueue: dict[LossName, tuple[dict[str, ParameterValue], ...]] = {}
+    replicates: Annotated[int, Field(ge=0)] = 1
     warm_start_from: tuple[str, ...] = ()
 
     @property

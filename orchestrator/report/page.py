@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from orchestrator.journal.history import History
+from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.figures import Figure
@@ -144,9 +145,9 @@ def _facts(history: History, studies: int, metric: str) -> list[Fact]:
         facts.append(
             Fact("Confirmation", count_text(len(repeats), "training"), f"{candidates} candidates, fresh seeds")
         )
-    finished = [t.best_value for t in trials if t.state is TrialState.FINISHED and t.best_value is not None]
-    if finished and len(history.experiment.get("datasets", [])) <= 1:
-        facts.append(Fact(f"Best {metric}", metric_text(metric, max(finished)), "of the trials trained to their end"))
+    points = best_points(trials)
+    if points and len(history.experiment.get("datasets", [])) <= 1:
+        facts.append(Fact(f"Best {metric}", metric_text(metric, points[0].value), "of the trials trained to their end"))
     opened = ", ".join(f"{Path(name).name}: {times}" for name, times in history.test_openings.items())
     facts.append(Fact("Test opened", str(sum(history.test_openings.values())), opened or "selection used val alone"))
     return facts

@@ -12,6 +12,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
+from orchestrator.journal.points import Point, best_points, points_of, ranked
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
@@ -34,13 +35,13 @@ def plan_confirmation(experiment: Experiment, history: History) -> list[PlannedT
 def choose_candidates(history: History, top: int) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
-    The latter are the baseline; they may have been stopped early, since they are trained to their end now.
+    Trainings of one setting are one candidate, which counts with their mean. The published settings are the baseline;
+    their trial may have been stopped early, since they are trained to their end now.
     """
     searched = history.stage(Stage.SEARCH)
     chosen: list[Trial] = []
     for study in dict.fromkeys(trial.study for trial in searched):
-        finished = [trial for trial in history.study(study) if trial.state is TrialState.FINISHED]
-        chosen += _distinct(best_first(finished))[:top]
+        chosen += _distinct(point.first for point in best_points(history.study(study)))[:top]
     datasets = dict.fromkeys(trial.config["dataset"] for trial in chosen)
     return _distinct([*chosen, *(one for name in datasets if (one := published_default(history, name)))])
 
@@ -52,15 +53,15 @@ def published_default(history: History, dataset: str) -> Trial | None:
         ``None`` where the search holds no such trial, because its bounds leave the published settings out.
     """
     experiment = validate(Experiment, history.experiment, "journal")
-    defaults: list[Trial] = []
+    defaults: list[Point] = []
     for cell in experiment.cells():
-        trials = history.study(cell.name) if cell.dataset == dataset else []
-        for point in cell.space.first_points():
-            same = (trial for trial in trials if point.items() <= trial.params.items() and not trial.moves)
-            defaults += [first] if (first := next(same, None)) else []
-    finished = [trial for trial in defaults if trial.state is TrialState.FINISHED]
-    stopped = [trial for trial in defaults if trial.state is TrialState.STOPPED_EARLY]
-    return next(iter([*best_first(finished), *best_first(stopped)]), None)
+        points = points_of(history.study(cell.name)) if cell.dataset == dataset else []
+        for published in cell.space.first_points():
+            same = (point for point in points if published.items() <= point.first.params.items())
+            defaults += [first] if (first := next((point for point in same if not point.first.moves), None)) else []
+    finished = [point.first for point in ranked(defaults)]
+    stopped = [point.first for point in defaults if point.state is TrialState.STOPPED_EARLY]
+    return next(iter([*finished, *best_first(stopped)]), None)
 
 
 def fresh_seeds(seed: int, count: int) -> list[int]:

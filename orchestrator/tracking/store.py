@@ -9,6 +9,7 @@ import yaml
 
 from orchestrator.experiment.experiment import ANY
 from orchestrator.journal.history import History
+from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.summary import find_champions
 from orchestrator.text.values import visible
@@ -122,11 +123,11 @@ class Store:
             if run is None:
                 continue
             ended = [trial for trial in history.study(name) if trial.state is TrialState.FINISHED]
-            best = max((trial.best_value for trial in ended if trial.best_value is not None), default=None)
-            if best is not None:
+            leader = next(iter(best_points(ended)), None)
+            if leader is not None and leader.value is not None:
                 # With the time of the last end, because a store keeps one of two equal entries.
                 at = round(max(trial.ended or 0.0 for trial in ended) * 1000)
-                self._client.log_metric(run.id, f"{ended[0].metric}_best", best, timestamp=at, step=len(ended))
+                self._client.log_metric(run.id, f"{ended[0].metric}_best", leader.value, timestamp=at, step=len(ended))
             end = max((trial.ended or 0.0 for trial in history.trials.values() if trial.study == name), default=0.0)
             self._set_status(run, status, end)
         self._show(history)
