@@ -16,6 +16,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
+from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
 from orchestrator.report.fronts import Front, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
@@ -107,6 +108,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
     drawn = [
         over_trials(studies),
         learning_curves(studies),
+        early_figure(studies),
         *space_figures(studies),
         weight_figure(studies, ranking(extras.verdicts)),
         cocos_figure(studies),

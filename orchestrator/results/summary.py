@@ -15,6 +15,7 @@ from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.candidates import Standing
 from orchestrator.results.caveats import caveats
 from orchestrator.results.confirmed import champion_of, verdicts_of
+from orchestrator.results.early_epochs import EarlyEpochs, early_epochs, of_dataset, sentences, to_dict
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 
 Summary = dict[str, Any]
@@ -23,8 +24,9 @@ Summary = dict[str, Any]
 ``experiment``, ``metric``, ``objectives`` (that one and the others, each with its ``direction``), ``ended_by`` (see
 ``History``), ``winners`` (dataset -> its winner), ``verdicts``
 (``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``test_openings`` (dataset -> how often its
-test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win), ``trials`` and, where
-there are several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
+test split was opened), ``caveats`` (dataset -> sentences about the trials that could not win and about how well early
+epochs rank trials), ``early_epochs`` (study -> Kendall's tau of each epoch with the end), ``trials`` and, where there
+are several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
 """
 
 
@@ -64,6 +66,7 @@ def summarise(history: History) -> Summary:
     trials = list(history.trials.values())
     datasets = dict.fromkeys(trial.config["dataset"] for trial in trials)
     goals = goals_of(history)
+    early = early_epochs(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
     return {
         "experiment": history.experiment["name"],
@@ -79,7 +82,8 @@ def summarise(history: History) -> Summary:
         "winners": winners,
         "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
         "test_openings": dict(history.test_openings),
-        "caveats": {name: caveats([one for one in trials if one.config["dataset"] == name]) for name in datasets},
+        "caveats": {name: _caveats(history, name, early) for name in datasets},
+        "early_epochs": to_dict(early),
         "trials": [_row(trial, history) for trial in trials],
     }
 
@@ -115,6 +119,11 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str,
         "test": {name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
         "test_opened_for": history.tests_opened.get(winner.candidate.dataset, []),
     }
+
+
+def _caveats(history: History, dataset: str, early: Mapping[str, EarlyEpochs]) -> list[str]:
+    trials = [trial for trial in history.trials.values() if trial.config["dataset"] == dataset]
+    return [*caveats(trials), *sentences(of_dataset(early, trials))]
 
 
 def _row(trial: Trial, history: History) -> dict[str, Any]:

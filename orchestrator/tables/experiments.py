@@ -86,6 +86,7 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
         "verdicts",
         "test_openings",
         "caveats",
+        "early_epochs",
         "objectives",
         "pareto",
     )

@@ -171,9 +171,7 @@ class StudyScheduler(RecordingScheduler):
 
     def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
         super().__init__(ledger)
-        self._rules = {
-            cell.name: make_rule(experiment.scheduler, cell.training.total_epochs) for cell in experiment.cells()
-        }
+        self._rules = {cell.name: make_rule(cell.scheduler, cell.training.total_epochs) for cell in experiment.cells()}
         self._values: dict[str, dict[int, list[float]]] = {}
         self._finished: set[str] = set()
         self._replay()
