@@ -55,6 +55,7 @@ class Cell:
         training: What its trials share, but for what is searched.
         model_parameters: The same.
         metric: What selects the best epoch of a trial.
+        scheduler: What becomes of a trial that is worse than the others of the study.
         enqueued: Points that are tried right after the published ones.
         seed: From which the seeds of its suggestions are made.
     """
@@ -67,6 +68,7 @@ class Cell:
     training: TrainingConfig = field(repr=False)
     model_parameters: Mapping[str, ParameterValue] = field(repr=False)
     metric: str
+    scheduler: Scheduler = field(repr=False)
     enqueued: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     seed: int = 0
 
@@ -167,6 +169,7 @@ class Experiment(BaseModel):
         training = {key: value for change in changes for key, value in change.training.items()}
         parameters = {key: value for change in changes for key, value in change.model_parameters.items()}
         metric = next((change.metric for change in reversed(changes) if change.metric), self.search.metric)
+        graces = [{"grace_epochs": change.grace_epochs} for change in changes if change.grace_epochs]
         whole = replace(self.training, **training)
         space = make_space(self.search, model, losses, whole, {**self.model_parameters, **parameters})
         return Cell(
@@ -178,6 +181,7 @@ class Experiment(BaseModel):
             training=whole,
             model_parameters={**self.model_parameters, **parameters},
             metric=metric,
+            scheduler=self.scheduler.model_copy(update=graces[-1] if graces else {}),
             enqueued=enqueued_points(self.search, space),
             seed=derive_seed(self.search.seed, name, bits=32),
         )
@@ -299,6 +303,8 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
     mistakes = Mistakes()
     for part in ("datasets", "models", "losses"):
         mistakes.of(check_names, f"{key}.{part}", getattr(change, part) or (), getattr(experiment, part))
+    if change.grace_epochs is not None and not experiment.scheduler.uses("grace_epochs"):
+        mistakes.problems.append(f"{key}.grace_epochs: {experiment.scheduler.why_unused('grace_epochs')}; remove it")
     for model in change.models or experiment.models:
         mistakes.of(refuse_as, key, partial(check_model_parameters, model, change.model_parameters))
     mistakes.refuse()

@@ -57,6 +57,8 @@ class Search(BaseModel):
             models that have the parameter.
         fixed: Loss -> parameter -> the one value that the parameter has.
         enqueue: Loss -> points that are tried right after the published ones, each parameter -> value.
+        replicates: How often a setting that the sampler suggests again is trained again, with another seed, >= 0; after
+            that, another setting is drawn in its place. Sampler and ranking take the mean of a setting's trainings.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
     """
 
@@ -73,6 +75,7 @@ class Search(BaseModel):
     model_parameters: dict[str, BoundOrDefault] = {}
     fixed: dict[LossName, dict[str, ParameterValue]] = {}
     enqueue: dict[LossName, tuple[dict[str, ParameterValue], ...]] = {}
+    replicates: Annotated[int, Field(ge=0)] = 0
     warm_start_from: tuple[str, ...] = ()
 
     @property
@@ -80,6 +83,16 @@ class Search(BaseModel):
         """All objectives, ``metric`` first, each once."""
         further = [Objective(metric=one) if isinstance(one, str) else one for one in self.objectives]
         return (Objective(metric=self.metric), *(one for one in further if one.metric != self.metric))
+
+
+SCHEDULER_SETTINGS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "asha": ("grace_epochs", "reduction_factor"),
+    "hyperband": ("grace_epochs", "reduction_factor", "brackets"),
+    "median": ("grace_epochs", "min_trials"),
+    "pbt": ("perturbation_epochs", "quantile"),
+}
+"""The settings that each scheduler has."""
 
 
 class Scheduler(BaseModel):
@@ -114,23 +127,24 @@ class Scheduler(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Scheduler":
-        used: dict[str, tuple[str, ...]] = {
-            "none": (),
-            "asha": ("grace_epochs", "reduction_factor"),
-            "hyperband": ("grace_epochs", "reduction_factor", "brackets"),
-            "median": ("grace_epochs", "min_trials"),
-            "pbt": ("perturbation_epochs", "quantile"),
-        }
         mistakes = Mistakes()
-        for name in dict.fromkeys(name for names in used.values() for name in names):
-            if getattr(self, name) != type(self).model_fields[name].default and name not in used[self.name]:
-                owners = ", ".join(owner for owner, names in used.items() if name in names)
+        for name in dict.fromkeys(name for names in SCHEDULER_SETTINGS.values() for name in names):
+            if getattr(self, name) != type(self).model_fields[name].default and not self.uses(name):
                 mistakes.problems.append(
-                    f"scheduler.{name}: a setting of {owners}, but scheduler.name is {self.name}; remove it, or "
+                    f"scheduler.{name}: {self.why_unused(name)}; remove it, or "
                     f"replace the whole section: --set 'scheduler={{name: {self.name}}}'"
                 )
         mistakes.refuse()
         return self
+
+    def uses(self, name: str) -> bool:
+        """Say whether the scheduler of this name has a setting."""
+        return name in SCHEDULER_SETTINGS[self.name]
+
+    def why_unused(self, name: str) -> str:
+        """Return in words why a setting does nothing with the scheduler of this name."""
+        owners = ", ".join(owner for owner, names in SCHEDULER_SETTINGS.items() if name in names)
+        return f"a setting of {owners}, but scheduler.name is {self.name}"
 
 
 class Resources(BaseModel):
@@ -162,6 +176,7 @@ class Override(BaseModel):
         training: Keys of ``training`` with their values in these studies.
         model_parameters: Parameters of the models with their values in these studies.
         metric: What selects the best epoch in these studies.
+        grace_epochs: The value of ``scheduler.grace_epochs`` in these studies, >= 1.
     """
 
     model_config = STRICT
@@ -171,6 +186,7 @@ class Override(BaseModel):
     training: TrainingChange = {}
     model_parameters: dict[str, ParameterValue] = {}
     metric: Metric | None = None
+    grace_epochs: Annotated[int, Field(ge=1)] | None = None
 
     def concerns(self, dataset: str, model: str, loss: str) -> bool:
         """Say whether a study is one of those meant."""

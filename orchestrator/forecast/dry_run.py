@@ -98,14 +98,15 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
             _confirmations(experiment, plan, datasets[:number].count(dataset), datasets.count(dataset)),
             plan.epochs,
             plan.epoch_seconds,
+            cell.scheduler,
         )
-        for number, (plan, dataset) in enumerate(zip(plans, datasets, strict=True))
+        for number, (plan, dataset, cell) in enumerate(zip(plans, datasets, cells, strict=True))
     ]
     return DryRun(
         experiment=experiment.name,
         studies=plans,
         concurrency=concurrency,
-        forecast=forecast(loads, experiment.scheduler, concurrency),
+        forecast=forecast(loads, concurrency),
         device=paces[0][0].device,
         budget={"hours": experiment.budget.hours, "gpu_hours": experiment.budget.gpu_hours},
         notes=_notes(experiment, describe_limit(wanted, gpus, machine, fuse), describe_fusion(fusions)),

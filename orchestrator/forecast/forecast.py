@@ -20,6 +20,7 @@ class StudyLoad:
         confirmations: Trainings after it.
         epochs: Of a whole trial.
         epoch_seconds: Measured, with nothing else on the machine than there was.
+        scheduler: Which may stop the trials of its search.
     """
 
     study: str
@@ -27,6 +28,7 @@ class StudyLoad:
     confirmations: int
     epochs: int
     epoch_seconds: float
+    scheduler: Scheduler
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,13 @@ class Forecast:
     search_gpu_hours: float
 
 
-def forecast(loads: Sequence[StudyLoad], scheduler: Scheduler, concurrency: Concurrency) -> Forecast:
+def forecast(loads: Sequence[StudyLoad], concurrency: Concurrency) -> Forecast:
     """Add up the studies; trainings that confirm are never stopped early.
 
     Hours assume that trials side by side are as fast as one alone, and leave out starting them (0.2 s each).
     """
     most = [(load.trials + load.confirmations) * load.epochs for load in loads]
-    searched = [load.trials * expected_epochs(load.epochs, scheduler) for load in loads]
+    searched = [load.trials * expected_epochs(load.epochs, load.scheduler) for load in loads]
     usual = [epochs + load.confirmations * load.epochs for epochs, load in zip(searched, loads, strict=True)]
     hours_at_most, hours, search_hours = (
         sum(epochs * load.epoch_seconds / 3600 for epochs, load in zip(each, loads, strict=True))

@@ -110,10 +110,25 @@ class Ledger:
         """Let this thread alone write from now on: what others make of a Ray that is gone is no news of the trials."""
         self._writer = threading.get_ident()
 
-    def create(self, study: str, number: int, params: Mapping[str, Any], config: Mapping[str, Any]) -> Trial:
-        """Record a new trial of the search under an id made of its study and number, and return it."""
+    def create(
+        self,
+        study: str,
+        number: int,
+        params: Mapping[str, Any],
+        config: Mapping[str, Any],
+        candidate: str | None = None,
+    ) -> Trial:
+        """Record a new trial of the search under an id made of its study and number, and return it.
+
+        Args:
+            study: To which the trial belongs.
+            number: Position in its study, from 0.
+            params: What the searcher suggested.
+            config: The whole ``TrialConfig`` as plain values.
+            candidate: Id of the first trial with the same setting, where the trial is a replicate.
+        """
         fields = {"study": study, "number": number, "params": params, "config": config}
-        return self._create(f"{study}-{number:04d}", Stage.SEARCH, None, fields)
+        return self._create(f"{study}-{number:04d}", Stage.SEARCH, candidate, fields)
 
     def plan(self, planned: "PlannedTrial", stage: Stage) -> Trial:
         """Record a new trial that was planned, and return it."""

@@ -74,7 +74,7 @@ class Trial:
         times: The date at which each epoch was recorded, in seconds since the Unix epoch.
         created: The date at which the trial was created, in seconds since the Unix epoch.
         stage: What it is for.
-        candidate: The trial of the search that it repeats with another seed.
+        candidate: The first trial of the search with the same setting, which this one repeats with another seed.
         ended: The date at which the state became final; ``None`` before.
         created_after: The experiment's running time in seconds when the trial was created, see ``running_time``.
             Dates are for people and for MLflow; durations and orders come from the running time.

@@ -55,11 +55,11 @@ def fronts_of(history: History, names: Mapping[str, str]) -> list[Front]:
             sentence,
             [
                 Member(
-                    names[trial.id],
-                    values_text(trial.parameters),
-                    [(metric, metric_text(metric, value)) for metric, value in values_at_best(trial, goals).items()],
+                    names[point.first.id],
+                    values_text(point.first.parameters),
+                    [(metric, metric_text(metric, value)) for metric, value in values_at_best(point, goals).items()],
                 )
-                for trial in front
+                for point in front
             ],
         )
         for dataset, front in pareto_fronts(history, goals).items()

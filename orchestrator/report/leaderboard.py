@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial, seconds_of
 from orchestrator.report.figures import short
 from orchestrator.report.studies import Study, epochs_planned
@@ -64,21 +65,25 @@ def columns(metric: str, further: Sequence[str] = ()) -> list[Column]:
 
 
 def leaderboard(studies: Sequence[Study], further: Sequence[str] = ()) -> list[Row]:
-    """Return all trials, the best value first, those without a value last, with the values of further objectives."""
-    rows = [_row(study, trial, further) for study in studies for trial in study.trials]
+    """Return all trials, the best value first, those without a value last, with the values of further objectives.
+
+    Replicates of one setting stand in one row, with the mean of those that finished.
+    """
+    rows = [_row(study, trial, further) for study in studies for trial in study.trials if trial.candidate is None]
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))
 
 
 def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
     best = trial.epochs.get(trial.best_epoch or 0, {})
     planned = epochs_planned(trial)
+    point = study.points[trial.id]
     sort: dict[str, Any] = {
         "trial": study.name_of(trial),
-        "value": trial.best_value,
+        "value": study.value_of(trial),
         **{name: best.get(name) for name in further},
         "i2t_r1": best.get("val/i2t_r1"),
         "t2i_r1": best.get("val/t2i_r1"),
-        "state": trial.state.value,
+        "state": point.state.value,
         "epochs": trial.last_epoch,
         "seconds": round(seconds_of(trial), 3),
         "params": values_text(trial.parameters),
@@ -86,13 +91,18 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
     shown = {
         **{key: metric_text(key, sort[key]) for key in ("i2t_r1", "t2i_r1", *further)},
         **{key: str(sort[key]) for key in ("trial", "params")},
-        "value": metric_text(trial.metric, trial.best_value),
-        "state": trial.state.value.replace("_", " "),
+        "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
+        "state": point.state.value.replace("_", " "),
         "epochs": f"{trial.last_epoch} of {planned}" if planned else str(trial.last_epoch),
         "seconds": duration_text(seconds_of(trial)),
     }
-    repeats = [one for one in study.repeats if one.candidate == trial.id]
-    return Row(trial.id, sort, shown, trial.state.value, study.label, _details(trial, best, repeats))
+    repeats = [*point.trainings[1:], *(one for one in study.repeats if one.candidate == trial.id)]
+    return Row(trial.id, sort, shown, point.state.value, study.label, _details(trial, best, repeats))
+
+
+def _trainings(point: Point) -> str:
+    """Say of how many trainings a value is the mean, where there are several."""
+    return f" (mean of {len(point.finished)})" if len(point.finished) > 1 else ""
 
 
 def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) -> list[tuple[str, str]]:

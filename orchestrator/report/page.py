@@ -13,9 +13,11 @@ from typing import Any
 import yaml
 
 from orchestrator.journal.history import History
+from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
+from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
 from orchestrator.report.fronts import Front, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
@@ -121,6 +123,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         budget_figure(budgets, studies),
         incumbent_figure(budgets),
         race_figure(races, metric, names_of(studies)),
+        early_figure(studies),
         *space_figures(studies),
         weight_figure(studies, ranking(extras.verdicts)),
         cocos_figure(studies),
@@ -174,9 +177,9 @@ def _facts(history: History, studies: int, metric: str) -> list[Fact]:
         facts.append(
             Fact("Confirmation", count_text(len(repeats), "training"), f"{candidates} candidates, fresh seeds")
         )
-    finished = [t.best_value for t in trials if t.state is TrialState.FINISHED and t.best_value is not None]
-    if finished and len(history.experiment.get("datasets", [])) <= 1:
-        facts.append(Fact(f"Best {metric}", metric_text(metric, max(finished)), "of the trials trained to their end"))
+    points = best_points(trials)
+    if points and len(history.experiment.get("datasets", [])) <= 1:
+        facts.append(Fact(f"Best {metric}", metric_text(metric, points[0].value), "of the trials trained to their end"))
     opened = ", ".join(f"{Path(name).name}: {times}" for name, times in history.test_openings.items())
     facts.append(Fact("Test opened", str(sum(history.test_openings.values())), opened or "selection used val alone"))
     return facts

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.journal.history import History
+from orchestrator.journal.trial import Stage
 from orchestrator.report.queries import Item, Pictures
 from orchestrator.results.candidates import Comparison, DatasetVerdict
 from orchestrator.results.query_comparison import DirectionComparison, Found, QueryRanks, compare_queries
@@ -120,7 +121,7 @@ def _opponent(verdict: DatasetVerdict) -> Comparison | None:
 
 def _ranks(history: History, candidate: str) -> list[Ranks]:
     """Return the kept ranks of a candidate's seeds."""
-    trials = [trial for trial in history.trials.values() if trial.candidate == candidate]
+    trials = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == candidate]
     return [Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks]
 
 

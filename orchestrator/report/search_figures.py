@@ -1,6 +1,7 @@
 """How the search went: the metric over trials, and over epochs."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
 
 
 def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
-    best = np.maximum.accumulate(np.array([trial.best_value or 0.0 for trial in done]))
+    best = _highest_means(done)
     return {
         "type": "scatter",
         "mode": "lines",
@@ -78,9 +79,19 @@ def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
         "showlegend": False,
         "hoverinfo": "skip",
         "x": [trial.number for trial in done],
-        "y": best.tolist(),
+        "y": best,
         "line": {"color": colour(study), "width": 2, "shape": "hv"},
     }
+
+
+def _highest_means(done: Sequence[Trial]) -> list[float]:
+    """Return after each finished trial the highest mean that the trainings of one setting had by then."""
+    values: dict[str, list[float]] = {}
+    highest = []
+    for trial in done:
+        values.setdefault(trial.candidate or trial.id, []).append(trial.best_value or 0.0)
+        highest.append(max(map(fmean, values.values())))
+    return highest
 
 
 def _leaders(studies: Sequence[Study]) -> Panel:

@@ -1,12 +1,13 @@
 """The studies of an experiment as a report sees them: who leads, who may win, and what they are called."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from orchestrator.journal.history import History
+from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
@@ -40,8 +41,18 @@ class Study:
 
     @cached_property
     def finished(self) -> list[Trial]:
-        """The trials that may win, best first: trained to the end, with a value."""
-        return best_first(trial for trial in self.trials if trial.state is TrialState.FINISHED)
+        """The trials that may win, best first: of each setting the first that was trained to the end."""
+        return [point.finished[0] for point in best_points(self.trials)]
+
+    @cached_property
+    def points(self) -> dict[str, Point]:
+        """The setting of each trial with all its trainings, by the trial's id."""
+        return {trial.id: point for point in points_of(self.trials) for trial in point.trainings}
+
+    def value_of(self, trial: Trial) -> float | None:
+        """Return what a trial's setting counts with: the mean of its finished trainings, or the trial's own value."""
+        mean = self.points[trial.id].value
+        return trial.best_value if mean is None else mean
 
     @cached_property
     def valued(self) -> list[Trial]:
@@ -93,23 +104,17 @@ def podium(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
     """Return the leader of each study, best first, and behind a lone study's leader its second."""
     if len(studies) == 1:
         return [(studies[0], trial) for trial in studies[0].finished[:2]]
-    led = {trial.id: study for study in studies if (trial := study.leader)}
-    return [(led[trial.id], trial) for trial in best_first(study.leader for study in studies)]
+    led = [(study, trial) for study in studies if (trial := study.leader)]
+    return sorted(led, key=lambda pair: (-(pair[0].value_of(pair[1]) or 0.0), pair[1].created_after, pair[1].number))
 
 
 def best_studies(studies: Sequence[Study]) -> list[Study]:
     """Return all studies, dataset by dataset, in each the one that reached most first."""
 
     def best(study: Study) -> float:
-        return max((trial.best_value or 0.0 for trial in study.valued), default=0.0)
+        return max((study.value_of(trial) or 0.0 for trial in study.valued), default=0.0)
 
     return [study for group in by_dataset(studies).values() for study in sorted(group, key=best, reverse=True)]
-
-
-def best_first(trials: Iterable[Trial | None]) -> list[Trial]:
-    """Return the trials with a value, the highest first, of equals the earlier first."""
-    valued = [trial for trial in trials if trial is not None and trial.best_value is not None]
-    return sorted(valued, key=lambda trial: (-(trial.best_value or 0.0), trial.created_after, trial.number))
 
 
 def epochs_planned(trial: Trial) -> int | None:

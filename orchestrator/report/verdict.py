@@ -103,22 +103,34 @@ def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
         dataset,
         "unconfirmed",
         f"Unconfirmed: {study.label} leads",
-        f"One training of {study.name_of(best)} reached {metric_text(best.metric, best.best_value)} "
-        f"at epoch {best.best_epoch}. "
+        f"{_trained(study, best)} {metric_text(best.metric, study.value_of(best))}. "
         "It was picked for being the highest, so it flatters itself; confirm it with fresh seeds before believing it.",
-        measure=f"{best.metric}, best epoch of a single training",
+        measure=f"{best.metric}, best epoch of {_of_how_many(study, best)}",
         standings=_standings(ranked[:SHOWN]),
         warnings=warnings,
     )
 
 
+def _trained(study: Study, trial: Trial) -> str:
+    count = len(study.points[trial.id].finished)
+    name = study.name_of(trial)
+    if count > 1:
+        return f"{count} trainings of {name} reached on average"
+    return f"One training of {name}, at its epoch {trial.best_epoch}, reached"
+
+
+def _of_how_many(study: Study, trial: Trial) -> str:
+    count = len(study.points[trial.id].finished)
+    return f"each of {count} trainings, their mean" if count > 1 else "a single training"
+
+
 def _standings(ranked: Sequence[tuple[Study, Trial]]) -> list[Standing]:
-    values = [trial.best_value or 0.0 for _, trial in ranked]
+    values = [study.value_of(trial) or 0.0 for study, trial in ranked]
     return [
         Standing(
             label=study.label,
             detail=" · ".join(part for part in (f"trial {trial.number:04d}", values_text(trial.parameters)) if part),
-            value=metric_text(trial.metric, trial.best_value),
+            value=metric_text(trial.metric, study.value_of(trial)),
             bar=bar,
         )
         for (study, trial), bar in zip(ranked, bars([(value, value, value) for value in values]), strict=True)

@@ -1,8 +1,11 @@
 """What a reader must know about the trials that could not win: a sentence each, so that none drops out silently."""
 
+import math
 from collections.abc import Mapping, Sequence
+from statistics import variance
 from typing import Any
 
+from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 
 REVISION = 10
@@ -12,7 +15,12 @@ REVISION = 10
 def caveats(trials: Sequence[Trial]) -> list[str]:
     """Return the sentences about the trials of one dataset; none where all finished, trained by the same versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
-    sentences = [*_mixed_versions(trials), *_running(trials), *_better_than_the_best(searched)]
+    sentences = [
+        *_mixed_versions(trials),
+        *_running(trials),
+        *_better_than_the_best(searched),
+        *_replicates(points_of(searched)),
+    ]
     moved = sum(bool(trial.moves) for trial in searched)
     if moved:
         sentences.append(f"{_count(moved)} moved to the model of another; parameters alone do not tell what they did.")
@@ -47,15 +55,38 @@ def _running(trials: Sequence[Trial]) -> list[str]:
 
 def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
     """Name the trial that was stopped early, or broke, and had reached more than every one that finished."""
-    finished = [trial for trial in searched if trial.state is TrialState.FINISHED]
-    others = best_first(trial for trial in searched if trial.has_ended and trial not in finished)
+    others = best_first(trial for trial in searched if trial.has_ended and trial.state is not TrialState.FINISHED)
+    finished = best_points(searched)
     if not others or not finished:
         return []
-    first, best = others[0], best_first(finished)[0]
-    if (first.best_value or 0.0) <= (best.best_value or 0.0):
+    first, best = others[0], finished[0]
+    if (first.best_value or 0.0) <= (best.value or 0.0):
         return []
     how = str(first.state).replace("_", " ")
     return [f"{first.id} had reached more, {first.metric} {first.best_value:.1f}, and {how}: it cannot win."]
+
+
+def _replicates(points: Sequence[Point]) -> list[str]:
+    """Say how many settings were trained several times, and by how much the trainings of one setting differ."""
+    repeated = [point for point in points if len(point.trainings) > 1]
+    if not repeated:
+        return []
+    again = sum(len(point.trainings) - 1 for point in repeated)
+    settings = "1 setting" if len(repeated) == 1 else f"{len(repeated):,} settings"
+    sentence = f"{_count(again)} repeated {settings} with other seeds; a setting counts with the mean of its trainings"
+    noise = seed_noise(points)
+    return [f"{sentence}." if noise is None else f"{sentence}, which differ by a standard deviation of {noise:.2g}."]
+
+
+def seed_noise(points: Sequence[Point]) -> float | None:
+    """Return the standard deviation of the value of one setting's trainings, pooled over the settings.
+
+    Returns:
+        ``None`` where no setting has two finished trainings.
+    """
+    samples = [[trial.best_value or 0.0 for trial in point.finished] for point in points if len(point.finished) > 1]
+    freedom = sum(len(sample) - 1 for sample in samples)
+    return math.sqrt(sum((len(s) - 1) * variance(s) for s in samples) / freedom) if samples else None
 
 
 def _count(count: int) -> str:

@@ -5,7 +5,7 @@ the same fresh seeds as its rivals, so that runs of equal seeds can be paired.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.experiment.experiment import Experiment
@@ -13,6 +13,7 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
+from orchestrator.journal.points import Point, best_points, points_of, ranked
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
@@ -41,7 +42,8 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
 def choose_candidates(history: History, top: int, *, each: bool = False) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
-    The latter are the baseline; they may have been stopped early, since they are trained to their end now.
+    Trainings of one setting are one candidate, which counts with their mean. The published settings are the baseline;
+    their trial may have been stopped early, since they are trained to their end now.
 
     Args:
         history: Of the search.
@@ -51,12 +53,11 @@ def choose_candidates(history: History, top: int, *, each: bool = False) -> list
     searched = history.stage(Stage.SEARCH)
     chosen: list[Trial] = []
     for study in dict.fromkeys(trial.study for trial in searched):
-        finished = [trial for trial in history.study(study) if trial.state is TrialState.FINISHED]
-        chosen += _distinct(best_first(finished))[:top]
+        chosen += _distinct(point.first for point in best_points(history.study(study)))[:top]
     datasets = dict.fromkeys(trial.config["dataset"] for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
     if each:
-        defaults += [_preferred(trials) for name in datasets for trials in _published(history, name)]
+        defaults += [_preferred(points) for name in datasets for points in _published(history, name)]
     return _distinct([*chosen, *(one for one in defaults if one is not None)])
 
 
@@ -66,29 +67,27 @@ def published_default(history: History, dataset: str) -> Trial | None:
     Returns:
         ``None`` where the search holds no such trial, because its bounds leave the published settings out.
     """
-    return _preferred([trial for trials in _published(history, dataset) for trial in trials])
+    return _preferred([point for points in _published(history, dataset) for point in points])
 
 
-def _published(history: History, dataset: str) -> list[list[Trial]]:
-    """Return, for each study on a dataset, the trials with published settings of its loss."""
+def _published(history: History, dataset: str) -> list[list[Point]]:
+    """Return, for each study on a dataset, the points of published settings of its loss."""
     experiment = validate(Experiment, history.experiment, "journal")
-    studies: list[list[Trial]] = []
+    studies: list[list[Point]] = []
     for cell in experiment.cells():
-        trials = history.study(cell.name) if cell.dataset == dataset else []
-        found: list[Trial] = []
-        for point in cell.space.published_points():
-            same = (trial for trial in trials if point.items() <= trial.params.items() and not trial.moves)
-            found += [first] if (first := next(same, None)) else []
+        points = points_of(history.study(cell.name)) if cell.dataset == dataset else []
+        found: list[Point] = []
+        for published in cell.space.published_points():
+            same = (point for point in points if published.items() <= point.first.params.items())
+            found += [first] if (first := next((point for point in same if not point.first.moves), None)) else []
         studies.append(found)
     return studies
 
 
-def _preferred(trials: Iterable[Trial]) -> Trial | None:
-    """Return the best trial that finished, otherwise the best that was stopped early."""
-    trials = list(trials)
-    finished = [trial for trial in trials if trial.state is TrialState.FINISHED]
-    stopped = [trial for trial in trials if trial.state is TrialState.STOPPED_EARLY]
-    return next(iter([*best_first(finished), *best_first(stopped)]), None)
+def _preferred(points: Sequence[Point]) -> Trial | None:
+    """Return the first trial of the best point that finished, otherwise the best trial that was stopped early."""
+    stopped = [point.first for point in points if point.state is TrialState.STOPPED_EARLY]
+    return next(iter([*(point.first for point in ranked(points)), *best_first(stopped)]), None)
 
 
 def fresh_seeds(seed: int, count: int) -> list[int]:

@@ -1,11 +1,12 @@
-"""Which trials nobody beats in every objective at once: what a search with several goals comes to."""
+"""Which points nobody beats in every objective at once: what a search with several goals comes to."""
 
 import json
 from collections.abc import Mapping, Sequence
 
 from orchestrator.experiment.sections import Objective, Search
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.trial import Stage
 
 
 def goals_of(history: History) -> tuple[Objective, ...]:
@@ -13,35 +14,35 @@ def goals_of(history: History) -> tuple[Objective, ...]:
     return Search.model_validate_json(json.dumps(history.experiment.get("search", {}))).goals
 
 
-def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Trial]]:
-    """Return, for each dataset, its finished trials that no other is at least as good as in all, and better in one.
+def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Point]]:
+    """Return, for each dataset, its finished points that no other is at least as good as in all, and better in one.
 
     Args:
         history: Of the search.
         goals: Its objectives.
 
     Returns:
-        Dataset -> trials, those that are best in the first goal first; of equal trials all.
+        Dataset -> points, those that are best in the first goal first; of equal points all.
     """
-    finished = [trial for trial in history.stage(Stage.SEARCH) if trial.state is TrialState.FINISHED]
-    points = {trial.id: [_gain(trial, goal) for goal in goals] for trial in finished}
-    fronts: dict[str, list[Trial]] = {}
-    for trial in sorted(finished, key=lambda trial: -points[trial.id][0]):
-        rivals = [points[other.id] for other in finished if other.config["dataset"] == trial.config["dataset"]]
-        if not any(_beats(rival, points[trial.id]) for rival in rivals):
-            fronts.setdefault(trial.config["dataset"], []).append(trial)
+    finished = [point for point in points_of(history.stage(Stage.SEARCH)) if point.finished]
+    gains = {point.first.id: [_gain(point, goal) for goal in goals] for point in finished}
+    fronts: dict[str, list[Point]] = {}
+    for point in sorted(finished, key=lambda point: -gains[point.first.id][0]):
+        dataset = point.first.config["dataset"]
+        rivals = [gains[other.first.id] for other in finished if other.first.config["dataset"] == dataset]
+        if not any(_beats(rival, gains[point.first.id]) for rival in rivals):
+            fronts.setdefault(dataset, []).append(point)
     return fronts
 
 
-def values_at_best(trial: Trial, goals: Sequence[Objective]) -> Mapping[str, float]:
-    """Return a trial's objectives at its best epoch."""
-    assert trial.best_epoch is not None, "a finished trial has epochs"
-    metrics = trial.epochs[trial.best_epoch]
-    return {goal.metric: metrics[goal.metric] for goal in goals}
+def values_at_best(point: Point, goals: Sequence[Objective]) -> Mapping[str, float]:
+    """Return the objectives of a point: means over its finished trainings, each at its best epoch."""
+    means = {goal.metric: point.mean(goal.metric) for goal in goals}
+    return {metric: mean for metric, mean in means.items() if mean is not None}
 
 
-def _gain(trial: Trial, goal: Objective) -> float:
-    value = values_at_best(trial, [goal])[goal.metric]
+def _gain(point: Point, goal: Objective) -> float:
+    value = values_at_best(point, [goal])[goal.metric]
     return value if goal.direction == "maximize" else -value
 
 
@@ -58,5 +59,5 @@ def explain_front(objectives: list[dict[str, str]]) -> str:
     ]
     return (
         f"No finished trial of the search is better than one of these in one objective without being worse in another: "
-        f"{', '.join(goals)}. Values are those of each trial's best epoch, of one training each."
+        f"{', '.join(goals)}. Values are those of each trial's best epoch; of several trainings of a setting, means."
     )

@@ -2,19 +2,22 @@
 
 Where a dataset's best trials were confirmed with fresh seeds, the verdict on these names the winner. Before that, the
 best trial of the search stands in for it and is called unconfirmed: a diverged or failed trial never does, and one that
-was stopped early was worse than others of its study when it was. Ties go to the earlier trial.
+was stopped early was worse than others of its study when it was. Ties go to the earlier trial. Several trainings of one
+setting are one candidate, which counts with their mean.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.candidates import Standing
 from orchestrator.results.caveats import caveats
 from orchestrator.results.comparability import comparability
 from orchestrator.results.confirmed import champion_of, verdicts_of
 from orchestrator.results.confirming import races_of
+from orchestrator.results.early_epochs import EarlyEpochs, early_epochs, of_dataset, sentences, to_dict
 from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race_words import race_to_dict
@@ -28,22 +31,29 @@ Summary = dict[str, Any]
 confirmation is one, see ``race_words.race_to_dict``), ``equal_budget`` (dataset -> what its losses reach at equal
 budgets, see ``equal_budget.equal_budgets``), ``confirm_looks`` (dataset -> how often test was opened for repeats),
 ``test_openings`` (dataset -> how often its test split was opened), ``caveats`` (dataset -> sentences about the trials
-that could not win, and about what makes its losses comparable), ``trials`` and, where there are several objectives,
-``pareto`` (dataset -> the trials that none beats in all of them).
+that could not win, about how well early epochs rank trials, and about what makes its losses comparable),
+``early_epochs`` (study -> Kendall's tau of each epoch with the end), ``trials`` and, where there are several
+objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
 """
 
 
+def find_winning_points(history: History) -> dict[str, Point]:
+    """Return the best point of each dataset's search; a dataset none of whose trials finished has none.
+
+    The experiment's metric decides, at the best epoch, which a study may select by a metric of its own.
+    """
+    metric = history.experiment["search"]["metric"]
+    winners: dict[str, tuple[float, Point]] = {}
+    for point in points_of(history.stage(Stage.SEARCH)):
+        value, dataset = point.mean(metric), point.first.config["dataset"]
+        if value is not None and (dataset not in winners or value > winners[dataset][0]):
+            winners[dataset] = (value, point)
+    return {dataset: point for dataset, (_, point) in winners.items()}
+
+
 def find_winners(history: History) -> dict[str, Trial]:
-    """Return the best trial of each dataset's search; a dataset none of whose trials finished has none."""
-    winners: dict[str, Trial] = {}
-    for trial in history.stage(Stage.SEARCH):
-        if trial.state is not TrialState.FINISHED:
-            continue
-        dataset = trial.config["dataset"]
-        best = winners.get(dataset)
-        if best is None or _value(trial, history) > _value(best, history):
-            winners[dataset] = trial
-    return winners
+    """Return the trial whose model stands for the best point of each dataset's search: the first that finished."""
+    return {dataset: point.finished[0] for dataset, point in find_winning_points(history).items()}
 
 
 def find_champions(history: History) -> dict[str, Trial]:
@@ -55,7 +65,7 @@ def find_champions(history: History) -> dict[str, Trial]:
 def summarise(history: History) -> Summary:
     """Return the winners and verdicts per dataset and the list of all trials."""
     verdicts = verdicts_of(history)
-    winners = {dataset: _unconfirmed(trial, history) for dataset, trial in find_winners(history).items()}
+    winners = {dataset: _unconfirmed(point, history) for dataset, point in find_winning_points(history).items()}
     for dataset, verdict in verdicts.items():
         champion = champion_of(history, verdict)
         if verdict.winner is not None and champion is not None:
@@ -63,11 +73,14 @@ def summarise(history: History) -> Summary:
     trials = list(history.trials.values())
     datasets = dict.fromkeys(trial.config["dataset"] for trial in trials)
     goals = goals_of(history)
+    early = early_epochs(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
     return {
         "experiment": history.experiment["name"],
         "pareto": {
-            dataset: [{"trial": trial.id, **_identity(trial), **values_at_best(trial, goals)} for trial in front]
+            dataset: [
+                {"trial": point.first.id, **_identity(point.first), **values_at_best(point, goals)} for point in front
+            ]
             for dataset, front in fronts.items()
         },
         "metric": history.experiment["search"]["metric"],
@@ -79,34 +92,24 @@ def summarise(history: History) -> Summary:
         "equal_budget": equal_budgets(history),
         "confirm_looks": dict(history.confirm_looks),
         "test_openings": dict(history.test_openings),
-        "caveats": {
-            name: [
-                *caveats([one for one in trials if one.config["dataset"] == name]),
-                *comparability(history, name),
-            ]
-            for name in datasets
-        },
+        "caveats": {name: _caveats(history, name, early) for name in datasets},
+        "early_epochs": to_dict(early),
         "trials": [_row(trial, history) for trial in trials],
     }
 
 
-def _value(trial: Trial, history: History) -> float:
-    """Return the experiment's metric at the best epoch, which a study may select by a metric of its own."""
-    if trial.best_epoch is None:
-        return float("-inf")
-    return trial.epochs[trial.best_epoch][history.experiment["search"]["metric"]]
-
-
-def _unconfirmed(trial: Trial, history: History) -> dict[str, Any]:
+def _unconfirmed(point: Point, history: History) -> dict[str, Any]:
+    """Return the best point of a search; its metrics on val are means over the trainings that finished."""
+    trial = point.finished[0]
     test = history.tests.get(trial.id)
     return {
-        "trial": trial.id,
+        "trial": point.first.id,
         "confirmed": False,
-        "seeds": 1,
+        "seeds": len(point.finished),
         "model_of": trial.id,
         **_identity(trial),
         "best_epoch": trial.best_epoch,
-        "val": _best_metrics(trial, "val/"),
+        "val": {name: point.mean(f"val/{name}") for name in _best_metrics(trial, "val/")},
         "test": None if test is None else dict(test),
         "test_opened_for": history.tests_opened.get(trial.config["dataset"], []),
     }
@@ -126,6 +129,11 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str,
         "test": {name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
         "test_opened_for": history.tests_opened.get(winner.candidate.dataset, []),
     }
+
+
+def _caveats(history: History, dataset: str, early: Mapping[str, EarlyEpochs]) -> list[str]:
+    trials = [trial for trial in history.trials.values() if trial.config["dataset"] == dataset]
+    return [*caveats(trials), *sentences(of_dataset(early, trials)), *comparability(history, dataset)]
 
 
 def _row(trial: Trial, history: History) -> dict[str, Any]:

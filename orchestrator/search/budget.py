@@ -13,6 +13,7 @@ from orchestrator.experiment.sections import Budget
 from orchestrator.journal.actors import Actors, has_ended
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record
+from orchestrator.journal.points import Point
 from orchestrator.journal.running_time import RunningTime
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
@@ -71,6 +72,7 @@ class Meter:
         self._spending = Spending()
         self._best: dict[str, float] = {}
         self._since_best: dict[str, int] = {}
+        self._finished: dict[str, list[Trial]] = {}
         self._on_target = False
         self._heard = time.monotonic()
         for record in past:
@@ -105,14 +107,22 @@ class Meter:
         return self._since_best.get(study, 0)
 
     def _note_end(self, trial: Trial, state: TrialState) -> None:
-        value = trial.best_value if state is TrialState.FINISHED else None
+        value = None
+        if state is TrialState.FINISHED:
+            # Of several trainings of a setting the mean counts, over those that had finished by then: a later process
+            # reads the past of a history that holds all.
+            trainings = self._finished.setdefault(trial.candidate or trial.id, [])
+            trainings.append(trial)
+            point = Point(tuple(trainings))
+            value = point.value
         best = self._best.get(trial.study)
         if value is not None and (best is None or value > best):
             self._best[trial.study], self._since_best[trial.study] = value, 0
         elif best is not None:
             self._since_best[trial.study] += 1
         if value is not None and self._budget.target is not None:
-            self._on_target |= trial.epochs[trial.best_epoch or 0][self._metric()] >= self._budget.target
+            mean = point.mean(self._metric())
+            self._on_target |= mean is not None and mean >= self._budget.target
 
     def _metric(self) -> str:
         """Return the experiment's metric; a study may select its epochs by another."""

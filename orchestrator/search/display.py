@@ -14,6 +14,7 @@ from rich.text import Text
 from orchestrator.journal.actors import has_ended
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import Record
+from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirming import races_of
 from orchestrator.results.pareto import goals_of
@@ -69,16 +70,18 @@ class Progress:
         """Return one line: trials by state, best so far, and the time left."""
         parts = [words] if (words := count_words(self.history.count(self._stage, self._total))) else []
         best = self.best()
-        parts += [] if best is None else [f"best {best.metric} {best.best_value:.2f} ({best.id})"]
+        parts += [] if best is None else [f"best {best.first.metric} {best.value_so_far:.2f} ({best.first.id})"]
         left = self.seconds_left()
         parts += [] if left is None else [f"ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"]
         return ", ".join(parts)
 
-    def best(self) -> Trial | None:
-        """Return the trial with the highest value so far among those that could win or still run."""
-        able = (TrialState.RUNNING, TrialState.FINISHED)
-        rated = [trial for trial in self.history.stage(self._stage) if trial.epochs and trial.state in able]
-        return max(rated, key=lambda trial: trial.best_value or 0.0, default=None)
+    def best(self) -> Point | None:
+        """Return the point with the highest value so far among those that could win or still run."""
+        trials = self.history.stage(self._stage)
+        # What confirms a search has a seed a trial, so that each trial stands for itself.
+        points = points_of(trials) if self._stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
+        rated = [point for point in points if point.value_so_far is not None]
+        return max(rated, key=lambda point: point.value_so_far or 0.0, default=None)
 
     def seconds_left(self) -> float | None:
         """Return the time left if new trials are as long as ended ones; ``None`` before the first epoch."""

@@ -12,6 +12,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.lock import find_holder
+from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirming import current_plans, most_trainings, races_of
 from orchestrator.results.race_words import race_to_dict
@@ -133,12 +134,12 @@ def _used(budget: Budget, history: History, records: Sequence[Record]) -> dict[s
     searched = history.stage(Stage.SEARCH)
     metric = str(history.experiment["search"]["metric"])
     # At each trial's best epoch, which its study may choose by another metric.
-    ends = [trial.epochs[trial.best_epoch or 0][metric] for trial in searched if trial.state is TrialState.FINISHED]
+    means = [mean for point in points_of(searched) if (mean := point.mean(metric)) is not None]
     meter = Meter(budget, history, records)
     used = {
         "hours": spending.seconds / 3600,
         "gpu_hours": spending.gpu_seconds / 3600,
-        "target": max(ends, default=0.0),
+        "target": max(means, default=0.0),
         "plateau": float(min((meter.since_best(trial.study) for trial in searched), default=0)),
     }
     limits = budget.model_dump()

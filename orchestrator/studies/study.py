@@ -5,9 +5,11 @@ hence ours. A study lives in memory and is rebuilt from the journal, which is th
 suggestion is drawn with a seed made of the study's seed and the trial's number, so that a restart repeats none.
 """
 
+import json
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -18,9 +20,12 @@ from optuna.trial import TrialState as OptunaState
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.sections import Search
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
 from orchestrator.studies.samplers import distribution, make_sampler
 from search_spaces import Suggestion
+from trainables.config import TrialConfig
+from trainables.seeding import derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 # The options of TPE that we rely on are called experimental; the message would be shown for every trial.
@@ -34,9 +39,12 @@ STATES = {
 }
 """What Optuna is told of a trial's end."""
 
+DRAWS = 20
+"""Suggestions for one trial, of which the first that repeats no setting too often is taken; else the last."""
+
 
 class Study:
-    """The trials of one cell, as Optuna sees them.
+    """The trials of one cell, as Optuna sees them: a trial of Optuna's for each point, however often it was trained.
 
     Attributes:
         cell: What is searched, and where.
@@ -47,17 +55,26 @@ class Study:
         self.cell = cell
         self._search = search
         self.size = trials
-        self._points: Sequence[Mapping[str, Any]] = (
+        self._first_points: Sequence[Mapping[str, Any]] = (
             cell.space.grid() if search.sampler == "grid" else [*cell.space.first_points(), *cell.enqueued]
         )
-        self._study = optuna.create_study(
-            directions=[objective.direction for objective in search.goals], study_name=cell.name
-        )
-        self._study.add_trials([_warm(cell, trial) for trial in warm])
+        self._warm = [_warm(cell, trial) for trial in warm]
         self._asked = 0
+        self._trials: list[Trial] = []
+        self._first_of: dict[str, str] = {}
+        self._trainings: Counter[str] = Counter()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make a study of Optuna's that knows no trial of ours."""
+        self._study = optuna.create_study(
+            directions=[objective.direction for objective in self._search.goals], study_name=self.cell.name
+        )
+        self._study.add_trials(self._warm)
         self._open: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         self._told: set[int] = set()
+        self._is_outdated = False
 
     @property
     def asked(self) -> int:
@@ -66,60 +83,117 @@ class Study:
 
     def ask(self) -> tuple[Mapping[str, Any], Suggestion]:
         """Return the next suggestion and what it stands for."""
-        number = self.asked
-        if number < len(self._points):
-            return self._ask_for(self._points[number])
+        if self._is_outdated:
+            self._rebuild()
+        number = self._asked
+        self._asked += 1
+        if number < len(self._first_points):
+            return self._ask_for(self._first_points[number], number)
         self._study.sampler = make_sampler(self._search.sampler, self.cell.space, self.cell.seed, number, self.size)
-        return self._suggest()
+        return self._suggest(number)
+
+    def ask_again(self, attempt: int) -> tuple[Mapping[str, Any], Suggestion]:
+        """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
+
+        Args:
+            attempt: How many suggestions were drawn for this trial, >= 1.
+        """
+        # Optuna holds what is not taken as running, which leads the sampler away from it, until the study is made anew.
+        self._is_outdated = True
+        number, seed = self._asked - 1, derive_seed(self.cell.seed, "again", attempt, bits=32)
+        # A sampler that is sure of a setting suggests it for ever, and a Sobol sequence has one point a number.
+        is_asked = attempt < DRAWS / 2 and self._search.sampler != "qmc"
+        name = self._search.sampler if is_asked else "random"
+        self._study.sampler = make_sampler(name, self.cell.space, seed, number, self.size)
+        return self._suggest(number)
+
+    def may_repeat(self, config: TrialConfig) -> bool:
+        """Say whether a setting may be trained as the newest trial: rarely enough before, or asked for by a person."""
+        _, trainings = self.first_with(config)
+        return trainings <= self._search.replicates or self._asked <= len(self._first_points)
+
+    def first_with(self, config: TrialConfig) -> tuple[str | None, int]:
+        """Return the id of the first trial with a setting, and how often the study has trained the setting so far."""
+        first = self._first_of.get(_setting(config.to_dict()))
+        return first, self._trainings[first] if first else 0
+
+    def add(self, trial: Trial) -> None:
+        """Take in a trial that the journal holds, and of which ``ask`` has made the suggestion."""
+        self._trials.append(trial)
+        first = trial.candidate or trial.id
+        self._trainings[first] += 1
+        self._first_of.setdefault(_setting(trial.config), first)
+        # What Optuna was asked for a replicate is no trial of its own.
+        self._is_outdated |= trial.candidate is not None
 
     def replay(self, trial: Trial) -> None:
         """Take in a trial of the journal; they come in the order of their numbers."""
-        self._ask_for(trial.params)
+        if trial.candidate is None:
+            self._ask_for(trial.params, trial.number)
+        self._asked += 1
+        self.add(trial)
         self.observe(trial)
 
     def observe(self, trial: Trial) -> None:
         """Report the epochs that Optuna has not seen, and the end if there is one."""
-        if trial.number in self._told:
-            return
+        if self._trainings[trial.candidate or trial.id] > 1:
+            # Optuna changes no value that it has been told: the next suggestion is drawn by a study made anew.
+            self._is_outdated |= trial.has_ended
+        elif trial.number not in self._told:
+            self._take(Point((trial,)))
+
+    def _rebuild(self) -> None:
+        """Tell a new study of Optuna's all points, with the values that they have now."""
+        self._begin()
+        for point in points_of(self._trials):
+            self._ask_for(point.first.params, point.first.number)
+            self._take(point)
+
+    def _take(self, point: Point) -> None:
         if not self._has_several_goals:
-            self._report(trial)
-        if trial.has_ended:
-            self._tell(trial)
+            self._report(point)
+        if point.state is not TrialState.RUNNING:
+            self._tell(point)
 
     @property
     def _has_several_goals(self) -> bool:
         return len(self._search.goals) > 1
 
-    def _report(self, trial: Trial) -> None:
-        own = self._open[trial.number]
-        for epoch, value in trial.running_best().items():
-            if epoch > self._reported.get(trial.number, 0):
-                own.report(value, epoch)
-                self._reported[trial.number] = epoch
+    def _report(self, point: Point) -> None:
+        number = point.first.number
+        for epoch, value in point.running_best().items():
+            if epoch > self._reported.get(number, 0):
+                self._open[number].report(value, epoch)
+                self._reported[number] = epoch
 
-    def _tell(self, trial: Trial) -> None:
-        """Tell Optuna how a trial ended: complete with its values at its best epoch, pruned, or failed."""
+    def _tell(self, point: Point) -> None:
+        """Tell Optuna how a point ended: complete with its mean values at the best epochs, pruned, or failed."""
         values = None
-        if trial.state is TrialState.FINISHED and trial.best_epoch is not None:
-            metrics = trial.epochs[trial.best_epoch]
-            values = [trial.best_value or 0.0, *(metrics[goal.metric] for goal in self._search.goals[1:])]
+        if point.state is TrialState.FINISHED and point.finished:
+            further = (point.mean(goal.metric) for goal in self._search.goals[1:])
+            values = [value or 0.0 for value in (point.value, *further)]
         # Optuna keeps a copy of its own; thousands of ours would be kept for nothing.
-        self._study.tell(self._open.pop(trial.number), values, state=STATES[trial.state])
-        self._reported.pop(trial.number, None)
-        self._told.add(trial.number)
+        number = point.first.number
+        self._study.tell(self._open.pop(number), values, state=STATES[point.state])
+        self._reported.pop(number, None)
+        self._told.add(number)
 
-    def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
+    def _ask_for(self, params: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], Suggestion]:
         """Make a trial with given parameters; the sampler is not asked."""
         self._study.sampler = RandomSampler(seed=0)
         self._study.enqueue_trial(dict(params))
-        return self._suggest()
+        return self._suggest(number)
 
-    def _suggest(self) -> tuple[Mapping[str, Any], Suggestion]:
+    def _suggest(self, number: int) -> tuple[Mapping[str, Any], Suggestion]:
         trial = self._study.ask()
-        self._open[self._asked] = trial
-        self._asked += 1
+        self._open[number] = trial
         suggestion = self.cell.space.suggest(trial)
         return trial.params, suggestion
+
+
+def _setting(config: Mapping[str, Any]) -> str:
+    """Return what tells a training from others but for its seed."""
+    return json.dumps({name: value for name, value in config.items() if name != "seed"}, sort_keys=True)
 
 
 def _warm(cell: Cell, trial: WarmTrial) -> FrozenTrial:
@@ -132,6 +206,11 @@ def _warm(cell: Cell, trial: WarmTrial) -> FrozenTrial:
         distributions={name: distribution(bounds[name]) for name in trial.params},
         values=list(trial.values) if state is OptunaState.COMPLETE else None,
     )
+
+
+def replicate_seed(seed: int, trainings: int) -> int:
+    """Return the seed of a training whose setting a search has trained so many times before, >= 1."""
+    return derive_seed(seed, "replicate", trainings)
 
 
 class Studies:
@@ -179,9 +258,25 @@ class Studies:
         if study is None:
             return None
         number = study.asked
+        params, config, first = self._draw(study)
+        trial = self._ledger.create(study.cell.name, number, params, config.to_dict(), first)
+        study.add(trial)
+        return trial
+
+    def _draw(self, study: Study) -> tuple[Mapping[str, Any], TrialConfig, str | None]:
+        """Return a suggestion with its training and, of a replicate, the id of the first trial of the setting."""
         params, suggestion = study.ask()
         config = self._experiment.suggested(study.cell, suggestion)
-        return self._ledger.create(study.cell.name, number, params, config.to_dict())
+        if self._experiment.scheduler.name == "pbt":
+            # Trials of a population that begin alike do not stay so, and draw the batches of one seed.
+            return params, config, None
+        for attempt in range(1, DRAWS):
+            if study.may_repeat(config):
+                break
+            params, suggestion = study.ask_again(attempt)
+            config = self._experiment.suggested(study.cell, suggestion)
+        first, trainings = study.first_with(config)
+        return params, config if first is None else replace(config, seed=replicate_seed(config.seed, trainings)), first
 
     def _open(self) -> list[Study]:
         """Return the studies that get another trial."""

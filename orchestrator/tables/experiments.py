@@ -9,12 +9,13 @@ val, of one training each, and says so.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from orchestrator.journal.trial import Trial, TrialState, best_first
+from orchestrator.journal.points import Point, best_points
 from orchestrator.results.confirmed import metrics_of, verdicts_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
@@ -89,6 +90,7 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
         "equal_budget",
         "test_openings",
         "caveats",
+        "early_epochs",
         "objectives",
         "pareto",
     )
@@ -97,29 +99,37 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
 
 
 def _unconfirmed(history: History, dataset: str) -> list[Row]:
-    """Return the best finished trial of each study, best first."""
-    studies: dict[str, list[Trial]] = {}
-    for trial in best_first(history.trials.values()):
-        if trial.config["dataset"] == dataset and trial.state is TrialState.FINISHED and trial.candidate is None:
-            studies.setdefault(trial.study, []).append(trial)
-    return [_row(trials[0], rank, history) for rank, trials in enumerate(studies.values(), start=1)]
+    """Return the best point of each study, best first."""
+    studies: dict[str, Point] = {}
+    for point in best_points(history.trials.values()):
+        if point.first.config["dataset"] == dataset:
+            studies.setdefault(point.first.study, point)
+    return [_row(point, rank, history) for rank, point in enumerate(studies.values(), start=1)]
 
 
-def _row(trial: Trial, rank: int, history: History) -> Row:
-    metrics = metrics_of(trial, history)
-    retrieval = {name.removeprefix("val/"): value for name, value in metrics.items() if name.startswith("val/")}
-    cocos = {name.removeprefix("cocos/"): value for name, value in metrics.items() if name.startswith("cocos/")}
-    measures = {name: Measure(value, None, 1) for name, value in (retrieval | cocos).items()}
-    spreads = {name: Measure(value, cocos.get(f"{name}_std"), 1) for name, value in cocos.items()}
+def _row(point: Point, rank: int, history: History) -> Row:
+    trial = point.finished[0]
+    trainings = [metrics_of(training, history) for training in point.finished]
+    measures = {name: _measure([each[name] for each in trainings if name in each]) for name in trainings[0]}
+    retrieval = {name.removeprefix("val/"): value for name, value in measures.items() if name.startswith("val/")}
+    cocos = {name.removeprefix("cocos/"): value for name, value in measures.items() if name.startswith("cocos/")}
+    spreads = {
+        name: replace(value, std=cocos[f"{name}_std"].mean) for name, value in cocos.items() if f"{name}_std" in cocos
+    }
     return Row(
         dataset=trial.config["dataset"],
         model=trial.config["model"],
         loss=trial.config["loss"],
         parameters=trial.parameters,
-        measures=measures | spreads,
+        measures=retrieval | cocos | spreads,
         number=str(rank),
         verdict="unconfirmed",
     )
+
+
+def _measure(values: Sequence[float]) -> Measure:
+    """Return a metric over the trainings of a point; the deviation of a single training is not 0 but unknown."""
+    return Measure(fmean(values), pstdev(values) if len(values) > 1 else None, len(values))
 
 
 def _notes(result: Result, several: bool, brief: bool) -> list[str]:
@@ -128,7 +138,7 @@ def _notes(result: Result, several: bool, brief: bool) -> list[str]:
     for dataset in dict.fromkeys(row.dataset for row in result.rows):
         where = " ".join([*([f"{result.name}:"] if several else []), f"{Path(dataset).name}:"])
         confirmed = any(one["dataset"] == dataset for one in result.summary["verdicts"])
-        values = [] if confirmed else ["its rows show val, of one training each"]
+        values = [] if confirmed else ["its rows show val, of the trainings of the search"]
         said = statements(dataset, result.summary, brief=brief)
         notes += [f"{where} {sentence}." for sentence in (*said, *values)]
     return notes

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Trial
+from orchestrator.journal.trial import Stage, Trial
 from orchestrator.results.candidates import DatasetVerdict, Standing
 from orchestrator.results.confirmed import verdicts_of
 
@@ -46,7 +46,7 @@ def _described(history: History, verdict: DatasetVerdict, standing: Standing) ->
         **({} if result.sample_std is None else {f"{verdict.metric}_sd": result.sample_std}),
         **{f"{verdict.metric}_{end}": value for end, value in ends.items()},
     }
-    repeats = [trial for trial in history.trials.values() if trial.candidate == label]
+    repeats = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == label]
     return ConfirmedCandidate(
         trial=history.trials[label],
         metrics={**spread, **means, "seeds": float(result.seeds)},

@@ -22,12 +22,12 @@ def run_name(trial: Trial, history: History) -> str:
     """Return the name of a trial's run, which begins with what tells the trial from others of its experiment.
 
     The number of the trial in its study comes first, then dataset and model where the experiment has several, the loss,
-    and whatever was searched: ``0003 nt_xent τ=0.008``. A repeat has the number of the trial that it repeats, and its
-    seed: ``0003 nt_xent τ=0.008 seed=7``.
+    and whatever was searched: ``0003 nt_xent τ=0.008``. A trial that trains the settings of another one again
+    has the number of that trial, and its seed: ``0003 nt_xent τ=0.008 seed=7``.
     """
     repeated = history.trials.get(trial.candidate or "", trial)
     number = [] if trial.stage is Stage.REGRESS else [f"{repeated.number:04d}"]
-    seed = [] if trial.stage is Stage.SEARCH else [f"seed={trial.config['seed']}"]
+    seed = [f"seed={trial.config['seed']}"] if trial.candidate or trial.stage is Stage.REGRESS else []
     return _name([*number, *_settings(trial, history), *seed])
 
 

@@ -1,6 +1,7 @@
 """What the run of a study shows while its trials run: the best value so far against the number of ended trials."""
 
 from collections.abc import Iterator
+from statistics import fmean
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
@@ -27,10 +28,11 @@ def study_progress(history: History, study: str, after: int = 0) -> Iterator[tup
     ended = [trial for trial in study_trials(history, study) if trial.has_ended]
     # In the order of their ends: the journal's running time cannot jump, as a date can.
     ended.sort(key=lambda trial: (trial.ended_after or 0.0, trial.number))
-    best: dict[str, float] = {}
+    trainings: dict[str, list[float]] = {}
     for count, trial in enumerate(ended, start=1):
         if trial.state is TrialState.FINISHED and trial.best_value is not None:
-            name = f"{trial.metric}_best"
-            best[name] = max(trial.best_value, best.get(name, trial.best_value))
+            trainings.setdefault(trial.candidate or trial.id, []).append(trial.best_value)
         if count > after:
+            # Trainings of one setting count with their mean, so that a replicate may lower the best value.
+            best = {f"{trial.metric}_best": max(map(fmean, trainings.values()))} if trainings else {}
             yield count, {**best, "trials_ended": float(count)}, trial.ended or 0.0

@@ -87,7 +87,8 @@ class Store:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
             run = self._find_trial(trial, history, parent.id)
-            self._send_progress(trial.study, parent, history)
+            if trial.has_ended:
+                self._send_progress(trial.study, parent, history)
             self._send_epochs(trial, run, history)
             self._send_test(trial, run, history)
             self._send_weights(trial, run)

@@ -10,7 +10,7 @@ References:
 """
 
 from collections.abc import Callable
-from statistics import median
+from statistics import fmean, median
 from types import SimpleNamespace
 from typing import Any
 
@@ -171,15 +171,26 @@ class StudyScheduler(RecordingScheduler):
 
     def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
         super().__init__(ledger)
-        self._rules = {
-            cell.name: make_rule(experiment.scheduler, cell.training.total_epochs) for cell in experiment.cells()
-        }
+        self._rules = {cell.name: make_rule(cell.scheduler, cell.training.total_epochs) for cell in experiment.cells()}
+        self._values: dict[str, dict[int, list[float]]] = {}
+        self._finished: set[str] = set()
         self._replay()
 
     def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
-        """Say whether the rule of its study lets the trial go on."""
-        rule = self._rules.get(trial.study)
-        return rule is None or rule.may_continue(trial.id, trial.number, epoch, best)
+        """Say whether the rule of its study lets the trial go on.
+
+        A replicate is judged by the mean of the trainings of its setting that have reached the epoch. Once one of them
+        has finished, the others go on to their end: if the unlucky were stopped, the mean would be of the lucky.
+        """
+        rule, setting = self._rules.get(trial.study), trial.candidate or trial.id
+        values = self._values.setdefault(setting, {}).setdefault(epoch, [])
+        values.append(best)
+        had_finished = setting in self._finished
+        if epoch >= trial.total_epochs:
+            self._finished.add(setting)
+        if rule is None or had_finished:
+            return True
+        return rule.may_continue(trial.id, trial.number, epoch, fmean(values))
 
     def _replay(self) -> None:
         """Judge again in the order of the journal, so that the rules know what they knew."""

@@ -13,8 +13,8 @@ MUTATIONS = (
     Mutation(
         name="a stopped baseline is preferred",
         file="orchestrator/results/confirmation.py",
-        old="[*best_first(finished), *best_first(stopped)]",
-        new="[*best_first(stopped), *best_first(finished)]",
+        old="[*finished, *best_first(stopped)]",
+        new="[*best_first(stopped), *finished]",
         tests="tests/orchestrator/results/test_confirmation.py",
     ),
     Mutation(

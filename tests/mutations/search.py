@@ -83,15 +83,15 @@ MUTATIONS = (
     Mutation(
         name="trials of other datasets are rivals",
         file="orchestrator/results/pareto.py",
-        old=' if other.config["dataset"] == trial.config["dataset"]]',
+        old=' if other.first.config["dataset"] == dataset]',
         new="]",
         tests="tests/orchestrator/results/test_pareto.py",
     ),
     Mutation(
         name="a front begins with its worst",
         file="orchestrator/results/pareto.py",
-        old="-points[trial.id][0]",
-        new="points[trial.id][0]",
+        old="-gains[point.first.id][0]",
+        new="gains[point.first.id][0]",
         tests="tests/orchestrator/results/test_pareto.py",
     ),
     Mutation(
@@ -132,15 +132,15 @@ MUTATIONS = (
     Mutation(
         name="winners are compared by the metric of their studies",
         file="orchestrator/results/summary.py",
-        old='[history.experiment["search"]["metric"]]',
-        new="[trial.metric]",
+        old="point.mean(metric), point.first",
+        new="point.value, point.first",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_winners_are_compared_by_the_metric_of_the_experiment",
     ),
     Mutation(
         name="a target is a value of the metric of a study",
         file="orchestrator/search/budget.py",
-        old="[self._metric()]",
-        new="[trial.metric]",
+        old="point.mean(self._metric())",
+        new="point.value",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_target_is_a_value_of_the_metric_of_the_experiment",
     ),
     Mutation(
@@ -167,7 +167,7 @@ MUTATIONS = (
     Mutation(
         name="a trial that moved is the baseline",
         file="orchestrator/results/confirmation.py",
-        old=" and not trial.moves",
+        old=" if not point.first.moves",
         new="",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_trial_that_moved_has_no_published_settings_any_more",
     ),
@@ -201,10 +201,24 @@ MUTATIONS = (
     ),
     Mutation(
         name="further objectives are those of the last epoch",
-        file="orchestrator/studies/study.py",
-        old="metrics = trial.epochs[trial.best_epoch]",
-        new="metrics = trial.epochs[trial.last_epoch]",
+        file="orchestrator/journal/points.py",
+        old="trial.epochs[trial.best_epoch or 0][metric]",
+        new="trial.epochs[trial.last_epoch][metric]",
         tests="tests/orchestrator/studies/test_what_samplers_learn.py::test_further_objectives_are_those_of_the_best_epoch",
+    ),
+    Mutation(
+        name="the luckiest of several trainings counts",
+        file="orchestrator/journal/points.py",
+        old="return fmean(values) if values else None",
+        new="return max(values) if values else None",
+        tests="tests/orchestrator/journal/test_points.py::test_the_luckiest_of_several_trainings_does_not_win",
+    ),
+    Mutation(
+        name="a replicate of a setting that finished is stopped",
+        file="orchestrator/tuner/scheduler.py",
+        old="if rule is None or had_finished:",
+        new="if rule is None:",
+        tests="tests/orchestrator/journal/test_points.py::test_a_replicate_is_judged_by_the_mean_and_after_a_finish_not_at_all",
     ),
     Mutation(
         name="CMA-ES takes trials that were stopped early for failed",

@@ -39,8 +39,8 @@ def test_mean_epochs_are_those_of_a_simulation(epochs: int, grace: int, factor: 
 
 
 def test_hours_are_those_of_all_studies_side_by_side() -> None:
-    loads = [StudyLoad("a", 10, 6, 9, 36.0), StudyLoad("b", 4, 0, 5, 72.0)]
-    found = forecast(loads, ASHA, Concurrency(2, "CPUs", 0.25))
+    loads = [StudyLoad("a", 10, 6, 9, 36.0, ASHA), StudyLoad("b", 4, 0, 5, 72.0, ASHA)]
+    found = forecast(loads, Concurrency(2, "CPUs", 0.25))
     epochs = [10 * expected_epochs(9, ASHA) + 6 * 9, 4 * expected_epochs(5, ASHA)]
     assert (found.trials, found.confirmations, found.epochs_at_most) == (14, 6, 16 * 9 + 4 * 5)
     assert found.epochs == round(sum(epochs))

@@ -38,9 +38,9 @@ def test_a_front_holds_the_trials_that_nobody_of_their_dataset_beats(points: lis
         if not beaten:
             expected.setdefault(dataset, set()).add(str(number))
     fronts = pareto_fronts(history_of(points), GOALS)
-    assert {dataset: {trial.id for trial in front} for dataset, front in fronts.items()} == expected
+    assert {dataset: {point.first.id for point in front} for dataset, front in fronts.items()} == expected
     for front in fronts.values():
-        values = [trial.epochs[1]["val/rsum"] for trial in front]
+        values = [point.value for point in front]
         assert values == sorted(values, reverse=True)
 
 

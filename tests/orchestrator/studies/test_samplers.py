@@ -174,8 +174,8 @@ def test_several_objectives(tmp_path: Path, sampler: str) -> None:
         [value(trial), 100 * trial.params["temperature"]] for trial in ledger.history.trials.values()
     ]
     front = pareto_fronts(ledger.history, experiment.search.goals)["pets"]
-    assert {trial.number for trial in front} == {trial.number for trial in study._study.best_trials}
-    assert [row["trial"] for row in summarise(ledger.history)["pareto"]["pets"]] == [trial.id for trial in front]
+    assert {point.first.number for point in front} == {trial.number for trial in study._study.best_trials}
+    assert [row["trial"] for row in summarise(ledger.history)["pareto"]["pets"]] == [point.first.id for point in front]
     ledger.close()
 
 

@@ -1,0 +1,93 @@
+"""The points of a search: a setting with all its trainings, of which the mean counts and never the luckiest.
+
+A trial of the search whose suggestion repeats an earlier setting is a replicate: the replicate names the first trial of
+the setting as its ``candidate``, and is trained with a seed of its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+
+from orchestrator.journal.trial import Stage, Trial, TrialState
+
+RANKED_STATES = (
+    TrialState.FINISHED,
+    TrialState.RUNNING,
+    TrialState.STOPPED_EARLY,
+    TrialState.DIVERGED,
+    TrialState.FAILED,
+)
+"""The states of trainings; a point has the first of them that one of its trainings has."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting of a study.
+
+    Attributes:
+        trainings: All trials of the search with this setting, in the order of their numbers; at least one.
+    """
+
+    trainings: tuple[Trial, ...]
+
+    @property
+    def first(self) -> Trial:
+        """The training under whose id the point is known."""
+        return self.trainings[0]
+
+    @property
+    def finished(self) -> tuple[Trial, ...]:
+        """The trainings that count: those that were trained to their end and have a value."""
+        finished = (trial for trial in self.trainings if trial.state is TrialState.FINISHED)
+        return tuple(trial for trial in finished if trial.best_epoch is not None)
+
+    @property
+    def state(self) -> TrialState:
+        """How the point stands: finished as soon as one training has finished, running while one may still finish."""
+        states = {trial.state for trial in self.trainings}
+        return next(state for state in RANKED_STATES if state in states)
+
+    @property
+    def value(self) -> float | None:
+        """The mean over the finished trainings of each one's highest metric; ``None`` where none has finished."""
+        return self.mean(self.first.metric)
+
+    @property
+    def value_so_far(self) -> float | None:
+        """``value``; before a training has finished, the highest metric of those that run; ``None`` without any."""
+        running = (trial.best_value for trial in self.trainings if trial.state is TrialState.RUNNING)
+        highest = max((value for value in running if value is not None), default=None)
+        return highest if self.value is None else self.value
+
+    def mean(self, metric: str) -> float | None:
+        """Return the mean over the finished trainings of a metric at each one's best epoch; ``None`` without any."""
+        values = [trial.epochs[trial.best_epoch or 0][metric] for trial in self.finished]
+        return fmean(values) if values else None
+
+    def running_best(self) -> dict[int, float]:
+        """Return the mean of the best values so far at each epoch, over the trainings that have reached the epoch."""
+        curves = [trial.running_best() for trial in self.trainings]
+        epochs = sorted({epoch for curve in curves for epoch in curve})
+        return {epoch: fmean(curve[epoch] for curve in curves if epoch in curve) for epoch in epochs}
+
+
+def points_of(trials: Iterable[Trial]) -> list[Point]:
+    """Return the points that trials of a search belong to, in the order of their first trials; others are left out."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.stage is Stage.SEARCH:
+            groups.setdefault(trial.candidate or trial.id, []).append(trial)
+    return [Point(tuple(sorted(group, key=lambda trial: trial.number))) for group in groups.values()]
+
+
+def ranked(points: Iterable[Point]) -> list[Point]:
+    """Return the points with a finished training, the highest mean first, of equals the earlier first."""
+    valued = [(value, point) for point in points if (value := point.value) is not None]
+    return [
+        point for _, point in sorted(valued, key=lambda pair: (-pair[0], pair[1].first.study, pair[1].first.number))
+    ]
+
+
+def best_points(trials: Iterable[Trial]) -> list[Point]:
+    """Return the points of trials of a search as ``ranked`` does."""
+    return ranked(points_of(trials))

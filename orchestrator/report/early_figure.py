@@ -1,0 +1,44 @@
+"""How well each epoch ranks the trials of a study as their end does: where a scheduler may begin to judge."""
+
+from collections.abc import Sequence
+
+from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, plain, whole
+from orchestrator.report.studies import Study, by_dataset
+from orchestrator.results.early_epochs import FEWEST, TELLING, rank_correlations
+
+
+def early_figure(studies: Sequence[Study]) -> Figure:
+    """Return Kendall's tau of each epoch with the end, a line a study, for each dataset."""
+    options = []
+    for dataset, group in by_dataset(studies).items():
+        if traces := [trace for study in group for trace in _line(study)]:
+            last = max(max(trace["x"]) for trace in traces)
+            axes = {"xaxis": whole("epoch", last), "yaxis": axis("Kendall's tau with the end")}
+            options.append(Option(dataset, [Panel("", traces, axes)]))
+    return Figure(
+        key="early",
+        title="What early epochs tell",
+        note=f"Kendall's tau between the best values so far after an epoch and at the end, over the settings that were "
+        f"trained to their end: 1 is the same order, 0 is none. A scheduler that stops trials before a study's line "
+        f"stays at {TELLING:g} or more may stop the best. Trials that were stopped early are left out.",
+        options=options,
+        absent=f"No study has {FEWEST} settings that were trained to their end.",
+    )
+
+
+def _line(study: Study) -> list[Json]:
+    settings, tau = rank_correlations(study.trials)
+    if not tau:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": plain(study.label),
+            "legendgroup": study.name,
+            "x": list(tau),
+            "y": [round(value, 3) for value in tau.values()],
+            "hovertemplate": f"{settings} settings<br>epoch %{{x}}: tau %{{y:.2f}}<extra></extra>",
+            "line": {"color": colour(study), "width": 2},
+        }
+    ]

@@ -1,0 +1,133 @@
+"""How well an early epoch ranks trials as their end does: whether a scheduler that judges there can tell good from bad.
+
+Kendall's tau-b [Kendall1945] compares the order of the best values so far after an epoch with the order of the best
+values at the end, over the settings of a study that were trained to their end: 1 is the same order, 0 is none. Trials
+that were stopped early are left out, because nobody knows how they would have ended; where the scheduler stops many,
+the others are alike, and their tau is lower than the tau of all would be.
+
+References:
+    [Kendall1945] Kendall, The Treatment of Ties in Ranking Problems. Biometrika 33
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.experiment.experiment import ANY, Experiment
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import History
+from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.trial import Trial
+
+TELLING = 0.5
+"""The tau of an epoch that tells: of two trials, the one that is ahead there ends ahead three times as often as not."""
+
+FEWEST = 6
+"""Settings trained to their end below which nothing is said: the tau of 6 has a standard deviation of 0.35 by luck."""
+
+JUDGING = ("asha", "hyperband", "median")
+"""The schedulers that stop trials from ``grace_epochs`` on."""
+
+
+@dataclass(frozen=True)
+class EarlyEpochs:
+    """What the epochs of a study tell of its end.
+
+    Attributes:
+        loss: Of the study; ``any`` where the search chose among several.
+        settings: How many settings were trained to their end.
+        tau: Epoch -> Kendall's tau-b in [-1, 1], before the last epoch; an epoch at which all are equal is left out.
+        grace: The first epoch at which the scheduler may stop a trial; ``None`` where it stops none.
+    """
+
+    loss: str
+    settings: int
+    tau: Mapping[int, float]
+    grace: int | None
+
+    @property
+    def telling(self) -> int | None:
+        """The first epoch from which on every tau is at least ``TELLING``; ``None`` where there is none."""
+        weak = [epoch for epoch, tau in self.tau.items() if tau < TELLING]
+        later = [epoch for epoch in self.tau if epoch > max(weak, default=0)]
+        return min(later, default=None)
+
+
+def rank_correlations(trials: Iterable[Trial]) -> tuple[int, dict[int, float]]:
+    """Return how many settings of a study were trained to their end, and Kendall's tau-b of each epoch but the last."""
+    points = [Point(point.finished) for point in points_of(trials) if point.finished]
+    curves = [point.running_best() for point in points]
+    last = min((max(curve) for curve in curves), default=0)
+    ends = [curve[max(curve)] for curve in curves]
+    if len(points) < FEWEST:
+        return len(points), {}
+    from scipy.stats import kendalltau
+
+    epochs = (epoch for epoch in range(1, last) if all(epoch in curve for curve in curves))
+    taus = {epoch: float(kendalltau([curve[epoch] for curve in curves], ends).statistic) for epoch in epochs}
+    return len(points), {epoch: tau for epoch, tau in taus.items() if math.isfinite(tau)}
+
+
+def early_epochs(history: History) -> dict[str, EarlyEpochs]:
+    """Return what the epochs tell of each study that has enough trials, by its name."""
+    found: dict[str, EarlyEpochs] = {}
+    for cell in validate(Experiment, history.experiment, "journal").cells():
+        settings, tau = rank_correlations(history.study(cell.name))
+        if tau:
+            grace = cell.scheduler.grace_epochs if cell.scheduler.name in JUDGING else None
+            found[cell.name] = EarlyEpochs(cell.loss, settings, tau, grace)
+    return found
+
+
+def sentences(studies: Mapping[str, EarlyEpochs]) -> list[str]:
+    """Return a sentence about each study: how well the scheduler's first epoch ranks trials, and what to change."""
+    return [_sentence(name, study) for name, study in studies.items()]
+
+
+def _sentence(name: str, study: EarlyEpochs) -> str:
+    over = f"over {study.settings} settings that were trained to their end"
+    grace = study.grace if study.grace in study.tau else None
+    if grace is None:
+        return f"{name}: {_first(study.telling, over)}."
+    said = f"{name}: epoch {grace} ranks trials as the end does with Kendall's tau {study.tau[grace]:.2f} {over}"
+    if study.tau[grace] >= TELLING:
+        return f"{said}."
+    warning = "the scheduler may have stopped the best trials there"
+    if study.telling is None:
+        return f"{said}; {warning}, and no later epoch before the last tells: scheduler.name: none stops no trial."
+    return (
+        f"{said}; {warning}: epoch {study.telling} is the first from which on tau is at least {TELLING:g}, "
+        f"so let the next search have {_setting(study)}."
+    )
+
+
+def _setting(study: EarlyEpochs) -> str:
+    """Return the lines of an experiment file that give a study its grace."""
+    if study.loss == ANY:
+        return f"scheduler.grace_epochs: {study.telling}"
+    return f"overrides: [{{losses: [{study.loss}], grace_epochs: {study.telling}}}]"
+
+
+def _first(telling: int | None, over: str) -> str:
+    if telling is None:
+        return f"no epoch before the last ranks trials as the end does: Kendall's tau stays below {TELLING:g} {over}"
+    return f"epoch {telling} is the first from which on Kendall's tau with the end is at least {TELLING:g}, {over}"
+
+
+def to_dict(studies: Mapping[str, EarlyEpochs]) -> dict[str, dict[str, object]]:
+    """Return what the epochs of each study tell as plain values for JSON, in which an epoch is a text."""
+    return {
+        name: {
+            "settings": study.settings,
+            "grace_epochs": study.grace,
+            "first_telling_epoch": study.telling,
+            "tau": {str(epoch): tau for epoch, tau in study.tau.items()},
+        }
+        for name, study in studies.items()
+    }
+
+
+def of_dataset(studies: Mapping[str, EarlyEpochs], trials: Sequence[Trial]) -> dict[str, EarlyEpochs]:
+    """Return what the epochs tell of the studies that trials belong to."""
+    names = {trial.study for trial in trials}
+    return {name: study for name, study in studies.items() if name in names}
