@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.options import (
+    Address,
+    Json,
+    Output,
+    Overrides,
+    Plugins,
+    SharedDataRoot,
+    Storage,
+    TrackingUri,
+)
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.search import SearchResult
     from orchestrator.workload.training import TrainablesWorkload
+    from trainables.plugins.plugin import Plugin
 
 
 def search(
@@ -29,6 +39,7 @@ def search(
     tracking_uri: TrackingUri = None,
     address: Address = None,
     storage: Storage = None,
+    plugins: Plugins = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show spaces, first points and a forecast of hours; search nothing.")
     ] = False,
@@ -37,7 +48,7 @@ def search(
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
     from orchestrator.experiment.experiment import load_experiment
 
-    chosen = load_experiment(experiment, overrides or [])
+    chosen = load_experiment(experiment, overrides or [], plugins or [])
     if dry_run:
         show_plan(chosen, data_root, output, address, as_json=as_json)
         return
@@ -63,21 +74,22 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)
     read_sources(experiment, output)
-    found = dry_run(experiment, make_workload(experiment.resources, data_root))
+    found = dry_run(experiment, make_workload(experiment.resources, data_root, experiment.plugins))
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
         print_dry_run(found)
 
 
-def make_workload(resources: "Resources", data_root: str) -> "TrainablesWorkload":
-    """Return what trials that get these resources run on the data under a root."""
+def make_workload(resources: "Resources", data_root: str, plugins: "tuple[Plugin, ...]" = ()) -> "TrainablesWorkload":
+    """Return what trials that get these resources run on the data under a root, with the code of plug-ins."""
     from orchestrator.storage.bucket import is_bucket
     from orchestrator.workload.training import TrainablesWorkload
 
     root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
     # The driver as well leaves the GPUs alone, which measures and evaluates with it.
-    return TrainablesWorkload(root, max(1, math.ceil(resources.cpus)), "cpu" if resources.gpus == 0 else "auto")
+    device = "cpu" if resources.gpus == 0 else "auto"
+    return TrainablesWorkload(root, max(1, math.ceil(resources.cpus)), device, plugins=plugins)
 
 
 def run(
@@ -96,7 +108,7 @@ def run(
 
     if warning := ignored_address(cluster):
         say(warning, error=True)
-    workload = make_workload(experiment.resources, data_root)
+    workload = make_workload(experiment.resources, data_root, experiment.plugins)
     begin = run_search if search else run_confirmation
     result = begin(
         experiment,
