@@ -22,6 +22,7 @@ from orchestrator.commands import (
     evaluate,
     extend,
     list_names,
+    plugins,
     regress,
     report,
     resume,
@@ -79,6 +80,8 @@ app.command()(retrieve.retrieve)
 app.command()(ui.ui)
 app.command()(doctor.doctor)
 app.command("list")(list_names.list_names)
+app.command()(plugins.plugins)
+app.command("check-plugin")(plugins.check_plugin)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(cocos.cocos)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json
+from orchestrator.commands.options import DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
 
@@ -24,13 +24,16 @@ def evaluate(
     ] = 1,
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate the best model of a checkpoint on val or test."""
+    from orchestrator.experiment.plugins import load_plugins
     from trainables.chance import chance_rsum
     from trainables.checkpoint import read_config, resolve_checkpoint
     from trainables.data.dataset import open_dataset
 
+    load_plugins(plugins or [])
     directory = resolve_checkpoint(checkpoint)
     config = read_config(directory)
     data = open_dataset(config, data_root)

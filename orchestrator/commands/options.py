@@ -42,3 +42,6 @@ Plugins = Annotated[
         help="Losses, models or forms of data of your own, whose code runs; may be repeated.",
     ),
 ]
+TrustPlugins = Annotated[
+    bool, typer.Option("--trust-plugins", help="Run the code of a plug-in that is packed with the model.")
+]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides
+from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
 from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
@@ -28,12 +28,15 @@ def train(
     name: Annotated[str | None, typer.Option(help="Folder under OUTPUT/train.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last good checkpoint.")] = False,
     device: Device = "auto",
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Train one model: [bold]orchestrator train --set dataset=flickr8k --set loss=nt_xent[/bold]."""
     from orchestrator.experiment.experiment import load_trial_config
+    from orchestrator.experiment.plugins import load_plugins
     from orchestrator.workload import single as training
 
+    load_plugins(plugins or [])
     chosen = load_trial_config(config, overrides or [])
     directory = output / "train" / (name or _default_name(chosen))
     with _progress(chosen, quiet=as_json) as on_report:

@@ -108,7 +108,17 @@ SMOOTH_AP_LAYOUT = Layout(
     columns=_both_ways(_PER_QUERY, _WITHOUT),
     caveat="The published t2i columns look at the wrong candidates: t2i C^0 is at least 614 of 640 for any model.",
 )
-COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT)
+GENERAL_LAYOUT = Layout(
+    name="cocos_general",
+    published=None,
+    title="Contributing pairs of losses that say no weights of their own",
+    spread=_OVER_BATCHES,
+    columns=(
+        Column("gradient_negatives", "negatives", "negatives", 2),
+        Column("gradient_positives", "positives", "positives", 2),
+    ),
+)
+COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GENERAL_LAYOUT)
 
 
 def cocos_layout(loss: str) -> Layout:
