@@ -12,12 +12,12 @@ from search_spaces import SPACES, SpaceError
 from search_spaces.declared import declared_bounds, declared_space
 from trainables.config import FEATURES
 from trainables.errors import ConfigError
-from trainables.plugins.in_use import clash, find_plugin, in_use, owner_of, use
+from trainables.plugins.in_use import clash, find_plugin, in_use, owner_of, use, withdraw
 from trainables.plugins.installed import providers
 from trainables.plugins.plugin import Plugin
 
-_spaces: dict[str, str] = {}
-"""Loss of a plug-in -> the digest of the text that declared the space in ``SPACES``."""
+_spaces: set[str] = set()
+"""Losses of plug-ins that have a space in ``SPACES``."""
 
 
 def use_plugins(plugins: Iterable[Plugin]) -> None:
@@ -37,12 +37,11 @@ def use_plugins(plugins: Iterable[Plugin]) -> None:
                 raise ConfigError(f"{about['place']}: {error}") from None
         former = in_use().get(plugin.name)
         use([plugin])
-        for name in {*_spaces, *spaces}:
-            if owner_of("losses", name) is None or (former is not None and name in former.offers.get("losses", {})):
-                SPACES.pop(name, None)
-                _spaces.pop(name, None)
+        if former is not None and former.digest != plugin.digest:
+            # What the former version had and the new one has not is nobody's now.
+            forget_plugins(())
         SPACES.update(spaces)
-        _spaces.update(dict.fromkeys(spaces, plugin.digest))
+        _spaces.update(spaces)
 
 
 def model_bounds(model: str) -> dict[str, Any]:
@@ -149,3 +148,12 @@ Plugins = Annotated[
     WithJsonSchema({"type": "array", "items": {"type": "string"}}, mode="validation"),
 ]
 """The key ``plugins``: files and distributions as they are typed; text and digest where an experiment is whole."""
+
+
+def forget_plugins(names: Iterable[str]) -> None:
+    """Take plug-ins out of the tables, with the spaces of their losses; those that are not there are passed over."""
+    for name in names:
+        withdraw(name)
+    for loss in [loss for loss in _spaces if owner_of("losses", loss) is None]:
+        _spaces.discard(loss)
+        SPACES.pop(loss, None)

@@ -219,9 +219,7 @@ def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
         together = _value(stacked, similarity, positives)
         gradients = _gradient(stacked, similarity, positives)
         for place, loss in enumerate(losses):
-            cause = (
-                f"{words} with {_shown(loss)} beside {len(losses) - 1} others; remove vectorised=True, or let it hold"
-            )
+            cause = f"{words} with {_shown(loss)} beside others: remove vectorised=True, or take leading dimensions"
             _same(_value(loss, similarity[place], positives), together[place], f"the value changes for {cause}")
             _same(_gradient(loss, similarity[place], positives), gradients[place], f"the gradient changes for {cause}")
 

@@ -4,12 +4,13 @@ A package offers what its entry points of the groups ``icr_orchestrator.losses``
 Nothing of it is imported to find it.
 """
 
-from importlib.machinery import PathFinder
+import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 from trainables.errors import ConfigError
 from trainables.plugins.plugin import KINDS, Plugin, check_size
+from trainables.plugins.running import TextModules
 
 GROUP = "icr_orchestrator."
 
@@ -56,7 +57,7 @@ def read_installed(name: str) -> Plugin:
     if len(tops) > 1:
         raise ConfigError(f"plug-in {name}: its entry points must be in one package, got {', '.join(tops)}")
     top = next(iter(tops))
-    files = _files(name, top, found)
+    files = _files(name, top)
     check_size(name, files)
     return Plugin(found.name, found.version, targets[0].partition(":")[0], files, entries)
 
@@ -74,10 +75,12 @@ def _names(entries: dict[str, dict[str, str]]) -> dict[str, list[str]]:
     return {kind: list(names) for kind, names in entries.items()}
 
 
-def _files(name: str, top: str, found: Distribution) -> dict[str, str]:
+def _files(name: str, top: str) -> dict[str, str]:
     """Return the Python files of a package by their paths, which begin with the package."""
-    # Where imports would find it, editable or not, without importing it; else beside its metadata.
-    spec = PathFinder.find_spec(top) or PathFinder.find_spec(top, [str(found.locate_file(""))])
+    # Where imports would find it, editable or not, without importing it; not the text of a former version.
+    finders = [finder for finder in sys.meta_path if not isinstance(finder, TextModules)]
+    specs = (finder.find_spec(top, None) for finder in finders if hasattr(finder, "find_spec"))
+    spec = next(filter(None, specs), None)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise ConfigError(f"plug-in {name}: {top} is no package of Python files here")
     origin = Path(spec.origin)
