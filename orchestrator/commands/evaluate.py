@@ -1,6 +1,7 @@
 """``orchestrator evaluate``: the retrieval metrics of a checkpoint."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +9,6 @@ import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console
-from trainables.errors import ConfigError
 
 
 def evaluate(
@@ -29,32 +29,19 @@ def evaluate(
 ) -> None:
     """Evaluate the best model of a checkpoint on val or test."""
     from orchestrator.experiment.plugins import load_plugins
-    from trainables.chance import chance_rsum
-    from trainables.checkpoint import read_config, resolve_checkpoint
-    from trainables.data.dataset import open_dataset
+    from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 
     load_plugins(plugins or [])
-    directory = resolve_checkpoint(checkpoint)
-    config = read_config(directory)
-    data = open_dataset(config, data_root)
-    images = len(data.splits[split].image_rows)
-    if images % folds:
-        raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
-    from trainables.evaluation import evaluate_checkpoint
-
-    metrics = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
-    image_of_caption = data.splits[split].image_of_caption
-    # A fold has a chance level of its own, and the folds are alike.
-    chance = chance_rsum(image_of_caption[image_of_caption < images // folds])
+    found = evaluate_checkpoint(checkpoint, data_root=data_root, split=split, folds=folds, device=device)
     if as_json:
-        where = {"checkpoint": str(directory), "dataset": data.name, "split": split, "images": images, "folds": folds}
-        print(json.dumps({**where, "metrics": metrics, "chance_rsum": chance}))
+        print(json.dumps(found.to_dict()))
         return
-    protocol = "" if folds == 1 else f", mean of {folds} folds of {images // folds:,} images"
-    print_metrics(f"{data.name} {split}: {config.model} {config.loss}{protocol}", metrics, chance)
+    protocol = "" if folds == 1 else f", mean of {folds} folds of {found.images // folds:,} images"
+    title = f"{found.dataset} {split}: {found.model} {found.loss}{protocol}"
+    print_metrics(title, found.metrics, found.chance_rsum)
 
 
-def print_metrics(title: str, metrics: dict[str, float], chance: float) -> None:
+def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> None:
     """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
     from rich.table import Table
 

@@ -1,7 +1,6 @@
 """``orchestrator search``: an experiment from its YAML to its winners."""
 
 import json
-import math
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -24,11 +23,8 @@ from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.experiment.experiment import Experiment
-    from orchestrator.experiment.sections import Resources
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.search import SearchResult
-    from orchestrator.workload.training import TrainablesWorkload
-    from trainables.plugins.plugin import Plugin
 
 
 def search(
@@ -67,6 +63,7 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
     """
     from orchestrator.forecast.dry_run import dry_run
     from orchestrator.forecast.terminal import print_dry_run
+    from orchestrator.search.begin import make_workload
     from orchestrator.search.preparation import check_cpus
     from orchestrator.studies.warm_start import read_sources
 
@@ -81,17 +78,6 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         print_dry_run(found)
 
 
-def make_workload(resources: "Resources", data_root: str, plugins: "tuple[Plugin, ...]" = ()) -> "TrainablesWorkload":
-    """Return what trials that get these resources run on the data under a root, with the code of plug-ins."""
-    from orchestrator.storage.bucket import is_bucket
-    from orchestrator.workload.training import TrainablesWorkload
-
-    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
-    # The driver as well leaves the GPUs alone, which measures and evaluates with it.
-    device = "cpu" if resources.gpus == 0 else "auto"
-    return TrainablesWorkload(root, max(1, math.ceil(resources.cpus)), device, plugins=plugins)
-
-
 def run(
     experiment: "Experiment",
     data_root: str,
@@ -103,21 +89,16 @@ def run(
     search: bool = True,
 ) -> None:
     """Search and confirm, or confirm alone, print what came of it, and exit with what it means."""
-    from orchestrator.machines.cluster import ignored_address
-    from orchestrator.search.search import run_confirmation, run_search
+    from orchestrator.search.begin import run_experiment
 
-    if warning := ignored_address(cluster):
-        say(warning, error=True)
-    workload = make_workload(experiment.resources, data_root, experiment.plugins)
-    begin = run_search if search else run_confirmation
-    result = begin(
+    result = run_experiment(
         experiment,
-        workload,
+        data_root,
         output,
         tracking_uri=tracking_uri,
         quiet=as_json,
         cluster=cluster,
-        data_root=workload.data_root,
+        confirm_alone=not search,
     )
     if as_json:
         print(

@@ -34,14 +34,19 @@ def train(
     """Train one model: [bold]orchestrator train --set dataset=flickr8k --set loss=nt_xent[/bold]."""
     from orchestrator.experiment.experiment import load_trial_config
     from orchestrator.experiment.plugins import load_plugins
-    from orchestrator.workload import single as training
+    from orchestrator.workload.begin import train as begin
 
     load_plugins(plugins or [])
     chosen = load_trial_config(config, overrides or [])
-    directory = output / "train" / (name or _default_name(chosen))
     with _progress(chosen, quiet=as_json) as on_report:
-        result = training.train(
-            chosen, directory, data_root=data_root, device=device, resume=resume, on_report=on_report
+        result = begin(
+            chosen,
+            data_root=data_root,
+            output=output,
+            name=name,
+            resume=resume,
+            device=device,
+            on_report=on_report,
         )
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
@@ -49,10 +54,6 @@ def train(
     best = f"{chosen.metric} {result.metrics[chosen.metric]:.2f}"
     say(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {result.chance_rsum:.1f}")
     say(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
-
-
-def _default_name(config: "TrialConfig") -> str:
-    return f"{Path(config.dataset).name}-{config.model}-{config.loss}-seed{config.seed}"
 
 
 @contextmanager
