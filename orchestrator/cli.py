@@ -20,7 +20,9 @@ from orchestrator.commands import (
     data,
     doctor,
     evaluate,
+    export,
     extend,
+    init,
     list_names,
     plugins,
     regress,
@@ -67,6 +69,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(regress.app, name="regress")
+app.command()(init.init)
 app.command()(search.search)
 app.command()(resume.resume)
 app.command()(extend.extend)
@@ -75,6 +78,7 @@ app.command()(status.status)
 app.command()(summarise.summarise)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(export.export)
 app.command()(sync.sync)
 app.command()(retrieve.retrieve)
 app.command()(ui.ui)
