@@ -23,4 +23,39 @@
     text/         how strings, numbers and addresses are shown
 
 A room imports rooms below it, never above: ``docs/architecture.md`` and ``tests/test_architecture.py``.
+
+The names of the package, for scripts and notebooks (``docs/python.md``); each is imported when it is first used:
+
+    import orchestrator as icr
+
+    icr.search, icr.load, icr.train, icr.evaluate, icr.make_experiment, icr.Experiment, icr.TrialConfig
 """
+
+from importlib import import_module
+from typing import Any
+
+_NAMES = {
+    "Experiment": "orchestrator.experiment.experiment",
+    "LoadedExperiment": "orchestrator.search.loaded",
+    "TrialConfig": "trainables.config",
+    "evaluate": "orchestrator.workload.evaluation",
+    "load": "orchestrator.search.loaded",
+    "make_experiment": "orchestrator.search.begin",
+    "train": "orchestrator.workload.begin",
+}
+"""Name -> where it lives; ``__init__.pyi`` tells editors and type checkers the same."""
+
+__all__ = [*sorted(_NAMES), "search"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used, so that ``orchestrator --help`` waits for none of them."""
+    if name == "search":
+        return import_module("orchestrator.search")
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_NAMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -20,8 +20,11 @@ from orchestrator.commands import (
     data,
     doctor,
     evaluate,
+    export,
     extend,
+    init,
     list_names,
+    plugins,
     regress,
     report,
     resume,
@@ -66,6 +69,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(regress.app, name="regress")
+app.command()(init.init)
 app.command()(search.search)
 app.command()(resume.resume)
 app.command()(extend.extend)
@@ -74,11 +78,14 @@ app.command()(status.status)
 app.command()(summarise.summarise)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(export.export)
 app.command()(sync.sync)
 app.command()(retrieve.retrieve)
 app.command()(ui.ui)
 app.command()(doctor.doctor)
 app.command("list")(list_names.list_names)
+app.command()(plugins.plugins)
+app.command("check-plugin")(plugins.check_plugin)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(cocos.cocos)

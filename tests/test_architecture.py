@@ -25,7 +25,6 @@ MAY_IMPORT = {
         "report",
         "results",
         "search",
-        "storage",
         "studies",
         "tables",
         "tracking",

@@ -175,7 +175,7 @@ class TrainingConfig:
         return self.finetune and epoch > self.frozen_epochs * self.epoch_scale
 
 
-LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None}
+LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()}
 """Keys of a training that stand nowhere where they have these values: older versions did not know them."""
 RANGES: Mapping[str, Interval] = {
     name: part
@@ -227,6 +227,7 @@ class TrialConfig:
         metric: What selects the best epoch; larger is better.
         seed: Of initialisation and batch order, >= 0.
         schedule: What changes during the training, epochs ascending.
+        plugins: The plug-ins on whose code it depends, each ``NAME@DIGEST``.
     """
 
     dataset: str
@@ -240,10 +241,12 @@ class TrialConfig:
     metric: str = "val/rsum"
     seed: int = 0
     schedule: tuple[Change, ...] = ()
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.model not in FEATURES:
-            raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}")
+            named = f"; it may be that of {', '.join(self.plugins)}: give --plugin" if self.plugins else ""
+            raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
         self._check_pixels()
         if self.val_images is not None and self.val_images < 1:
@@ -307,4 +310,5 @@ class TrialConfig:
         rest = dict(values)
         training = TrainingConfig(**rest.pop("training", {}))
         schedule = tuple(Change(**change) for change in rest.pop("schedule", ()))
-        return cls(**rest, training=training, schedule=schedule)
+        plugins = tuple(rest.pop("plugins", ()))
+        return cls(**rest, training=training, schedule=schedule, plugins=plugins)

@@ -77,6 +77,13 @@ class Mistakes:
             raise ConfigError(self.problems)
 
 
+class PluginError(ConfigError):
+    """A plug-in that cannot be used, or whose code failed; the text begins with its file, and line where one is known.
+
+    A trial whose plug-in fails ends with it, and is not tried again: it would fail again.
+    """
+
+
 class DataError(UserError):
     """A dataset that is refused, with every problem that was found.
 
@@ -121,12 +128,14 @@ class DivergedError(Exception):
         epoch: Epoch in which it happened, from 1.
         step: Step of that epoch, from 1; 0 where an evaluation gave the value.
         quantity: What was not finite, e.g. ``train/loss``.
+        place: ``FILE:LINE`` of the loss where that is a plug-in's; else empty.
     """
 
-    def __init__(self, quantity: str, value: float, epoch: int, step: int) -> None:
-        self.quantity, self.value, self.epoch, self.step = quantity, value, epoch, step
-        super().__init__(f"{quantity} is {value} in epoch {epoch}, step {step}")
+    def __init__(self, quantity: str, value: float, epoch: int, step: int, place: str = "") -> None:
+        self.quantity, self.value, self.epoch, self.step, self.place = quantity, value, epoch, step, place
+        told = f"; the loss is that of {place}" if place else ""
+        super().__init__(f"{quantity} is {value} in epoch {epoch}, step {step}{told}")
 
-    def __reduce__(self) -> tuple[type["DivergedError"], tuple[str, float, int, int]]:
+    def __reduce__(self) -> tuple[type["DivergedError"], tuple[str, float, int, int, str]]:
         """Survive the pickling between processes, which would call the constructor with the message alone."""
-        return type(self), (self.quantity, self.value, self.epoch, self.step)
+        return type(self), (self.quantity, self.value, self.epoch, self.step, self.place)

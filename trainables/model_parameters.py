@@ -75,7 +75,35 @@ class Weights:
         return "DEFAULT (torchvision's), none (untrained) or a state-dict file"
 
 
-MODEL_PARAMETERS: dict[str, dict[str, OneOf | Switch | Positive | BackboneName | Weights]] = {
+@dataclass(frozen=True)
+class Like:
+    """A value of the kind of a default: a parameter of a plug-in's model.
+
+    Attributes:
+        default: What the constructor takes where nothing is said.
+        words: Where the default is a word, those it can be; empty for any.
+    """
+
+    default: object
+    words: tuple[object, ...] = ()
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is a finite number where the default is one, else of the default's type."""
+        if isinstance(self.default, int | float) and not isinstance(self.default, bool):
+            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if isinstance(self.default, str) and self.words:
+            return value in self.words
+        return isinstance(value, type(self.default))
+
+    def __str__(self) -> str:
+        if isinstance(self.default, bool):
+            return "true or false"
+        if isinstance(self.default, str):
+            return f"one of {', '.join(map(str, self.words))}" if self.words else "a word"
+        return "a finite number"
+
+
+MODEL_PARAMETERS: dict[str, Mapping[str, OneOf | Switch | Positive | BackboneName | Weights | Like]] = {
     "vsepp": {"backbone": BackboneName(), "weights": Weights()},
     "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
     "wsabie": {"radius": Positive()},

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainables.errors import DivergedError, PluginError
+
 
 @dataclass(frozen=True)
 class EpochReport:
@@ -22,3 +24,7 @@ class EpochReport:
     metrics: Mapping[str, float]
     is_best: bool
     save: Callable[[Path], None]
+
+
+Outcome = EpochReport | DivergedError | PluginError
+"""What one of several trials comes to in an epoch: its report, or why it ended."""

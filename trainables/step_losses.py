@@ -23,10 +23,11 @@ class StepLosses:
         epoch: Number of the epoch, from 1.
         unread: So many are read at once; ``None`` is ``steps_unread``. What is trained beyond a loss that is not
             finite is thrown away with the trial.
+        place: ``FILE:LINE`` of the loss where that is a plug-in's, for the message.
     """
 
-    def __init__(self, epoch: int, unread: int | None = None) -> None:
-        self._epoch, self._most = epoch, unread
+    def __init__(self, epoch: int, unread: int | None = None, place: str = "") -> None:
+        self._epoch, self._most, self._place = epoch, unread, place
         self._unread: list[Tensor] = []
         self._total, self._steps = 0.0, 0
 
@@ -55,5 +56,5 @@ class StepLosses:
         for number in numbers:
             self._steps += 1
             if not math.isfinite(number):
-                raise DivergedError("train/loss", number, self._epoch, self._steps)
+                raise DivergedError("train/loss", number, self._epoch, self._steps, self._place)
             self._total += number

@@ -27,6 +27,8 @@ from trainables.learned_parameters import LearnedParameters
 from trainables.losses import Loss, NotANumberError, build_loss
 from trainables.models import RetrievalModel, build_model
 from trainables.optimizers import adjust_optimizer, build_optimizer
+from trainables.plugins.blame import Blaming
+from trainables.plugins.plugin_loss import place_of_loss
 from trainables.reports import EpochReport
 from trainables.seeding import derive_seed, generator, make_deterministic, seed_torch
 from trainables.step_losses import StepLosses
@@ -53,12 +55,15 @@ def run_trial(
     Raises:
         DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
         CheckpointError: If ``resume`` is damaged or of another trial.
+        PluginError: If the code of a plug-in fails.
     """
     trial = Trial(config, data, choose_device(device), is_new=resume is None)
     if resume is not None:
         yield trial.restore(resume)
     while trial.epoch < config.training.total_epochs:
-        yield trial.run_epoch()
+        with Blaming():
+            report = trial.run_epoch()
+        yield report
 
 
 class Trial:
@@ -271,7 +276,7 @@ def train_epoch(
     """
     model.train()
     learned = learned or LearnedParameters(torch.device("cpu"))
-    losses = StepLosses(epoch)
+    losses = StepLosses(epoch, place=place_of_loss(loss))
     for steps, batch in enumerate(batches, start=1):
         try:
             value = learned.in_force(loss)(similarities(model, batch), batch.positives, batch.ignore)

@@ -40,21 +40,23 @@ def list_suites() -> list[Entry]:
 def list_losses() -> list[Entry]:
     """Return the losses with their parameters, where these are searched, and how those are learned that can be."""
     from search_spaces import SPACES
-    from trainables.losses import LOSSES
+    from trainables.losses import loss_class
     from trainables.losses.learned import learnable_of
 
     return [
         Entry(
             name,
-            _first_line(LOSSES[name]),
+            _first_line(loss_class(name)),
             {
                 "parameters": "\n".join(
                     f"{one.name}: {space.parameters[one.name].rule}; by default {one.default!r}"
-                    for one in fields(LOSSES[name])
+                    for one in fields(loss_class(name))
                     if one.name in space.parameters
                 ),
                 "searched": "\n".join(f"{parameter}: {bound}" for parameter, bound in space.bounds.items()),
-                "learned": "\n".join(f"{parameter}: {how}" for parameter, how in learnable_of(LOSSES[name]).items()),
+                "learned": "\n".join(
+                    f"{parameter}: {how}" for parameter, how in learnable_of(loss_class(name)).items()
+                ),
             },
         )
         for name, space in SPACES.items()
@@ -65,18 +67,21 @@ def list_models() -> list[Entry]:
     """Return the models with the features that they read, and their parameters."""
     from trainables.config import FEATURES
     from trainables.model_parameters import MODEL_PARAMETERS
-    from trainables.models import MODELS
+    from trainables.models import model_class
+    from trainables.plugins.in_use import offered
 
+    ours = FEATURES.keys() - offered("models").keys()
     return [
         Entry(
             name,
-            _first_line(inspect.getmodule(model)),
+            _first_line(inspect.getmodule(model) if name in ours else model),
             {
                 "features": FEATURES[name],
                 "parameters": "\n".join(f"{key}: {accepted}" for key, accepted in MODEL_PARAMETERS[name].items()),
             },
         )
-        for name, model in MODELS.items()
+        for name in FEATURES
+        for model in [model_class(name)]
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json
+from orchestrator.commands.options import DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
 
@@ -24,13 +24,16 @@ def cocos(
     ] = "paper",
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Count contributing samples over the train split, in eval mode, with the batches that the model was trained on."""
     if not 0 < epsilon < float("inf"):
         raise ConfigError(f"--epsilon must be a finite number above 0, got {epsilon}")
+    from orchestrator.experiment.plugins import load_plugins
     from orchestrator.workload.contributions import measure_checkpoint
 
+    load_plugins(plugins or [])
     result = measure_checkpoint(checkpoint, data_root, epsilon=epsilon, convention=convention, device=device)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))

@@ -1,15 +1,14 @@
 """``orchestrator evaluate``: the retrieval metrics of a checkpoint."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json
+from orchestrator.commands.options import DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console, say
-from trainables.errors import ConfigError
-from trainables.files import make_writable
 
 
 def evaluate(
@@ -29,60 +28,26 @@ def evaluate(
     ] = None,
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate the best model of a checkpoint on val or test."""
-    from trainables.chance import chance_rsum
-    from trainables.checkpoint import read_config, resolve_checkpoint
-    from trainables.data.dataset import open_dataset
+    from orchestrator.experiment.plugins import load_plugins
+    from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 
-    if ranks is not None:
-        check_ranks_file(ranks, folds)
-    directory = resolve_checkpoint(checkpoint)
-    config = read_config(directory)
-    data = open_dataset(config, data_root)
-    images = len(data.splits[split].image_rows)
-    if images % folds:
-        raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
-    from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
-    from trainables.ranks import write_ranks
-
-    if ranks is None:
-        metrics = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
-    else:
-        metrics, found = rank_checkpoint(directory, data, [split], device=device)[split]
-        write_ranks(ranks, found)
-    image_of_caption = data.splits[split].image_of_caption
-    # A fold has a chance level of its own, and the folds are alike.
-    chance = chance_rsum(image_of_caption[image_of_caption < images // folds])
+    load_plugins(plugins or [])
+    found = evaluate_checkpoint(checkpoint, data_root=data_root, split=split, folds=folds, ranks=ranks, device=device)
     if as_json:
-        where = {"checkpoint": str(directory), "dataset": data.name, "split": split, "images": images, "folds": folds}
-        where |= {} if ranks is None else {"ranks": str(ranks)}
-        print(json.dumps({**where, "metrics": metrics, "chance_rsum": chance}))
+        print(json.dumps(found.to_dict()))
         return
-    protocol = "" if folds == 1 else f", mean of {folds} folds of {images // folds:,} images"
-    print_metrics(f"{data.name} {split}: {config.model} {config.loss}{protocol}", metrics, chance)
+    protocol = "" if folds == 1 else f", mean of {folds} folds of {found.images // folds:,} images"
+    title = f"{found.dataset} {split}: {found.model} {found.loss}{protocol}"
+    print_metrics(title, found.metrics, found.chance_rsum)
     if ranks is not None:
-        say(f"ranks of {len(image_of_caption):,} captions and {images:,} images: {ranks}")
+        say(f"ranks of {found.captions:,} captions and {found.images:,} images: {ranks}")
 
 
-def check_ranks_file(path: Path, folds: int) -> None:
-    """Refuse a file of ranks that cannot be written, before any work starts.
-
-    Raises:
-        ConfigError: If the name, the folder or the number of folds is refused.
-    """
-    if path.suffix != ".npz":
-        raise ConfigError(f"--ranks {path}: the name of the file must end with .npz")
-    if folds != 1:
-        raise ConfigError(f"--ranks holds ranks in the whole split, but --folds {folds} splits it; give one of the two")
-    try:
-        make_writable(path.parent)
-    except OSError as error:
-        raise ConfigError(f"--ranks {path}: cannot be written: {error.strerror}") from None
-
-
-def print_metrics(title: str, metrics: dict[str, float], chance: float) -> None:
+def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> None:
     """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
     from rich.table import Table
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import Json
+from orchestrator.commands.options import Json, Plugins
 from orchestrator.text.terminal import make_console, say
 from trainables.errors import UserError
 
@@ -22,6 +22,7 @@ def list_names(
     of: Annotated[Kind, typer.Option(help="keys: of which kind of file.")] = "experiment",
     schema: Annotated[bool, typer.Option("--schema", help="keys: print the JSON schema that editors read.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="keys: print the reference of all kinds.")] = False,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """List experiments and suites that ship, losses, models, metrics, and all keys of YAML files."""
@@ -31,7 +32,9 @@ def list_names(
         _list_keys(of, schema, markdown, as_json)
         return
     from orchestrator.commands.catalogue import LISTS
+    from orchestrator.experiment.plugins import load_plugins
 
+    load_plugins(plugins or [])
     entries = LISTS[what]()
     if as_json:
         print(json.dumps([{"name": one.name, "meaning": one.meaning, **one.details} for one in entries], indent=2))

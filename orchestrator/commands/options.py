@@ -34,3 +34,14 @@ TrackingUri = Annotated[
     str | None,
     typer.Option(envvar="MLFLOW_TRACKING_URI", help="MLflow store; by default the database OUTPUT/mlflow.db."),
 ]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py|PACKAGE",
+        help="Losses, models or forms of data of your own, whose code runs; may be repeated.",
+    ),
+]
+TrustPlugins = Annotated[
+    bool, typer.Option("--trust-plugins", help="Run the code of a plug-in that is packed with the model.")
+]

@@ -81,11 +81,11 @@ def run(
 
     The same command goes on with a rerun that was interrupted.
     """
-    from orchestrator.commands.search import make_workload
     from orchestrator.machines.cluster import Cluster, ignored_address
     from orchestrator.regression.accepted import default_path
     from orchestrator.regression.rerun import Request, rerun
     from orchestrator.regression.suite import load_suite
+    from orchestrator.search.begin import make_workload
 
     settings = [*(overrides or []), *([] if max_seeds is None else [f"max_seeds={max_seeds}"])]
     chosen, path = load_suite(suite, settings)

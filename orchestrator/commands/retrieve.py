@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import Device, Json, Output, TrackingUri
+from orchestrator.commands.options import Device, Json, Output, TrackingUri, TrustPlugins
 from orchestrator.text.terminal import make_console
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def retrieve(
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
     device: Device = "auto",
+    trust_plugins: TrustPlugins = False,
     as_json: Json = False,
 ) -> None:
     """Ask the best model: [bold]orchestrator retrieve "two dogs on a beach" --dataset flickr8k[/bold]."""
@@ -37,7 +38,7 @@ def retrieve(
         folder, registered = fetch_champion(uri, dataset, Path(scratch))
         from trainables.serving.retriever import Retriever
 
-        retriever = Retriever(folder, device=device)
+        retriever = Retriever(folder, device=device, trust_plugins=trust_plugins)
         answers = retriever.captions_for(image, top) if image is not None else retriever.images_for(caption or "", top)
     if as_json:
         asked = {"model": registered.name, "version": registered.version, "caption": caption, "image": image}

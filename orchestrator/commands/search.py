@@ -1,7 +1,6 @@
 """``orchestrator search``: an experiment from its YAML to its winners."""
 
 import json
-import math
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -9,16 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.options import (
+    Address,
+    Json,
+    Output,
+    Overrides,
+    Plugins,
+    SharedDataRoot,
+    Storage,
+    TrackingUri,
+)
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.experiment.experiment import Experiment
-    from orchestrator.experiment.sections import Resources
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.search import SearchResult
-    from orchestrator.workload.training import TrainablesWorkload
 
 
 def search(
@@ -29,6 +35,7 @@ def search(
     tracking_uri: TrackingUri = None,
     address: Address = None,
     storage: Storage = None,
+    plugins: Plugins = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show spaces, first points and a forecast of hours; search nothing.")
     ] = False,
@@ -37,7 +44,7 @@ def search(
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
     from orchestrator.experiment.experiment import load_experiment
 
-    chosen = load_experiment(experiment, overrides or [])
+    chosen = load_experiment(experiment, overrides or [], plugins or [])
     if dry_run:
         show_plan(chosen, data_root, output, address, as_json=as_json)
         return
@@ -56,6 +63,7 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
     """
     from orchestrator.forecast.dry_run import dry_run
     from orchestrator.forecast.terminal import print_dry_run
+    from orchestrator.search.begin import make_workload
     from orchestrator.search.preparation import check_cpus
     from orchestrator.studies.warm_start import read_sources
 
@@ -63,21 +71,11 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)
     read_sources(experiment, output)
-    found = dry_run(experiment, make_workload(experiment.resources, data_root))
+    found = dry_run(experiment, make_workload(experiment.resources, data_root, experiment.plugins))
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
         print_dry_run(found)
-
-
-def make_workload(resources: "Resources", data_root: str) -> "TrainablesWorkload":
-    """Return what trials that get these resources run on the data under a root."""
-    from orchestrator.storage.bucket import is_bucket
-    from orchestrator.workload.training import TrainablesWorkload
-
-    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
-    # The driver as well leaves the GPUs alone, which measures and evaluates with it.
-    return TrainablesWorkload(root, max(1, math.ceil(resources.cpus)), "cpu" if resources.gpus == 0 else "auto")
 
 
 def run(
@@ -91,21 +89,16 @@ def run(
     search: bool = True,
 ) -> None:
     """Search and confirm, or confirm alone, print what came of it, and exit with what it means."""
-    from orchestrator.machines.cluster import ignored_address
-    from orchestrator.search.search import run_confirmation, run_search
+    from orchestrator.search.begin import run_experiment
 
-    if warning := ignored_address(cluster):
-        say(warning, error=True)
-    workload = make_workload(experiment.resources, data_root)
-    begin = run_search if search else run_confirmation
-    result = begin(
+    result = run_experiment(
         experiment,
-        workload,
+        data_root,
         output,
         tracking_uri=tracking_uri,
         quiet=as_json,
         cluster=cluster,
-        data_root=workload.data_root,
+        confirm_alone=not search,
     )
     if as_json:
         print(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides
+from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import values_text
 
@@ -29,17 +29,25 @@ def train(
     name: Annotated[str | None, typer.Option(help="Folder under OUTPUT/train.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last good checkpoint.")] = False,
     device: Device = "auto",
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Train one model: [bold]orchestrator train --set dataset=flickr8k --set loss=nt_xent[/bold]."""
     from orchestrator.experiment.experiment import load_trial_config
-    from orchestrator.workload import single as training
+    from orchestrator.experiment.plugins import load_plugins
+    from orchestrator.workload.begin import train as begin
 
+    load_plugins(plugins or [])
     chosen = load_trial_config(config, overrides or [])
-    directory = output / "train" / (name or _default_name(chosen))
     with _progress(chosen, quiet=as_json) as on_report:
-        result = training.train(
-            chosen, directory, data_root=data_root, device=device, resume=resume, on_report=on_report
+        result = begin(
+            chosen,
+            data_root=data_root,
+            output=output,
+            name=name,
+            resume=resume,
+            device=device,
+            on_report=on_report,
         )
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
@@ -47,10 +55,6 @@ def train(
     best = f"{chosen.metric} {result.metrics[chosen.metric]:.2f}"
     say(f"best epoch {result.best_epoch} of {result.epochs}: {best}; the rsum of chance is {result.chance_rsum:.1f}")
     say(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
-
-
-def _default_name(config: "TrialConfig") -> str:
-    return f"{Path(config.dataset).name}-{config.model}-{config.loss}-seed{config.seed}"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from orchestrator.experiment.plugins import Plugins, with_plugins
 from orchestrator.experiment.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.experiment.spaces import (
     check_beside,
@@ -27,6 +28,7 @@ from search_spaces import StudySpace, Suggestion
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
+from trainables.plugins.in_use import references
 from trainables.seeding import derive_seed
 
 __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
@@ -36,8 +38,11 @@ MOST_STUDIES = 500
 """Studies of an experiment; each is checked whole before anything starts."""
 
 
-FREE = ("description", "budget", "resources", "patience", "confirm")
-"""Sections that may change from one start of an experiment to the next: no trial comes out otherwise for them."""
+FREE = ("description", "budget", "resources", "patience", "confirm", "plugins")
+"""Sections that may change from one start of an experiment to the next: no trial comes out otherwise for them.
+
+Plug-ins are compared by their digests, see ``plugins.changed_plugins``.
+"""
 
 
 ANY = "any"
@@ -79,6 +84,8 @@ class Experiment(BaseModel):
     Attributes:
         name: Folder of its output and name in MLflow.
         description: What the experiment is about, for people.
+        plugins: Python files, or installed distributions, that offer losses, models or forms of data; a file is looked
+            for beside the experiment's file first. Their code runs.
         datasets: Names under the data root, or paths.
         models: Each is combined with each dataset and each loss; every combination is one study.
         losses: Names of losses; ``orchestrator list losses`` lists them.
@@ -99,6 +106,8 @@ class Experiment(BaseModel):
     model_config = STRICT
     name: Name
     description: str = ""
+    # Before all that names losses and models, which are known only then.
+    plugins: Plugins = ()
     datasets: Annotated[tuple[str, ...], Field(min_length=1)]
     models: Annotated[tuple[ModelName, ...], Field(min_length=1)] = ("vsepp",)
     losses: Annotated[tuple[LossName, ...], Field(min_length=1)]
@@ -204,6 +213,7 @@ class Experiment(BaseModel):
             val_images=self.val_images,
             metric=cell.metric,
             seed=self.search.seed,
+            plugins=references(suggestion.loss, cell.model),
         )
 
     def continuing(self, begun: Mapping[str, Any]) -> "Experiment":
@@ -222,14 +232,20 @@ class Experiment(BaseModel):
         return self.model_dump(mode="json")
 
 
-def load_experiment(source: str, overrides: Sequence[str] = ()) -> Experiment:
+def load_experiment(source: str, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Experiment:
     """Read an experiment from a YAML file or, by its bare name, one that ships; apply ``--set`` and check all of it.
+
+    Args:
+        source: The file, or the name.
+        overrides: ``--set``.
+        plugins: ``--plugin``: files or distributions beside those that the experiment names.
 
     Raises:
         ConfigError: If anything in it is refused.
     """
     path = find_file(source, shipped_experiments(), "experiment")
-    return validate(Experiment, override(read_kind(path, "an experiment"), overrides))
+    document = override(read_kind(path, "an experiment"), overrides)
+    return validate(Experiment, with_plugins(document, plugins, path.parent))
 
 
 def shipped_experiments() -> dict[str, Path]:

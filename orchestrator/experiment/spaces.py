@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from orchestrator.experiment.plugins import model_bounds, model_defaults
 from orchestrator.experiment.sections import Scheduler, Search
 from orchestrator.experiment.values import ListedValues, check_training
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
@@ -43,11 +44,12 @@ def make_space(
     """
     beside = {name: bound for name, bound in search.model_parameters.items() if name in MODEL_PARAMETERS[model]}
     usual = {f"training.{name}": value for name, value in asdict(training).items()}
+    defaults = {**wsabie.USUAL, **model_defaults(model), **parameters}
     space = StudySpace(
         losses={loss: _part(search, loss, training.pairs) for loss in losses},
         training=_bounds_beside("training", search.training, optimizer.BOUNDS),
-        model_parameters=_bounds_beside("model_parameters", beside, wsabie.BOUNDS),
-        usual=usual | {f"model.{name}": value for name, value in {**wsabie.USUAL, **parameters}.items()},
+        model_parameters=_bounds_beside("model_parameters", beside, {**wsabie.BOUNDS, **model_bounds(model)}),
+        usual=usual | {f"model.{name}": value for name, value in defaults.items()},
     )
     if search.sampler == "grid":
         for loss, part in space.losses.items():

@@ -1,7 +1,7 @@
 """What a value of a configuration can be, where that is more than a type: names, bounds, durations, settings."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
@@ -43,11 +43,11 @@ class ListedValues(BaseModel):
     values: Annotated[tuple[ParameterValue, ...], Field(min_length=1)]
 
 
-def known(names: Sequence[str]) -> Any:
+def known(names: Collection[str]) -> Any:
     """Return what goes beside ``str`` for a text that must be one of some names; an editor offers them.
 
     Args:
-        names: In the order in which they are listed.
+        names: In the order in which they are listed; plug-ins may add to them.
     """
 
     def check(name: str) -> str:
@@ -123,8 +123,8 @@ def _as_bound(value: Any) -> Any:
 
 
 Name = Annotated[str, AfterValidator(_check_name_of_folder), Field(json_schema_extra={"pattern": NAME})]
-ModelName = Annotated[str, *known(tuple(FEATURES))]
-LossName = Annotated[str, *known(tuple(SPACES))]
+ModelName = Annotated[str, *known(FEATURES)]
+LossName = Annotated[str, *known(SPACES)]
 Metric = Annotated[str, *known(tuple(METRICS))]
 Goal = Annotated[str, *known((*METRICS, *COUNTS))]
 Hours = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("h"))]

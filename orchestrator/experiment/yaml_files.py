@@ -13,6 +13,7 @@ from orchestrator.experiment.yaml_text import DEEPEST, LARGEST_TEXT, KeyPath, Ya
 from search_spaces.space import suggestion
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, Mistakes
+from trainables.plugins.in_use import references
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -157,7 +158,14 @@ def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfi
     lines = document.lines(Mistake(("loss_parameters",), text) for text in found)
     if lines:
         raise ConfigError(lines)
-    return trial
+    needed = references(trial.loss, trial.model)
+    if not {*trial.plugins} <= {*needed}:
+        former = ", ".join(trial.plugins)
+        raise ConfigError(
+            f"plugins: the training was one with {former}, but here are {', '.join(needed) or 'none'}; "
+            f"give the same with --plugin, or remove the key"
+        )
+    return replace(trial, plugins=needed)
 
 
 def _check_loss(document: Document, losses: Sequence[str]) -> None:

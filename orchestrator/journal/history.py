@@ -14,6 +14,8 @@ from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.journal import Record
 from orchestrator.journal.running_time import RunningTime
 from orchestrator.journal.trial import Move, Stage, Trial, TrialState, WarmTrial
+from trainables.plugins.in_use import use
+from trainables.plugins.plugin import Plugin
 
 HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
 """What a trial is called that has not ended and that nobody trains now: it has epochs, or it has none."""
@@ -134,6 +136,8 @@ def _start(history: History, record: Record) -> None:
         # What was measured, or showed, with other resources or on another machine.
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
+    # Whoever reads the configs of its trials has to know the names in them; no code of a plug-in runs for that.
+    use(Plugin(**plugin) for plugin in record["experiment"].get("plugins", ()))
     history.experiment, history.data = _as_begun(record["experiment"]), record["data"]
     history.environment = record["environment"]
     history.storage, history.options = record.get("storage"), record.get("options", {})

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from orchestrator.experiment.experiment import Experiment, changed_keys
+from orchestrator.experiment.plugins import changed_plugins
 from orchestrator.experiment.problems import short
 from orchestrator.experiment.sections import Resources
 from orchestrator.journal.history import History
@@ -105,6 +106,11 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     if not history.trials:
         return
     way_out = f"give the experiment another name (--set name=...) or remove {directory}"
+    if plugins := changed_plugins(history.experiment, experiment.plugins):
+        raise ConfigError(
+            f"{directory}: was started with other plug-ins than now: {'; '.join(plugins)}; trials of both could not be "
+            f"compared: {way_out}, or go on with the recorded code: `orchestrator resume {directory.name}`"
+        )
     changed = changed_keys(history.experiment, experiment.to_dict())
     if changed:
         told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())

@@ -120,7 +120,17 @@ GRADED_LAYOUT = Layout(
         Column("positive_weight", "W^+", "$W^{+}$", 2),
     ),
 )
-COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT)
+GENERAL_LAYOUT = Layout(
+    name="cocos_general",
+    published=None,
+    title="Contributing pairs of losses that say no weights of their own",
+    spread=_OVER_BATCHES,
+    columns=(
+        Column("gradient_negatives", "negatives", "negatives", 2),
+        Column("gradient_positives", "positives", "positives", 2),
+    ),
+)
+COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT, GENERAL_LAYOUT)
 
 _GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle")
 

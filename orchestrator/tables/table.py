@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from orchestrator.reference.published import published_rows, study_dataset
-from orchestrator.tables.layouts import COCOS_LAYOUTS, RETRIEVAL_LAYOUT, Layout, cocos_layout
+from orchestrator.tables.layouts import COCOS_LAYOUTS, GENERAL_LAYOUT, RETRIEVAL_LAYOUT, Layout, cocos_layout
 from orchestrator.tables.rows import Row, row_of_published
 
 
@@ -35,10 +35,20 @@ def retrieval_table(rows: Iterable[Row], *, with_published: bool = False) -> Tab
 
 
 def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[Table, ...]:
-    """Return the tables of COCOS, in the layouts of tables 2 to 4 of Bleeker and de Rijke, without empty tables."""
-    counted = [row for row in rows if any(column.metric in row.measures for column in cocos_layout(row.loss).columns)]
-    groups = {layout.name: [row for row in counted if cocos_layout(row.loss) is layout] for layout in COCOS_LAYOUTS}
+    """Return the tables of COCOS, in the layouts of tables 2 to 4 of Bleeker and de Rijke, without empty tables.
+
+    A loss that says no weights of its own, as most of plug-ins, has the general counts in a table of its kind.
+    """
+    groups: dict[str, list[Row]] = {layout.name: [] for layout in COCOS_LAYOUTS}
+    for row in rows:
+        fitting = (layout for layout in (cocos_layout(row.loss), GENERAL_LAYOUT) if _is_in(row, layout))
+        for layout in list(fitting)[:1]:
+            groups[layout.name].append(row)
     return tuple(_table(layout, groups[layout.name], with_published) for layout in COCOS_LAYOUTS if groups[layout.name])
+
+
+def _is_in(row: Row, layout: Layout) -> bool:
+    return any(column.metric in row.measures for column in layout.columns)
 
 
 def _table(layout: Layout, rows: Sequence[Row], with_published: bool) -> Table:

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from orchestrator.workload.workload import TrialGroup
 from trainables.config import TrialConfig
-from trainables.errors import DivergedError
-from trainables.reports import EpochReport
+from trainables.reports import EpochReport, Outcome
 
 PATIENCE = 5.0
 """Seconds that those who asked wait for the others, at least."""
@@ -52,7 +51,7 @@ class EpochBarrier:
         self._members: dict[str, Callable[[], bool]] = {}
         self._awaited: set[str] = set()
         self._arrivals: deque[_Arrival] = deque()
-        self._asked: dict[str, Future[EpochReport | DivergedError]] = {}
+        self._asked: dict[str, Future[Outcome]] = {}
         self._gone: list[str] = []
         self._reports: dict[str, EpochReport] = {}
         self._busy_with: frozenset[str] = frozenset()
@@ -103,8 +102,9 @@ class EpochBarrier:
 
         Raises:
             DivergedError: If it diverged; it is no member any more.
+            PluginError: The same, if the code of its plug-in failed.
         """
-        told: Future[EpochReport | DivergedError] = Future()
+        told: Future[Outcome] = Future()
         with self._changed:
             if not self._asked:
                 self._asked_since = time.monotonic()
@@ -112,7 +112,7 @@ class EpochBarrier:
             self._asked[name] = told
             self._changed.notify_all()
         outcome = told.result()
-        if isinstance(outcome, DivergedError):
+        if isinstance(outcome, Exception):
             raise outcome
         self._reports[name] = outcome
         return outcome
@@ -153,7 +153,7 @@ class EpochBarrier:
                     together.remove(name)
                 self._train(together, asked)
 
-    def _train(self, together: TrialGroup, asked: "dict[str, Future[EpochReport | DivergedError]]") -> None:
+    def _train(self, together: TrialGroup, asked: "dict[str, Future[Outcome]]") -> None:
         if not asked:
             return
         started = time.monotonic()
@@ -179,7 +179,7 @@ class EpochBarrier:
             with self._changed:
                 self._busy_with = frozenset()
 
-    def _wait(self) -> "tuple[list[_Arrival], list[str], dict[str, Future[EpochReport | DivergedError]]]":
+    def _wait(self) -> "tuple[list[_Arrival], list[str], dict[str, Future[Outcome]]]":
         """Wait until there is something to do, and take it: those who come and go before a round."""
         with self._changed:
             while True:

@@ -12,8 +12,10 @@ from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.workload import Evaluation, Footprint, Stream, TrialGroup, Vocabulary
 from trainables.config import PIXELS, TrialConfig
-from trainables.errors import DataError, DivergedError
-from trainables.reports import EpochReport
+from trainables.errors import DataError
+from trainables.plugins.in_use import use
+from trainables.plugins.plugin import Plugin
+from trainables.reports import EpochReport, Outcome
 
 if TYPE_CHECKING:
     from trainables.cost.pace import Pace
@@ -29,12 +31,19 @@ class TrainablesWorkload:
         threads: CPU threads of PyTorch in an actor, >= 1.
         device: See ``trainables.devices``.
         digests: What the data must be, by ``data_key``; those that are not named may be anything.
+        plugins: Whose code trials run. An actor, which gets the workload from its driver, has their text by it.
     """
 
     data_root: str
     threads: int = 1
     device: str = "auto"
     digests: Mapping[str, str] = field(default_factory=dict)
+    plugins: tuple[Plugin, ...] = ()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take part in another process, where the names of the plug-ins must be known before a trial's config is."""
+        vars(self).update(state)
+        use(self.plugins)
 
     def check(self, experiment: Experiment) -> dict[str, str]:
         """Open every dataset in the way its models want it.
@@ -176,7 +185,7 @@ class _Fused:
         """Let a trial go."""
         self._trials.remove(name)
 
-    def run_epoch(self, names: Sequence[str]) -> Mapping[str, EpochReport | DivergedError]:
+    def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         """Train one epoch."""
         return self._trials.run_epoch(names)
 

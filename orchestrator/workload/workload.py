@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestrator.experiment.experiment import Experiment
 from trainables.config import TrialConfig
-from trainables.errors import DivergedError
-from trainables.reports import EpochReport
+from trainables.reports import EpochReport, Outcome
 
 if TYPE_CHECKING:
     from trainables.ranks import Ranks
@@ -62,8 +61,8 @@ class TrialGroup(Protocol):
         """Let a trial go, if it is there."""
         ...
 
-    def run_epoch(self, names: Sequence[str]) -> Mapping[str, EpochReport | DivergedError]:
-        """Train some of the trials for their next epoch; one that diverges is let go."""
+    def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
+        """Train some of the trials for their next epoch; one that diverges, or whose plug-in fails, is let go."""
         ...
 
 

@@ -13,6 +13,8 @@ from typing import Protocol
 from trainables.data.corpus import SPLITS, Corpus, cut_captions
 from trainables.data.formats import coco, flickr, karpathy, precomputed
 from trainables.errors import DataError
+from trainables.plugins.blame import Blaming
+from trainables.plugins.in_use import offered, run_offer
 
 
 class Format(Protocol):
@@ -55,7 +57,8 @@ class Source:
 
     def read(self) -> Corpus:
         """Read captions and splits; of MS-COCO as many captions as the published evaluation compares with."""
-        corpus = self.format.read(self.files)
+        with Blaming():
+            corpus = self.format.read(self.files)
         return cut_captions(corpus) if self.is_coco else corpus
 
     @property
@@ -95,12 +98,13 @@ def find_source(name: str, data_root: Path) -> Source:
         folder = Path(name)
     if not folder.is_dir():
         raise DataError(_unknown(name, data_root))
-    for reader in FORMATS:
-        if files := reader.find(folder):
+    readers = formats()
+    for reader in readers:
+        if files := _find(reader, folder):
             # The dataset's folder may itself be a link: the person put it there. What lies in it may not lead on.
             roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
             return Source(folder.resolve().name, folder, roots, reader, tuple(files))
-    known = "; ".join(reader.FORMAT for reader in FORMATS)
+    known = "; ".join(reader.FORMAT for reader in readers)
     raise DataError(f"{folder}: holds no dataset of a known format: {known}")
 
 
@@ -109,7 +113,23 @@ def dataset_names(data_root: Path) -> list[str]:
     if not data_root.is_dir():
         return []
     folders = sorted(path for path in data_root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return [folder.name for folder in folders if any(reader.find(folder) for reader in FORMATS)]
+    readers = formats()
+    return [folder.name for folder in folders if any(_find(reader, folder) for reader in readers)]
+
+
+def formats() -> list[Format]:
+    """Return what reads datasets: ours, then those of the plug-ins in use, whose code runs.
+
+    Raises:
+        PluginError: If a plug-in that offers a form of data cannot be run.
+    """
+    found = [run_offer("formats", name) for name in offered("formats")]
+    return [*FORMATS, *(offer.thing for offer, _ in filter(None, found))]
+
+
+def _find(reader: Format, folder: Path) -> list[Path]:
+    with Blaming():
+        return reader.find(folder)
 
 
 def _looks_like_path(name: str) -> bool:

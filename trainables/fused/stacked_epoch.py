@@ -10,19 +10,20 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trainables.data.batches import Batch
-from trainables.errors import DivergedError
+from trainables.errors import DivergedError, PluginError
 from trainables.evaluation import similarities
 from trainables.learned_parameters import StackedParameters
 from trainables.losses import Loss
 from trainables.losses.stacked import loss_shape, stack_losses
 from trainables.models.stack import clip_gradients, gather_weights, hand_out_gradients, stack_models
 from trainables.optimizers import join_optimizers
+from trainables.plugins.plugin_loss import place_of_loss
 from trainables.seeding import RandomStream
 from trainables.step_losses import steps_unread
 from trainables.trial import Trial
 
 
-def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError]:
+def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | PluginError]:
     """Train trials for the epoch that each has begun.
 
     Args:
@@ -30,7 +31,8 @@ def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[flo
         steps: So many at most; ``None`` is all of the epoch.
 
     Returns:
-        For each trial the mean loss over its steps, or where it diverged. One that did has taken no part since.
+        For each trial the mean loss over its steps, or why it ended: it diverged, or its plug-in failed. One that ended
+        has taken no part since.
     """
     epoch = StackedEpoch(trials)
     while steps is None or epoch.steps < steps:
@@ -95,7 +97,7 @@ class StackedEpoch:
         self._interval = steps_unread(self._device)
         self._unread: list[Tensor] = []
         self._totals = dict.fromkeys(map(id, trials), 0.0)
-        self._diverged: dict[int, DivergedError] = {}
+        self._diverged: dict[int, DivergedError | PluginError] = {}
         ordered = sorted(trials, key=lambda trial: (*_batches_of(trial), *map(str, loss_shape(trial.loss))))
         self._batches: dict[Hashable, Iterator[Batch]] = {}
         self._streams: dict[Hashable, RandomStream] = {}
@@ -136,7 +138,7 @@ class StackedEpoch:
             self._read()
         return True
 
-    def finish(self) -> list[float | DivergedError]:
+    def finish(self) -> list[float | DivergedError | PluginError]:
         """Return what ``train_stacked`` returns."""
         self._read()
         for trial in self._all:
@@ -172,9 +174,23 @@ class StackedEpoch:
         for group in self._groups:
             batch = batches[group.source]
             with group.stream:
-                loss = group.learned.in_force(group.loss)
-                values.append(loss(similarity[group.part], batch.positives, batch.ignore))
+                values.append(self._loss_of(group, similarity[group.part], batch))
         return torch.cat(values)
+
+    def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch) -> Tensor:
+        """Return the losses of a group, shape (K,); a trial whose plug-in fails ends, its neighbours go on."""
+        try:
+            return group.learned.in_force(group.loss)(similarity, batch.positives, batch.ignore)
+        except PluginError:
+            members = self._trials[group.part]
+        values = []
+        for trial, scores in zip(members, similarity, strict=True):
+            try:
+                values.append(trial.learned.in_force(trial.loss)(scores, batch.positives, batch.ignore))
+            except PluginError as error:
+                self._diverged[id(trial)] = error
+                values.append(0 * scores.sum())
+        return torch.stack(values)
 
     def _lay(self, batches: list[Batch]) -> Batch:
         """Return images and captions of each trial; with a leading 1 where all have the same."""
@@ -211,7 +227,8 @@ class StackedEpoch:
         for trial, numbers in zip(self._trials, losses.unbind(1), strict=True):
             wrong = (~numbers.isfinite()).nonzero().flatten().tolist()
             if wrong:
-                error = DivergedError("train/loss", float(numbers[wrong[0]]), trial.epoch, before + wrong[0] + 1)
+                place = place_of_loss(trial.loss)
+                error = DivergedError("train/loss", float(numbers[wrong[0]]), trial.epoch, before + wrong[0] + 1, place)
                 self._diverged.setdefault(id(trial), error)
             self._totals[id(trial)] += float(numbers.sum())
         alive = [trial for trial in self._trials if id(trial) not in self._diverged]

@@ -18,9 +18,10 @@ from typing import TypeVar
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.devices import choose_device
-from trainables.errors import DivergedError
+from trainables.errors import DivergedError, PluginError
 from trainables.fused.stacked_epoch import stack_shape, train_stacked
-from trainables.reports import EpochReport
+from trainables.plugins.blame import Blaming
+from trainables.reports import EpochReport, Outcome
 from trainables.trial import Trial
 
 T = TypeVar("T")
@@ -54,39 +55,40 @@ class FusedTrials:
         """Let a trial go, if it is there."""
         self._trials.pop(name, None)
 
-    def run_epoch(self, names: Iterable[str]) -> dict[str, EpochReport | DivergedError]:
-        """Train some of the trials for their next epoch; one that diverges is let go.
+    def run_epoch(self, names: Iterable[str]) -> dict[str, Outcome]:
+        """Train some of the trials for their next epoch; one that diverges, or whose plug-in fails, is let go.
 
         Returns:
-            Each trial's report, or why it diverged. Its ``time/train_seconds`` is its share of the common time.
+            Each trial's report, or why it ended. Its ``time/train_seconds`` is its share of the common time.
         """
         shapes: dict[Hashable, dict[str, Trial]] = {}
         for name in names:
             trial = self._trials[name]
             trial.begin_epoch()
             shapes.setdefault(stack_shape(trial), {})[name] = trial
-        outcomes: dict[str, EpochReport | DivergedError] = {}
+        outcomes: dict[str, Outcome] = {}
         for trials in shapes.values():
             outcomes |= zip(trials, run_together(list(trials.values())), strict=True)
         for name, outcome in outcomes.items():
-            if isinstance(outcome, DivergedError):
+            if isinstance(outcome, Exception):
                 self.remove(name)
         return outcomes
 
 
-def run_together(trials: list[Trial]) -> list[EpochReport | DivergedError]:
+def run_together(trials: list[Trial]) -> list[Outcome]:
     """Train and evaluate trials of one shape for the epoch that they have begun."""
     started = time.monotonic()
     losses = train_stacked(trials) if len(trials) > 1 else [_or_error(trials[0].train)]
     each = (time.monotonic() - started) / len(trials)
     return [
-        loss if isinstance(loss, DivergedError) else _or_error(partial(trial.end_epoch, loss, each))
+        loss if isinstance(loss, Exception) else _or_error(partial(trial.end_epoch, loss, each))
         for trial, loss in zip(trials, losses, strict=True)
     ]
 
 
-def _or_error(work: Callable[[], T]) -> T | DivergedError:
+def _or_error(work: Callable[[], T]) -> T | DivergedError | PluginError:
     try:
-        return work()
-    except DivergedError as error:
+        with Blaming():
+            return work()
+    except (DivergedError, PluginError) as error:
         return error

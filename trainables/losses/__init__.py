@@ -1,4 +1,4 @@
-"""Losses on a similarity matrix: one file a family, no base class, one registry.
+"""Losses on a similarity matrix: one file a family, no base class, one registry, which plug-ins join.
 
 A loss is a frozen dataclass whose fields are its hyper-parameters, numbers or tensors of the leading shape (...):
 
@@ -26,8 +26,10 @@ from trainables.losses.sigmoid import Sigmoid
 from trainables.losses.smooth_ap import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
 from trainables.losses.warp import WARP
+from trainables.plugins.blame import Blaming
+from trainables.plugins.in_use import run_offer
 
-__all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss"]
+__all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "build_loss", "loss_class"]
 
 
 class Loss(Protocol):
@@ -67,11 +69,29 @@ def build_loss(name: str, **parameters: Any) -> Loss:
         >>> build_loss("nt_xent", temperature=0.05)
         NTXent(temperature=0.05)
     """
-    if name not in LOSSES:
-        raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
-    known = [field.name for field in fields(LOSSES[name])]
+    made = loss_class(name)
+    known = [field.name for field in fields(made)]
     unknown = sorted(parameters.keys() - set(known))
     if unknown:
         raise ConfigError(f"{name} has the hyper-parameters {', '.join(known)}, got {', '.join(unknown)}")
-    loss: Loss = LOSSES[name](**parameters)
+    with Blaming():
+        loss: Loss = made(**parameters)
     return loss
+
+
+def loss_class(name: str) -> type:
+    """Return the class of a loss; that of a plug-in joins ``LOSSES`` when it is first asked for.
+
+    Raises:
+        ConfigError: If no loss has the name.
+        PluginError: If the plug-in that offers it cannot be run.
+    """
+    if name not in LOSSES:
+        found = run_offer("losses", name)
+        if found is None:
+            raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
+        # Only here, because the class of a plug-in's loss checks its batches as ours do, by modules of this package.
+        from trainables.plugins.plugin_loss import make_loss
+
+        LOSSES[name] = make_loss(*found, build_loss)
+    return LOSSES[name]

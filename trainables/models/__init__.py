@@ -2,10 +2,13 @@
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.errors import PluginError
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import VSRN
 from trainables.models.wsabie import WSABIE
+from trainables.plugins.blame import Blaming
+from trainables.plugins.in_use import run_offer
 
 MODELS: dict[str, type[RetrievalModel]] = {"vsepp": VSEPP, "vsrn": VSRN, "wsabie": WSABIE}
 
@@ -18,6 +21,22 @@ def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) 
         data: What it is trained on.
         pretrained: Whether a backbone gets the weights that the config names; a checkpoint's come from the checkpoint.
     """
-    model = MODELS[config.model].build(config, data, pretrained=pretrained)
+    made = model_class(config.model)
+    with Blaming():
+        model = made.build(config, data, pretrained=pretrained)
     model.precision = config.training.precision
     return model
+
+
+def model_class(name: str) -> type[RetrievalModel]:
+    """Return the class of a model; that of a plug-in joins ``MODELS`` when it is first asked for.
+
+    Raises:
+        PluginError: If the plug-in that offers it cannot be run, or offers no ``RetrievalModel``.
+    """
+    if name not in MODELS and (found := run_offer("models", name)) is not None:
+        offer, place = found
+        if not (isinstance(offer.thing, type) and issubclass(offer.thing, RetrievalModel)):
+            raise PluginError(f"{place}: must be a class of trainables.models.retrieval_model.RetrievalModel")
+        MODELS[name] = offer.thing
+    return MODELS[name]

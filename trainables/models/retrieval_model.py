@@ -1,7 +1,8 @@
 """What the training loop and the evaluation ask of a model."""
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from trainables.config import Precision, TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.precision import computing
+from trainables.plugins.blame import Blaming
 
 
 class RetrievalModel(nn.Module, ABC):
@@ -41,9 +43,11 @@ class RetrievalModel(nn.Module, ABC):
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map token ids (C, T), zero-padded, with lengths (C,) on the CPU, to vectors (C, E)."""
 
-    def computing(self) -> AbstractContextManager[None]:
-        """Return the context in which its vectors are computed."""
-        return computing(self.precision, next(self.parameters()).device)
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Let vectors be computed in the precision that was asked for; an error of a plug-in's model says its line."""
+        with Blaming(), computing(self.precision, next(self.parameters()).device):
+            yield
 
     def train_backbone(self, trained: bool) -> None:
         """Let the backbone learn, or stand still as it is; called before each epoch. Most models have none."""

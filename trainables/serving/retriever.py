@@ -2,7 +2,9 @@
 
 A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16) and
 ``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, names). Nothing in it can run
-code. MLflow finds ``_load_pyfunc`` here, which makes of such a folder a model that it can serve.
+code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under ``plugins/``, and
+the text of a model's plug-in runs only for who trusts it. MLflow finds ``_load_pyfunc`` here, which makes of such a
+folder a model that it can serve.
 """
 
 import json
@@ -28,6 +30,7 @@ from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import write_whole
 from trainables.models import RetrievalModel, build_model
+from trainables.serving.packed_plugins import use_packed, write_plugins
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -98,6 +101,7 @@ def write_retriever(
         "filenames": list(part.filenames),
         "captions": list(part.captions),
         "image_of_caption": part.image_of_caption.tolist(),
+        "plugins": write_plugins(folder, config),
     }
     write_whole(folder / ABOUT, json.dumps(about, ensure_ascii=False))
 
@@ -109,14 +113,20 @@ class Retriever:
         about: What ``retriever.json`` says.
     """
 
-    def __init__(self, folder: Path, *, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, *, device: str = "cpu", trust_plugins: bool = False) -> None:
         """Load what ``write_retriever`` wrote.
 
+        Args:
+            folder: What was written.
+            device: See ``trainables.devices``.
+            trust_plugins: Run the packed code of a plug-in where the model is that of one; a warning names it.
+
         Raises:
-            CheckpointError: If the folder holds something else, or is damaged.
+            CheckpointError: If the folder holds something else, is damaged, or would run code that is not trusted.
         """
         self.about = _read_about(folder)
         self._device = choose_device(device)
+        use_packed(folder, self.about, trust=trust_plugins)
         self._config = TrialConfig.from_dict(self.about["config"])
         self._vocabulary = Vocabulary(tuple(self.about["vocabulary"]))
         try:
@@ -248,7 +258,8 @@ def _others(names: Iterable[Any]) -> str:
 
 def _load_pyfunc(path: str) -> Served:
     """Load a packed model for MLflow."""
-    return Served(Retriever(Path(path)))
+    # MLflow has run the packed code of this package by now: who loads a model by it trusts the model's folder.
+    return Served(Retriever(Path(path), trust_plugins=True))
 
 
 def _read_about(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.commands.search import make_workload
 from orchestrator.commands.ui import choose_port
 from orchestrator.experiment.sections import Resources
 from orchestrator.forecast.dry_run import sample_points
@@ -19,6 +18,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.machines.cluster import Cluster
+from orchestrator.search.begin import make_workload
 from orchestrator.search.preparation import open_checkpoints
 from orchestrator.studies.study import Studies
 from orchestrator.workload.training import TrainablesWorkload

@@ -1,0 +1,1 @@
+"""A loss and a model for icr-orchestrator."""

@@ -1,0 +1,10 @@
+from orchestrator.experiment.experiment import Experiment as Experiment
+from orchestrator.search.begin import make_experiment as make_experiment
+from orchestrator.search.begin import search as search
+from orchestrator.search.loaded import LoadedExperiment as LoadedExperiment
+from orchestrator.search.loaded import load as load
+from orchestrator.workload.begin import train as train
+from orchestrator.workload.evaluation import evaluate as evaluate
+from trainables.config import TrialConfig as TrialConfig
+
+__all__ = ["Experiment", "LoadedExperiment", "TrialConfig", "evaluate", "load", "make_experiment", "search", "train"]

@@ -1,0 +1,131 @@
+"""A search from Python, in a script or a notebook; ``orchestrator search`` runs the same function.
+
+import orchestrator as icr
+
+found = icr.search("scenes-smoke", data_root="data")
+found.trials.sort_values("val/rsum")
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.experiment.experiment import Experiment, load_experiment
+from orchestrator.experiment.plugins import with_plugins
+from orchestrator.experiment.sections import Resources
+from orchestrator.experiment.yaml_files import Document, override, validate
+from orchestrator.machines.cluster import Cluster, ignored_address
+from orchestrator.search.loaded import LoadedExperiment, load
+from orchestrator.search.search import SearchResult, run_confirmation, run_search
+from orchestrator.storage.bucket import is_bucket
+from orchestrator.text.terminal import say
+from orchestrator.workload.training import TrainablesWorkload
+from trainables.plugins.plugin import Plugin
+
+
+def search(
+    experiment: "str | Path | Experiment | Mapping[str, Any]",
+    *,
+    data_root: str | Path = "data",
+    output: str | Path = "runs",
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    tracking_uri: str | None = None,
+    address: str | None = None,
+    storage: str | None = None,
+    quiet: bool = False,
+) -> LoadedExperiment:
+    """Search and confirm an experiment, or go on with one that was interrupted; see ``orchestrator search --help``.
+
+    Args:
+        experiment: The name of an experiment that ships, a YAML file, the keys of one, or what ``experiment`` made.
+        data_root: Folder that holds the datasets, or ``s3://bucket/prefix``.
+        output: Root of everything that is written.
+        overrides: ``KEY=VALUE``, as with ``--set``; not with an ``Experiment``, which is whole.
+        plugins: Python files or installed distributions, as with ``--plugin``.
+        tracking_uri: MLflow's store; by default a database under ``output``.
+        address: Of a Ray cluster, or ``auto``; by default this machine alone.
+        storage: Where checkpoints are kept; by default under ``output``.
+        quiet: Print nothing.
+
+    Returns:
+        What came of it, as data frames.
+
+    Raises:
+        UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
+        SearchInterruptedError: If a signal ended it; the same call goes on with it.
+    """
+    chosen = make_experiment(experiment, overrides, plugins)
+    result = run_experiment(
+        chosen,
+        str(data_root),
+        Path(output),
+        tracking_uri=tracking_uri,
+        quiet=quiet,
+        cluster=Cluster(address, storage),
+    )
+    return load(result.directory)
+
+
+def make_experiment(
+    given: "str | Path | Experiment | Mapping[str, Any]", overrides: Sequence[str] = (), plugins: Sequence[str] = ()
+) -> Experiment:
+    """Return an experiment, checked whole.
+
+    Args:
+        given: The name of an experiment that ships, a YAML file, the keys of one, or what this function returned.
+        overrides: ``KEY=VALUE``, as with ``--set``.
+        plugins: Python files or installed distributions, as with ``--plugin``.
+
+    Raises:
+        ConfigError: If anything in it is refused, with all mistakes.
+
+    Example:
+        >>> made = make_experiment({"name": "mine", "datasets": ["scenes"], "losses": ["nt_xent"]})
+        >>> [cell.name for cell in made.cells()]
+        ['scenes-vsepp-nt_xent']
+    """
+    if isinstance(given, str | Path):
+        return load_experiment(str(given), overrides, plugins)
+    values = given.to_dict() if isinstance(given, Experiment) else dict(given)
+    document = override(Document("experiment", values), overrides)
+    return validate(Experiment, with_plugins(document, plugins, Path()))
+
+
+def run_experiment(
+    experiment: Experiment,
+    data_root: str,
+    output: Path,
+    *,
+    tracking_uri: str | None = None,
+    quiet: bool = False,
+    cluster: Cluster = Cluster(),
+    confirm_alone: bool = False,
+) -> SearchResult:
+    """Search and confirm, or confirm alone, on the data under a root.
+
+    Raises:
+        UserError: See ``search``.
+    """
+    if warning := ignored_address(cluster):
+        say(warning, error=True)
+    workload = make_workload(experiment.resources, data_root, experiment.plugins)
+    begin = run_confirmation if confirm_alone else run_search
+    return begin(
+        experiment,
+        workload,
+        output,
+        tracking_uri=tracking_uri,
+        quiet=quiet,
+        cluster=cluster,
+        data_root=workload.data_root,
+    )
+
+
+def make_workload(resources: Resources, data_root: str, plugins: tuple[Plugin, ...] = ()) -> TrainablesWorkload:
+    """Return what trials that get these resources run on the data under a root, with the code of plug-ins."""
+    root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
+    # The driver as well leaves the GPUs alone, which measures and evaluates with it.
+    device = "cpu" if resources.gpus == 0 else "auto"
+    return TrainablesWorkload(root, max(1, math.ceil(resources.cpus)), device, plugins=plugins)

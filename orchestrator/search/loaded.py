@@ -1,0 +1,166 @@
+"""An experiment that was searched, read from its folder: data frames of its trials, and the model that won."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from orchestrator.results import frames
+from orchestrator.results.summary import summarise
+from orchestrator.search.continuation import read_experiment
+from orchestrator.winners.champions import packed_champions
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from trainables.serving.retriever import Retriever
+
+
+@dataclass(frozen=True)
+class Best:
+    """The winner of a dataset.
+
+    Attributes:
+        dataset: As the experiment names it.
+        trial: Whose settings won.
+        loss: Of the trial.
+        parameters: What was searched, by name.
+        confirmed: Whether the settings were trained again with fresh seeds; else it is the best trial of the search.
+        val: Metrics on the val split; of a confirmed winner means over the seeds.
+        test: The same on the test split; empty where it was not opened.
+        folder: Of the packed model; ``None`` where none was packed.
+    """
+
+    dataset: str
+    trial: str
+    loss: str
+    parameters: Mapping[str, Any]
+    confirmed: bool
+    val: Mapping[str, float]
+    test: Mapping[str, float]
+    folder: Path | None
+
+    def retriever(self, *, device: str = "cpu", trust_plugins: bool = False) -> "Retriever":
+        """Return the trained model, ready to be asked: ``images_for(caption)``, ``captions_for(image)``.
+
+        Args:
+            device: See ``trainables.devices``.
+            trust_plugins: Run the packed code of a plug-in where the model is that of one.
+
+        Raises:
+            ConfigError: If the search has packed none.
+            CheckpointError: If it is damaged, or would run code that is not trusted.
+        """
+        if self.folder is None:
+            raise ConfigError(f"{self.dataset}: no model is packed yet; go on with the search until it has a winner")
+        from trainables.serving.retriever import Retriever
+
+        return Retriever(self.folder, device=device, trust_plugins=trust_plugins)
+
+
+@dataclass(frozen=True)
+class LoadedExperiment:
+    """What an experiment came to so far; its data frames are read from the journal whenever they are asked for.
+
+    Attributes:
+        directory: Of the experiment.
+    """
+
+    directory: Path
+
+    @property
+    def history(self) -> History:
+        """All that the journal says now."""
+        return History.of(read_journal(self.directory / JOURNAL_FILE))
+
+    @property
+    def experiment(self) -> Experiment:
+        """What was asked for when it was started last."""
+        return read_experiment(self.directory)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` holds, as it is now."""
+        return summarise(self.history)
+
+    @property
+    def trials(self) -> "DataFrame":
+        """A row a trial, by its id, with its settings and its metrics at its best epoch."""
+        return frames.trials_frame(self.history)
+
+    @property
+    def epochs(self) -> "DataFrame":
+        """A row an epoch of a trial, by both, with the metrics of the epoch."""
+        return frames.epochs_frame(self.history)
+
+    @property
+    def cocos(self) -> "DataFrame":
+        """A row a counter of a trial at its best epoch: mean and standard deviation over the batches counted."""
+        return frames.cocos_frame(self.history)
+
+    @property
+    def candidates(self) -> "DataFrame":
+        """A row a candidate that was confirmed, best first: its metric on the test split over its seeds."""
+        return frames.candidates_frame(self.history)
+
+    @property
+    def verdicts(self) -> "DataFrame":
+        """A row a comparison of a winner with another candidate: difference, interval, p values, verdict."""
+        return frames.verdicts_frame(self.history)
+
+    @property
+    def winners(self) -> "DataFrame":
+        """A row a dataset: the winner's trial, settings and metrics."""
+        return frames.winners_frame(self.history)
+
+    @property
+    def best(self) -> Best:
+        """The winner of the only dataset; ``best_on`` names one of several.
+
+        Raises:
+            ConfigError: If there is no winner yet, or there are several datasets.
+        """
+        winners = self.summary["winners"]
+        if len(winners) > 1:
+            raise ConfigError(f"{self.directory}: has winners on {', '.join(winners)}; name one: best_on(...)")
+        return self.best_on(next(iter(winners), ""))
+
+    def best_on(self, dataset: str) -> Best:
+        """Return the winner of a dataset.
+
+        Raises:
+            ConfigError: If it has none yet.
+        """
+        winner = self.summary["winners"].get(dataset)
+        if winner is None:
+            there = ", ".join(self.summary["winners"]) or "none: no trial has finished"
+            raise ConfigError(f"{self.directory}: no winner on {dataset or 'any dataset'}; there are: {there}")
+        packed = {champion.dataset: folder for folder, champion in packed_champions(self.directory).items()}
+        return Best(
+            dataset=dataset,
+            trial=winner["trial"],
+            loss=winner["loss"],
+            parameters=winner["parameters"],
+            confirmed=winner["confirmed"],
+            val=winner["val"],
+            test=winner["test"] or {},
+            folder=packed.get(Path(dataset).name),
+        )
+
+
+def load(experiment: str | Path, *, output: str | Path = "runs") -> LoadedExperiment:
+    """Return an experiment that was begun: ``load("runs/flickr8k-losses")``.
+
+    Args:
+        experiment: Its folder, or its name under ``output``.
+        output: Root of everything that searches write.
+
+    Raises:
+        JournalError: If there is no such experiment, or its journal is damaged.
+    """
+    return LoadedExperiment(find_directory(str(experiment), Path(output)).resolve())

@@ -1,0 +1,100 @@
+"""The trials of a search as an Optuna storage, which Optuna's own tools (optuna-dashboard, its plots) open."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import TrialState as OptunaState
+
+from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.studies.samplers import distribution
+from orchestrator.studies.study import STATES
+from search_spaces import Range, Values
+
+
+def write_storage(history: History, experiment: Experiment, path: Path) -> int:
+    """Write the trials of the search into an SQLite file, a study of Optuna for each study; return how many.
+
+    A trial has its parameters with the distributions that were searched, the metric of each epoch as its intermediate
+    values, the values of the objectives at its best epoch, and its state: a trial that was stopped early is *pruned*,
+    one that diverged or failed is *failed*, one that has not ended is *running*. Id, seed, best epoch and error are
+    user attributes. With several objectives there are no intermediate values, as Optuna has it. Trials of a
+    confirmation repeat others with fresh seeds and are left out.
+
+    Args:
+        history: What the journal says.
+        experiment: What was searched.
+        path: A file that does not exist.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        storage = RDBStorage(f"sqlite:///{partial}")
+        written = sum(_write_study(storage, history, experiment, cell) for cell in experiment.cells())
+        storage.remove_session()
+        storage.engine.dispose()
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return written
+
+
+def _write_study(storage: RDBStorage, history: History, experiment: Experiment, cell: Cell) -> int:
+    goals = experiment.search.goals
+    # The first is that by which the study selects its best epochs.
+    goals = (goals[0].model_copy(update={"metric": cell.metric}), *goals[1:])
+    study = optuna.create_study(
+        storage=storage, study_name=f"{experiment.name}/{cell.name}", directions=[goal.direction for goal in goals]
+    )
+    study.set_metric_names([goal.metric for goal in goals])
+    trials = [_frozen(trial, cell, [goal.metric for goal in goals]) for trial in history.study(cell.name)]
+    study.add_trials(trials)
+    return len(trials)
+
+
+def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
+    bounds = cell.space.bounds()
+    state = STATES[trial.state] if trial.state is not TrialState.RUNNING else OptunaState.RUNNING
+    values = None
+    if state is OptunaState.COMPLETE and trial.best_epoch is not None:
+        values = [trial.epochs[trial.best_epoch][metric] for metric in metrics]
+    # Optuna has none of several objectives.
+    curve = {epoch: row[trial.metric] for epoch, row in trial.epochs.items()} if len(metrics) == 1 else {}
+    made = create_trial(
+        state=state,
+        values=values,
+        params={name: _plain(value) for name, value in trial.params.items()},
+        distributions={name: distribution(_plain_bound(bounds[name])) for name in trial.params},
+        intermediate_values=curve,
+        user_attrs=_about(trial),
+    )
+    made.datetime_start = _when(trial.created)
+    if trial.has_ended:
+        made.datetime_complete = _when(max(trial.times.values(), default=trial.created))
+    return made
+
+
+def _about(trial: Trial) -> dict[str, Any]:
+    about = {"trial": trial.id, "seed": trial.config["seed"], "best_epoch": trial.best_epoch, "error": trial.error}
+    return {name: value for name, value in about.items() if value is not None}
+
+
+def _when(moment: float) -> datetime:
+    """Return a time of the journal as Optuna keeps its own: local, without a zone."""
+    return datetime.fromtimestamp(moment, UTC).astimezone().replace(tzinfo=None)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that a database of Optuna's can hold: of coefficients, their text."""
+    return str(list(value)) if isinstance(value, list | tuple) else value
+
+
+def _plain_bound(bound: Range | Values) -> Range | Values:
+    return replace(bound, values=tuple(map(_plain, bound.values))) if isinstance(bound, Values) else bound

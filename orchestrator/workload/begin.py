@@ -1,0 +1,52 @@
+"""One training from Python; ``orchestrator train`` runs the same function."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.experiment.plugins import load_plugins
+from orchestrator.experiment.yaml_files import load_trial_config
+from orchestrator.workload import single
+from orchestrator.workload.single import TrainingResult
+from trainables.config import TrialConfig
+from trainables.reports import EpochReport
+
+
+def train(
+    config: str | Path | TrialConfig | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    data_root: str | Path = "data",
+    output: str | Path = "runs",
+    name: str | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    plugins: Sequence[str] = (),
+    on_report: Callable[[EpochReport], None] = lambda report: None,
+) -> TrainingResult:
+    """Train one model to its last epoch.
+
+    Args:
+        config: The YAML file of one training, a ``TrialConfig``, or nothing where all stands in ``overrides``.
+        overrides: ``KEY=VALUE``, as with ``--set``; not with a ``TrialConfig``, which is whole.
+        data_root: Folder that holds the datasets.
+        output: Root of everything that is written; the training gets ``output/train/name``.
+        name: Of its folder; by default made of dataset, model, loss and seed.
+        resume: Go on from the last good checkpoint.
+        device: See ``trainables.devices``.
+        plugins: Python files or installed distributions, as with ``--plugin``.
+        on_report: Called after each epoch.
+
+    Raises:
+        UserError: If config, data, folder or checkpoint is refused.
+        DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
+    """
+    load_plugins(plugins)
+    if not isinstance(config, TrialConfig):
+        config = load_trial_config(None if config is None else Path(config), overrides)
+    directory = Path(output) / "train" / (name or default_name(config))
+    return single.train(config, directory, data_root=Path(data_root), device=device, resume=resume, on_report=on_report)
+
+
+def default_name(config: TrialConfig) -> str:
+    """Return what the folder of a training is called where nobody names it."""
+    return f"{Path(config.dataset).name}-{config.model}-{config.loss}-seed{config.seed}"

@@ -1,0 +1,126 @@
+"""How well the model of a checkpoint retrieves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from trainables.errors import ConfigError
+from trainables.files import make_writable
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Retrieval metrics of a checkpoint's best model.
+
+    Attributes:
+        checkpoint: Its directory.
+        dataset: Name of the dataset.
+        model: Name of the model, and so ``loss``.
+        split: Which split was retrieved in.
+        images: How many images the split has.
+        captions: How many captions the split has.
+        folds: So many equal parts of the split were evaluated alone, and averaged.
+        metrics: ``i2t_r1`` ... ``rsum``.
+        chance_rsum: The rsum of a random ranking of a fold.
+        ranks: The file of the ranks of each query's positives; ``None`` where none was asked for.
+    """
+
+    checkpoint: Path
+    dataset: str
+    model: str
+    loss: str
+    split: str
+    images: int
+    captions: int
+    folds: int
+    metrics: Mapping[str, float]
+    chance_rsum: float
+    ranks: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        about = {name: getattr(self, name) for name in ("dataset", "split", "images", "folds")}
+        return {
+            "checkpoint": str(self.checkpoint),
+            **about,
+            **({} if self.ranks is None else {"ranks": str(self.ranks)}),
+            "metrics": dict(self.metrics),
+            "chance_rsum": self.chance_rsum,
+        }
+
+
+def evaluate(
+    checkpoint: str | Path,
+    *,
+    data_root: str | Path = "data",
+    split: Literal["val", "test"] = "test",
+    folds: int = 1,
+    ranks: str | Path | None = None,
+    device: str = "auto",
+) -> Evaluation:
+    """Evaluate the best model of a checkpoint on val or test.
+
+    Args:
+        checkpoint: An ``epoch_NNNN`` directory, or that of a training.
+        data_root: Folder that holds the datasets.
+        split: Which split to retrieve in.
+        folds: Evaluate so many equal parts of the split alone and average them, >= 1.
+        ranks: Write the rank of each query's positives to this ``.npz`` file, to compare models query by query.
+        device: See ``trainables.devices``.
+
+    Raises:
+        UserError: If checkpoint, data or device is refused, or the folds do not divide the images.
+    """
+    from trainables.chance import chance_rsum
+    from trainables.checkpoint import read_config, resolve_checkpoint
+    from trainables.data.dataset import open_dataset
+
+    ranks_file = None if ranks is None else _checked_ranks_file(Path(ranks), folds)
+    directory = resolve_checkpoint(Path(checkpoint))
+    config = read_config(directory)
+    data = open_dataset(config, Path(data_root))
+    images = len(data.splits[split].image_rows)
+    if images % folds:
+        raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
+    from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
+    from trainables.ranks import write_ranks
+
+    if ranks_file is None:
+        metrics = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
+    else:
+        metrics, found = rank_checkpoint(directory, data, [split], device=device)[split]
+        write_ranks(ranks_file, found)
+    image_of_caption = data.splits[split].image_of_caption
+    # A fold has a chance level of its own, and the folds are alike.
+    chance = chance_rsum(image_of_caption[image_of_caption < images // folds])
+    return Evaluation(
+        checkpoint=directory,
+        dataset=data.name,
+        model=config.model,
+        loss=config.loss,
+        split=split,
+        images=images,
+        captions=len(image_of_caption),
+        folds=folds,
+        metrics=metrics,
+        chance_rsum=chance,
+        ranks=ranks_file,
+    )
+
+
+def _checked_ranks_file(path: Path, folds: int) -> Path:
+    """Refuse a file of ranks that cannot be written, before any work starts.
+
+    Raises:
+        ConfigError: If the name, the folder or the number of folds is refused.
+    """
+    if path.suffix != ".npz":
+        raise ConfigError(f"--ranks {path}: the name of the file must end with .npz")
+    if folds != 1:
+        raise ConfigError(f"--ranks holds ranks in the whole split, but --folds {folds} splits it; give one of the two")
+    try:
+        make_writable(path.parent)
+    except OSError as error:
+        raise ConfigError(f"--ranks {path}: cannot be written: {error.strerror}") from None
+    return path

@@ -1,0 +1,121 @@
+"""What other programs get of an experiment: tables with every trial, and a storage that Optuna reads."""
+
+import json
+from pathlib import Path
+
+import optuna
+import pandas
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.experiment.experiment import load_experiment, shipped_experiments
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
+from tests.support.experiments import add_trial, make_experiment, start
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [1.0, 3.0, 2.0])
+    add_trial(ledger, [0.5, 0.25], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [0.5], state=TrialState.DIVERGED, error="train/loss is nan")
+    add_trial(ledger, [1.5], state=TrialState.RUNNING, loss="triplet_sh")
+    ledger.close()
+    return tmp_path / "runs"
+
+
+def run(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert not end.value.code
+
+
+READERS = {
+    ".csv": pandas.read_csv,
+    ".parquet": pandas.read_parquet,
+    ".jsonl": lambda path: pandas.DataFrame(map(json.loads, path.read_text().splitlines())),
+}
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_every_trial_and_every_epoch_is_in_a_table(runs: Path, ending: str) -> None:
+    run("export", "tiny", "--to", f"trials{ending}")
+    run("export", "tiny", "--epochs", "--to", f"epochs{ending}")
+    trials, epochs = READERS[ending](Path(f"trials{ending}")), READERS[ending](Path(f"epochs{ending}"))
+    assert list(trials["state"]) == ["finished", "stopped_early", "diverged", "running"]
+    assert list(trials["val/rsum"]) == [3.0, 0.5, 0.5, 1.5]
+    assert trials["param.temperature"].count() == 3
+    assert list(zip(epochs["trial"].str[-4:], epochs["epoch"], epochs["val/rsum"], strict=True))[:3] == [
+        ("0000", 1, 1.0),
+        ("0000", 2, 3.0),
+        ("0000", 3, 2.0),
+    ]
+    assert len(epochs) == 7
+
+
+def test_optuna_reads_distributions_curves_values_and_states(runs: Path) -> None:
+    run("export", "tiny", "--to", "search.db")
+    names = [one.study_name for one in optuna.get_all_study_summaries("sqlite:///search.db")]
+    assert names == ["tiny/pets-vsepp-nt_xent", "tiny/pets-vsepp-triplet_sh"]
+    study = optuna.load_study(study_name=names[0], storage="sqlite:///search.db")
+    good, pruned, failed = study.trials
+    assert (study.best_value, study.metric_names) == (3.0, ["val/rsum"])
+    assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL"]
+    assert good.intermediate_values == {1: 1.0, 2: 3.0, 3: 2.0} and pruned.intermediate_values == {1: 0.5, 2: 0.25}
+    space = optuna.distributions.FloatDistribution(0.005, 0.5, log=True)
+    assert good.distributions == {"temperature": space} and good.params == {"temperature": 0.1}
+    assert failed.user_attrs["error"] == "train/loss is nan" and failed.user_attrs["trial"] == "pets-vsepp-nt_xent-0002"
+    assert good.datetime_start <= good.datetime_complete
+    (running,) = optuna.load_study(study_name=names[1], storage="sqlite:///search.db").trials
+    assert running.state.name == "RUNNING" and running.intermediate_values == {1: 1.5}
+
+
+REFUSED = {
+    "ending": (["--to", "trials.xlsx"], "--to trials.xlsx: must end in .csv, .parquet, .jsonl or .db"),
+    "there already": (["--to", "old.csv"], "--to old.csv: is there already"),
+    "epochs of a storage": (["--to", "a.db", "--epochs"], "--epochs: an Optuna storage has the epochs of every trial"),
+    "no such folder": (["--to", "no/trials.csv"], "--to no/trials.csv: no such folder: no"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_written_is_refused(
+    runs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    Path("old.csv").write_text("mine")
+    with pytest.raises(SystemExit) as end:
+        main(["export", "tiny", *arguments])
+    assert end.value.code == 2 and message in capsys.readouterr().err
+    assert Path("old.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize("source", shipped_experiments())
+def test_a_file_that_is_begun_is_the_experiment_under_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("init", "my-search.yaml", "--from", source)
+    mine, theirs = load_experiment("my-search.yaml").to_dict(), load_experiment(source).to_dict()
+    assert mine.pop("name") == "my-search" and theirs.pop("name") == source
+    assert mine == theirs
+    text = Path("my-search.yaml").read_text()
+    assert "orchestrator search my-search.yaml" in text and "# budget.plateau: null  # Ended trials in a row" in text
+
+
+def test_a_file_that_is_there_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("name: mine")
+    for arguments in (["mine.yaml"], ["other.yaml", "--from", "scenes-smok"], ["other.txt"]):
+        with pytest.raises(SystemExit) as end:
+            main(["init", *arguments])
+        assert end.value.code == 2
+    told = capsys.readouterr().err
+    assert "mine.yaml: is there already" in told and "did you mean 'scenes-smoke'?" in told and ".yaml file" in told
+    assert Path("mine.yaml").read_text() == "name: mine"

@@ -1,0 +1,205 @@
+"""Plug-ins in an experiment: found, refused, recorded with their text, and read again without running it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orchestrator.cli import main
+from orchestrator.experiment.experiment import Experiment, load_experiment
+from orchestrator.experiment.plugins import changed_plugins, forget_plugins, load_plugins
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.history import History
+from orchestrator.journal.ledger import Ledger
+from orchestrator.search.preparation import check_unchanged
+from orchestrator.workload.training import TrainablesWorkload
+from search_spaces import SPACES
+from tests.support.experiments import start
+from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_plugin
+from trainables.config import FEATURES, TrialConfig
+from trainables.errors import ConfigError, PluginError
+from trainables.losses import LOSSES, build_loss
+from trainables.plugins.in_use import in_use
+
+VALUES: dict[str, Any] = {
+    "name": "own",
+    "plugins": ["my_losses.py"],
+    "datasets": ["pets"],
+    "losses": ["mean_gap", "nt_xent"],
+    "training": {"epochs": 2},
+    "search": {"sampler": "random", "trials": 3},
+    "resources": {"cpus": 1, "gpus": 0},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_plugin_stays():  # type: ignore[no-untyped-def]
+    with plugins_gone_afterwards():
+        yield
+
+
+def write(folder: Path, text: str = MEAN, **changes: Any) -> Path:
+    write_plugin(folder, text)
+    path = folder / "own.yaml"
+    path.write_text(yaml.safe_dump({**VALUES, **changes}))
+    return path
+
+
+def test_a_file_beside_the_experiment_is_found_and_its_loss_has_a_study(tmp_path: Path) -> None:
+    experiment = load_experiment(str(write(tmp_path)))
+    first, second = experiment.cells()
+    assert [first.name, second.name] == ["pets-vsepp-mean_gap", "pets-vsepp-nt_xent"]
+    assert {name: str(bound) for name, bound in first.space.bounds().items()} == {"scale": "[0.5, 4] log"}
+    assert first.space.first_points() == [{"scale": 1.0}]
+    (plugin,) = experiment.plugins
+    assert experiment.trial_config(first, {}).plugins == (plugin.reference,)
+    assert "plugins" not in experiment.trial_config(second, {}).to_dict()
+
+
+def test_what_was_recorded_is_read_again_without_the_file_and_without_running_it(tmp_path: Path) -> None:
+    told = "\nprint('the code of the plug-in runs')\n"
+    recorded = json.loads(json.dumps(load_experiment(str(write(tmp_path, MEAN + told))).to_dict()))
+    (tmp_path / "recorded.json").write_text(json.dumps(recorded))
+    program = (
+        "import json, sys; from orchestrator.experiment.experiment import Experiment\n"
+        "from orchestrator.experiment.yaml_files import validate\n"
+        "read = validate(Experiment, json.load(open('recorded.json')), 'journal')\n"
+        "print(read.cells()[0].name, 'torch' in sys.modules)"
+    )
+    (tmp_path / "my_losses.py").unlink()
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "pets-vsepp-mean_gap False\n"
+
+
+def test_another_process_gets_the_text_with_the_workload_and_then_builds_the_loss(tmp_path: Path) -> None:
+    import cloudpickle
+
+    experiment = load_experiment(str(write(tmp_path)))
+    config = json.dumps(experiment.trial_config(experiment.cells()[0], {"scale": 2.0}).to_dict())
+    workload = cloudpickle.dumps(TrainablesWorkload("data", plugins=experiment.plugins))
+    (tmp_path / "sent").write_bytes(workload)
+    (tmp_path / "my_losses.py").unlink()
+    program = (
+        "import json, pickle; pickle.load(open('sent', 'rb'))\n"
+        "from trainables.config import TrialConfig; from trainables.losses import build_loss\n"
+        f"config = TrialConfig.from_dict(json.loads({config!r}))\n"
+        "print(build_loss(config.loss, **config.loss_parameters))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "mean_gap(scale=2.0)\n"
+
+
+def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Path) -> None:
+    experiment = load_experiment(str(write(tmp_path)))
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, experiment)
+    cell = experiment.cells()[0]
+    ledger.create(cell.name, 0, {"scale": 1.0}, experiment.trial_config(cell, {"scale": 1.0}).to_dict())
+    ledger.close()
+    history = History.of(Ledger(tmp_path / "journal.jsonl").past)
+    check_unchanged(experiment, dict(history.data), history, tmp_path)
+    changed = load_experiment(str(write(tmp_path, MEAN.replace("scale=1.0", "scale=2.0"))))
+    with pytest.raises(ConfigError) as raised:
+        check_unchanged(changed, dict(history.data), history, tmp_path)
+    before, after = experiment.plugins[0].digest[:12], changed.plugins[0].digest[:12]
+    assert f"my_losses.py (digest {before}) -> my_losses.py (digest {after})" in str(raised.value)
+    assert "orchestrator resume" in str(raised.value)
+    assert changed_plugins(experiment.to_dict(), ()) == [f"my_losses.py (digest {before}) is missing now"]
+
+
+def test_a_text_that_is_not_that_of_its_digest_is_refused(tmp_path: Path) -> None:
+    values = load_experiment(str(write(tmp_path))).to_dict()
+    values["plugins"][0]["files"]["my_losses.py"] += "\n# changed"
+    with pytest.raises(ConfigError, match="its text is not what its digest"):
+        validate(Experiment, values, "journal")
+
+
+def test_a_newer_version_takes_the_place_of_the_former(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path))])
+    assert float(build_loss("mean_gap").scale) == 1.0  # type: ignore[attr-defined]
+    newer = MEAN.replace("scale=1.0", "scale=2.0") + MEAN.replace("mean_gap", "other")
+    load_plugins([str(write_plugin(tmp_path, newer))])
+    assert float(build_loss("mean_gap").scale) == 2.0  # type: ignore[attr-defined]
+    assert {"mean_gap", "other"} <= SPACES.keys()
+    load_plugins([str(write_plugin(tmp_path))])
+    assert "other" not in SPACES
+    with pytest.raises(ConfigError, match="loss must be one of"):
+        build_loss("other")
+    forget_plugins(list(in_use()))
+    assert "mean_gap" not in SPACES and "mean_gap" not in LOSSES
+
+
+REFUSED = {
+    "clash with ours": (MEAN.replace("mean_gap", "nt_xent"), "my_losses.py:5: the name 'nt_xent' is a loss of ours"),
+    "no such file": (None, "plug-in gone.py: no such file, and no installed distribution of that name"),
+    "syntax": ("def broken(:\n", "my_losses.py:3: SyntaxError: "),
+    "raises": ("x = 1 / 0\n", "my_losses.py:3: ZeroDivisionError: division by zero"),
+    "imports what is missing": ("import no_such_module_here\n", "my_losses.py:3: ModuleNotFoundError: "),
+    "offers nothing": ("x = 1\n", "my_losses.py: offers nothing; put @loss"),
+    "other arguments": ("@loss()\ndef odd(a, b):\n    pass\n", "must be similarity, positives, ignore, got a, b"),
+    "no default": (MEAN.replace("scale=1.0", "scale"), "parameter scale of mean_gap needs a default"),
+    "unknown parameter": (MEAN.replace('"scale":', '"scal":'), "space names 'scal', which is no parameter; there are"),
+    "bound of one number": (MEAN.replace('(0.5, 4.0, "log")', "3"), "space['scale'] must be (low, high)"),
+    "bounds reversed": (MEAN.replace("0.5, 4.0", "4.0, 0.5"), "space['scale']: a range needs finite low < high"),
+    "name": (MEAN.replace("@loss(", "@loss(name='Mean Gap', "), "a name has small letters, digits and _"),
+    "default that is no value": (MEAN.replace("scale=1.0", "scale=None"), "the default of scale must be a number"),
+    "unknown features": ("@model(features='sound')\nclass Odd:\n    pass\n", "features must be global or regions"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_used_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "gone.py" if text is None else write_plugin(tmp_path, text).name
+    with pytest.raises(SystemExit) as end:
+        main(["search", "scenes-smoke", "--plugin", name, "--data-root", "data"])
+    told = capsys.readouterr().err
+    assert end.value.code == 2 and message in told and told.count("\n") == 1
+
+
+def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path))])
+    with pytest.raises(ConfigError, match="other.py:5: the name 'mean_gap' is offered by the plug-in my_losses.py"):
+        load_plugins([str(write_plugin(tmp_path, name="other.py"))])
+
+
+def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(lay_out_package(tmp_path)))
+    path = tmp_path / "own.yaml"
+    space = {"model_parameters": {"dropout": "default"}, "trials": 2}
+    values = {"plugins": [], "losses": ["pair_hinge"], "models": ["bag_of_words"], "search": space}
+    path.write_text(yaml.safe_dump({**VALUES, **values}))
+    experiment = load_experiment(str(path))
+    (cell,) = experiment.cells()
+    assert [plugin.name for plugin in experiment.plugins] == ["icr-pair-losses"]
+    assert cell.space.first_points() == [{"margin": 0.2, "model.dropout": 0.0}]
+    assert FEATURES["bag_of_words"] == "global"
+    assert sorted(experiment.plugins[0].files) == [
+        f"icr_pair_losses/{name}.py" for name in ("__init__", "hinge", "model", "rules")
+    ]
+    with pytest.raises(PluginError, match="rules.py:10: ValueError: margin must be at least 0"):
+        build_loss("pair_hinge", margin=-1.0)
+    with pytest.raises(ConfigError, match="model_parameters.dropout must be a finite number"):
+        TrialConfig(dataset="pets", model="bag_of_words", model_parameters={"dropout": "much"})
+
+
+def test_what_is_installed_is_listed_without_running_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = lay_out_package(tmp_path)
+    (folder / "icr_pair_losses" / "hinge.py").write_text("raise RuntimeError('it runs')\n")
+    monkeypatch.syspath_prepend(str(folder))
+    with pytest.raises(SystemExit) as end:
+        main(["plugins", "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert not end.value.code
+    assert [(row["plugin"], row["version"], row["kind"], row["name"]) for row in rows] == [
+        ("icr-pair-losses", "1.0.0", "losses", "pair_hinge"),
+        ("icr-pair-losses", "1.0.0", "models", "bag_of_words"),
+    ]

@@ -1,0 +1,121 @@
+"""The names of the package, as docs/python.md shows them: light to import, and the same numbers as the summary's."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import orchestrator as icr
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
+from orchestrator.results.summary import summarise
+from orchestrator.search.loaded import LoadedExperiment
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from trainables.errors import ConfigError
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+HEAVY = ("torch", "ray", "optuna", "mlflow", "pandas", "pydantic", "numpy")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """An experiment with two studies, a diverged trial, and a confirmation of two candidates with two seeds."""
+    folder = tmp_path / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
+    good, other = add_trial(ledger, [1.0, 3.0, 2.0]), add_trial(ledger, [2.0, 1.0], loss="triplet_sh")
+    add_trial(ledger, [0.5], state=TrialState.DIVERGED, error="train/loss is nan")
+    repeats = [add_repeat(ledger, good, index, 10 + index, 5.0 + index) for index in range(2)]
+    repeats += [add_repeat(ledger, other, index, 10 + index, 2.0 + index) for index in range(2)]
+    open_test(ledger, repeats)
+    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    ledger.close()
+    return folder
+
+
+def test_nothing_heavy_is_imported_with_the_package() -> None:
+    program = f"import sys, orchestrator; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_name_is_there_and_the_stub_says_the_same() -> None:
+    stub = ast.parse((Path(icr.__file__).with_suffix(".pyi")).read_text())
+    told = {alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert sorted(told, key=str) == sorted(icr.__all__)
+    for name in icr.__all__:
+        assert callable(getattr(icr, name))
+        if name != "search":
+            assert getattr(icr, name).__module__ == told[name]
+    with pytest.raises(AttributeError, match="has no attribute 'serach'"):
+        icr.serach  # noqa: B018
+
+
+def test_the_room_of_searches_can_be_called() -> None:
+    with pytest.raises(ConfigError, match="nope: no file, and no experiment of that name ships"):
+        icr.search("nope")
+
+
+def test_the_page_names_what_is_there_and_its_code_is_python() -> None:
+    page = PAGE.read_text()
+    for name in re.findall(r"icr\.(\w+)", page):
+        assert name in icr.__all__
+    for name in re.findall(r"found\.(\w+)", page):
+        assert hasattr(LoadedExperiment, name)
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        ast.parse(block)
+
+
+def test_frames_hold_what_the_summary_holds(directory: Path) -> None:
+    found = icr.load("tiny", output=directory.parent)
+    summary = summarise(found.history)
+    assert icr.load(directory).directory == found.directory
+    assert list(found.trials.index) == [row["trial"] for row in summary["trials"]]
+    for row in summary["trials"]:
+        mine = found.trials.loc[row["trial"]]
+        assert (mine["state"], mine["loss"], mine["study"]) == (row["state"], row["loss"], row["study"])
+        assert mine["val/rsum"] == row["best"]["val/rsum"]
+        for name, value in row["parameters"].items():
+            assert mine[f"param.{name}"] == value
+    assert found.epochs.loc[("pets-vsepp-nt_xent-0000", 2), "val/rsum"] == 3.0
+    assert len(found.epochs) == sum(row["epochs"] for row in summary["trials"])
+
+
+def test_verdicts_candidates_and_winners_are_those_of_the_summary(directory: Path) -> None:
+    found = icr.load(directory)
+    (verdict,) = found.summary["verdicts"]
+    assert list(found.candidates.index) == [("pets", one["label"]) for one in verdict["standings"]]
+    assert list(found.candidates["mean"]) == [one["result"]["mean"] for one in verdict["standings"]]
+    (comparison,) = [one for one in verdict["comparisons"] if "runner_up" in one["roles"]]
+    row = found.verdicts.loc[("pets", comparison["label"])]
+    assert (row["difference"], row["holm_p"]) == (comparison["difference"], comparison["holm_p"])
+    assert found.winners.loc["pets", "trial"] == found.best.trial == "pets-vsepp-nt_xent-0000"
+    assert found.best.confirmed and found.best.test == {"rsum": 5.5} and found.best.parameters == {"temperature": 0.1}
+    with pytest.raises(ConfigError, match="pets: no model is packed yet"):
+        found.best.retriever()
+    with pytest.raises(ConfigError, match="no winner on dogs; there are: pets"):
+        found.best_on("dogs")
+
+
+def test_an_experiment_without_a_trial_has_empty_frames(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, make_experiment())
+    ledger.close()
+    found = icr.load(tmp_path)
+    for name in ("trials", "epochs", "cocos", "candidates", "verdicts", "winners"):
+        assert getattr(found, name).empty
+    with pytest.raises(ConfigError, match="no winner on any dataset; there are: none: no trial has finished"):
+        _ = found.best
+
+
+def test_keys_make_an_experiment_as_a_file_does(tmp_path: Path) -> None:
+    keys = {"name": "tiny", "datasets": ["pets"], "losses": ["nt_xent"], "search": {"trials": 2}}
+    made = icr.make_experiment(keys, ["search.seed=3"])
+    assert (made.search.trials, made.search.seed) == (2, 3)
+    assert icr.make_experiment(made) == made
+    with pytest.raises(ConfigError, match=r"losses.0: unknown name 'ntxent'; did you mean 'nt_xent'\?"):
+        icr.make_experiment({**keys, "losses": ["ntxent"]})

@@ -1,0 +1,54 @@
+"""Plug-ins for tests: files with a loss, and packages that are found as if they were installed."""
+
+import shutil
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.experiment.plugins import forget_plugins
+from trainables.plugins.in_use import in_use
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+HEAD = "import torch\nfrom trainables.plugins import loss, model, data_format\n"
+
+MEAN = """
+@loss(space={"scale": (0.5, 4.0, "log")})
+def mean_gap(similarity, positives, ignore, scale=1.0):
+    \"\"\"Mean similarity of negatives minus that of positives.\"\"\"
+    negatives = ~positives & ~ignore
+    return scale * (similarity[negatives].mean() - similarity[positives].mean())
+"""
+
+
+def write_plugin(folder: Path, text: str = MEAN, name: str = "my_losses.py") -> Path:
+    """Write a file that begins as plug-ins do."""
+    path = folder / name
+    path.write_text(HEAD + text)
+    return path
+
+
+def lay_out_package(folder: Path) -> Path:
+    """Copy the sample package as an installation would lay it out, with its metadata; return the folder to import."""
+    source = EXAMPLES / "icr-pair-losses"
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    shutil.copytree(source / "icr_pair_losses", folder / "icr_pair_losses")
+    metadata = folder / f"icr_pair_losses-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    groups = project["entry-points"].items()
+    lines = [f"[{group}]\n" + "".join(f"{name} = {to}\n" for name, to in entries.items()) for group, entries in groups]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    return folder
+
+
+@contextmanager
+def plugins_gone_afterwards() -> Iterator[None]:
+    """Let no plug-in of a ``with`` block be known after it."""
+    try:
+        yield
+    finally:
+        forget_plugins(list(in_use()))

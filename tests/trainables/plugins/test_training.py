@@ -1,0 +1,165 @@
+"""A plug-in in a training: what it breaks is its own trial, and its model is packed with its code."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.experiment.plugins import forget_plugins, load_plugins
+from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.tuner.actor import Step, TrialActor
+from orchestrator.workload.training import TrainablesWorkload
+from tests.support.plugins import lay_out_package, write_plugin
+from tests.trainables.tiny import tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.errors import CheckpointError, PluginError
+from trainables.fused.trials import FusedTrials
+from trainables.plugins.in_use import references
+from trainables.reports import EpochReport
+from trainables.serving.retriever import Retriever, write_retriever
+from trainables.trial import run_trial
+
+DATA = tiny_dataset()
+
+FRAGILE = """
+@loss(space={"scale": (-1.0, 4.0)})
+def fragile(similarity, positives, ignore, scale=1.0):
+    \"\"\"Mean gap that refuses a scale below 0, and is no number at 0.\"\"\"
+    if scale < 0:
+        raise LookupError("no such scale")
+    gap = similarity[~positives].mean() - similarity[positives].mean()
+    return gap * scale if scale > 0 else gap * float("nan")
+"""
+
+
+def config(scale: float, **training: int) -> TrialConfig:
+    made = tiny_config(loss="fragile", **training)
+    return replace(made, loss_parameters={"scale": scale}, plugins=references("fragile", "vsepp"))
+
+
+def test_of_fused_trials_the_one_that_fails_ends_and_the_others_learn_what_they_learn_alone(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, FRAGILE))])
+    trials = {"raises": config(-1.0), "no number": config(0.0), "good": config(2.0), "better": config(1.0)}
+    group = FusedTrials("cpu")
+    for name, one in trials.items():
+        group.add(name, one, DATA)
+    outcomes = group.run_epoch(trials)
+    assert isinstance(outcomes["raises"], PluginError)
+    assert str(outcomes["raises"]) == "my_losses.py:8: LookupError: no such scale"
+    assert str(outcomes["no number"]).endswith("epoch 1, step 1; the loss is that of my_losses.py:5")
+    later = group.run_epoch(["good", "better"])
+    for name in ("good", "better"):
+        alone = list(
+            run_trial(replace(trials[name], training=replace(trials[name].training, epochs=2)), DATA, device="cpu")
+        )
+        for fused, report in zip((outcomes[name], later[name]), alone, strict=True):
+            assert isinstance(fused, EpochReport)
+            assert fused.metrics["train/loss"] == pytest.approx(report.metrics["train/loss"], rel=1e-4)
+            assert fused.metrics["cocos/gradient_negatives"] == report.metrics["cocos/gradient_negatives"]
+
+
+def test_an_actor_refuses_the_trial_and_takes_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_plugins([str(write_plugin(tmp_path, FRAGILE))])
+    monkeypatch.setattr(TrainablesWorkload, "open_data", lambda self, config: DATA)
+    made = TrialActor.__new__(TrialActor)
+    workload, checkpoints = TrainablesWorkload("data", device="cpu"), FolderCheckpoints(tmp_path / "trials")
+    first = {"trial": "a", "config": json.dumps(config(-1.0).to_dict())}
+    made.setup(first, workload=workload, checkpoints=checkpoints)
+    assert made.step()["step"] == Step(refused="my_losses.py:8: LookupError: no such scale")
+    made.reset_config({"trial": "b", "config": json.dumps(config(2.0).to_dict())})
+    assert made.step()["step"].epoch == 1
+
+
+def trained(folder: Path, data: Dataset) -> Path:
+    """Return the checkpoint of an epoch of the sample package's model."""
+    made = replace(tiny_config(epochs=1), model="bag_of_words", plugins=references("nt_xent", "bag_of_words"))
+    (report,) = run_trial(made, data, device="cpu")
+    return save_epoch(folder, report)
+
+
+def test_a_packed_model_of_a_plugin_runs_only_for_who_trusts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(lay_out_package(tmp_path)))
+    load_plugins(["icr-pair-losses"])
+    packed = tmp_path / "packed"
+    write_retriever(packed, trained(tmp_path / "trained", DATA), DATA, "test")
+    file = packed / "plugins" / "icr-pair-losses" / "icr_pair_losses" / "model.py"
+    assert file.read_text() == (tmp_path / "icr_pair_losses" / "model.py").read_text()
+    answers = Retriever(packed).images_for("word1 word2", 3)
+    forget_plugins(["icr-pair-losses"])
+    with pytest.raises(CheckpointError, match=r"plug-in icr-pair-losses 1.0.0 .*: read it, then say that you trust it"):
+        Retriever(packed)
+    with pytest.warns(UserWarning, match="code of the plug-in icr-pair-losses 1.0.0 .*it runs now"):
+        again = Retriever(packed, trust_plugins=True)
+    assert again.images_for("word1 word2", 3) == answers
+    forget_plugins(["icr-pair-losses"])
+    file.write_text(file.read_text() + "\n# changed\n")
+    with pytest.raises(CheckpointError, match="its text is not what its digest"):
+        Retriever(packed, trust_plugins=True)
+
+
+def test_the_code_of_a_loss_is_packed_and_not_needed_to_ask_the_model(tmp_path: Path) -> None:
+    load_plugins([str(write_plugin(tmp_path, FRAGILE))])
+    (report,) = run_trial(config(2.0, epochs=1), DATA, device="cpu")
+    write_retriever(tmp_path / "packed", save_epoch(tmp_path / "trained", report), DATA, "test")
+    forget_plugins(["my_losses.py"])
+    assert (tmp_path / "packed" / "plugins" / "my_losses.py" / "my_losses.py").is_file()
+    assert len(Retriever(tmp_path / "packed").images_for("word1", 2)) == 2
+
+
+def test_a_model_that_fails_names_its_line(tmp_path: Path) -> None:
+    text = """
+from trainables.models.wsabie import WSABIE
+
+@model()
+class Broken(WSABIE):
+    def encode_captions(self, tokens, lengths):
+        return super().encode_captions(tokens, lengths)[:, :3].no_such_attribute
+"""
+    load_plugins([str(write_plugin(tmp_path, text, "broken.py"))])
+    with pytest.raises(PluginError, match="^broken.py:9: AttributeError: 'Tensor' object has no attribute"):
+        next(run_trial(replace(tiny_config(epochs=1), model="broken"), DATA, device="cpu"))
+
+
+FORMAT = """
+from trainables.data.corpus import Corpus, Image
+
+@data_format()
+class Pairs:
+    FORMAT = "pairs.txt with lines of split, image and caption"
+
+    @staticmethod
+    def find(folder):
+        return [folder / "pairs.txt"] if (folder / "pairs.txt").is_file() else []
+
+    @staticmethod
+    def read(files):
+        images = {}
+        for number, line in enumerate(files[0].read_text().splitlines(), start=1):
+            split, image, caption = line.split(maxsplit=2)
+            images.setdefault((split, image), []).append(caption)
+        found = [Image(f"{image}", image, image, split, tuple(texts)) for (split, image), texts in images.items()]
+        return Corpus(str(files[0]), found, [], [])
+"""
+
+
+def test_a_form_of_data_is_read_and_a_line_that_it_cannot_read_is_told(tmp_path: Path) -> None:
+    from trainables.data.source import dataset_names, find_source
+
+    (tmp_path / "shop").mkdir()
+    pairs = tmp_path / "shop" / "pairs.txt"
+    pairs.write_text("train a.jpg a dog\ntrain a.jpg the dog\nval b.jpg a cat\n")
+    load_plugins([str(write_plugin(tmp_path, FORMAT))])
+    assert dataset_names(tmp_path) == ["shop"]
+    corpus = find_source("shop", tmp_path).read()
+    assert [(image.split, image.captions) for image in corpus.images] == [
+        ("train", ("a dog", "the dog")),
+        ("val", ("a cat",)),
+    ]
+    pairs.write_text("train\n")
+    with pytest.raises(PluginError, match="^my_losses.py:18: ValueError: not enough values to unpack"):
+        find_source("shop", tmp_path).read()

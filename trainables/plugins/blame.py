@@ -1,0 +1,48 @@
+"""Who is to blame: an error that comes out of a plug-in names the plug-in's file and line."""
+
+from types import TracebackType
+from typing import Self
+
+from trainables.errors import DivergedError, PluginError, UserError
+
+LABELS: set[str] = set()
+"""What the files of plug-ins are called in tracebacks."""
+
+
+class Blaming:
+    """Turns an error that went through a plug-in's code into one that says where, and lets all others pass.
+
+    What a plug-in raises can be anything. Want of memory stays what it is: a search then runs fewer trials at a time.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, UserError | DivergedError | MemoryError):
+            return
+        if type(error).__name__ == "OutOfMemoryError":
+            return
+        place = find_place(error, traceback)
+        if place is not None:
+            raise PluginError(f"{place}: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def find_place(error: BaseException, traceback: TracebackType | None) -> str | None:
+    """Return ``FILE:LINE`` of the innermost frame of a plug-in's code; ``None`` where there is none."""
+    if isinstance(error, SyntaxError) and error.filename in LABELS:
+        return f"{error.filename}:{error.lineno}"
+    place = None
+    while traceback is not None:
+        name = traceback.tb_frame.f_code.co_filename
+        if name in LABELS:
+            place = f"{name}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return place
+
+
+def _first_line(error: Exception) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return (text.splitlines() or ["without a message"])[0][:300]

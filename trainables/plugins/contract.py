@@ -1,0 +1,291 @@
+"""What a loss has to keep, ours as a plug-in's: each check says in words what is wrong, and what usually causes it.
+
+A loss is called on small batches in float64: pairs, several captions an image, several positives both ways. A loss that
+draws random numbers is called after one seed, and its order is not checked.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError, PluginError
+from trainables.losses import Loss, build_loss, loss_class
+
+STEP = 1e-5
+"""Of finite differences, in units of similarity."""
+
+TOLERANCE = 1e-4
+"""Largest difference of gradients, relative to the largest gradient of the batch."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check came to.
+
+    Attributes:
+        check: Its name.
+        status: ``ok``, ``warn`` where that may be meant, or ``fail``.
+        message: What is wrong and what usually causes it; of ``ok``, what was looked at.
+    """
+
+    check: str
+    status: Literal["ok", "warn", "fail"]
+    message: str
+
+
+class BrokenError(Exception):
+    """A check that does not hold."""
+
+
+class PerhapsMeantError(Exception):
+    """A check that does not hold, which may be meant."""
+
+
+def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield a finding for each check of a loss.
+
+    Args:
+        name: Of the loss.
+        points: Parameters at which it has to have finite values, such as the ends of the bounds.
+    """
+    for heading, (check, promise) in CHECKS.items():
+        try:
+            check(name, points)
+        except PerhapsMeantError as told:
+            yield Finding(heading, "warn", str(told))
+        except (BrokenError, PluginError, ConfigError) as told:
+            yield Finding(heading, "fail", str(told))
+        else:
+            yield Finding(heading, "ok", promise)
+
+
+def _eye(size: int) -> Tensor:
+    return torch.eye(size, dtype=torch.bool)
+
+
+BATCHES = {
+    "5 pairs": _eye(5),
+    "3 images with 3 captions each": _eye(3).repeat_interleave(3, 1),
+    "4 images that share captions": _eye(4) | _eye(4).roll(1, 1),
+}
+"""Positives of the batches, by what a message calls them."""
+
+
+def _scores(positives: Tensor, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(positives.shape, generator=generator, dtype=torch.float64) * 1.8 - 0.9
+
+
+def _value(loss: Loss, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    torch.manual_seed(7)
+    return loss(similarity, positives, ignore)
+
+
+def _gradient(loss: Loss, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+    leaf = similarity.clone().requires_grad_()
+    value = _value(loss, leaf, positives, ignore)
+    try:
+        return torch.autograd.grad(value.sum(), leaf)[0]
+    except RuntimeError as error:
+        told = str(error).splitlines()[0]
+        raise BrokenError(f"the gradient cannot be computed: {told}; change no tensor in place") from None
+
+
+def _is_random(loss: Loss) -> bool:
+    positives = BATCHES["5 pairs"]
+    values = []
+    for seed in range(5):
+        torch.manual_seed(seed)
+        values.append(float(loss(_scores(positives), positives)))
+    return len(set(values)) > 1
+
+
+def value(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that a finite scalar on pairs, on several captions an image, and at the ends of what is searched."""
+    for parameters in ({}, *points):
+        loss = build_loss(name, **parameters)
+        for words, positives in BATCHES.items():
+            try:
+                found = _value(loss, _scores(positives), positives)
+            except PluginError as error:
+                raise BrokenError(f"{error} (with {_shown(loss)})") from None
+            if not found.isfinite():
+                raise BrokenError(f"the value is {float(found)} for {words} with {_shown(loss)}; {LOGS}")
+
+
+def gradient(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that autograd agrees with finite differences."""
+    loss = build_loss(name)
+    for words, positives in BATCHES.items():
+        similarity = _scores(positives)
+        found = _gradient(loss, similarity, positives)
+        numeric = _differences(loss, similarity, positives)
+        wrong = (found - numeric).abs()
+        if not bool(wrong.max() <= TOLERANCE * numeric.abs().max().clamp(min=1e-3)):
+            image, caption = divmod(int(wrong.nan_to_num(torch.inf).argmax()), positives.shape[1])
+            raise BrokenError(
+                f"for {words}, image {image} and caption {caption}, autograd says {float(found[image, caption]):.4g}, "
+                f"finite differences say {float(numeric[image, caption]):.4g}: part of the loss is cut off from "
+                f"similarity (detach, item, data, numpy, rounding, a comparison), or a value is reused after a change"
+            )
+
+
+def order(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that the order of images and captions in the batch does not matter."""
+    loss = build_loss(name)
+    if _is_random(loss):
+        return
+    for words, positives in BATCHES.items():
+        similarity, ignore = _scores(positives), (_scores(positives, 1) > 0.5) & ~positives
+        generator = torch.Generator().manual_seed(2)
+        rows, columns = (torch.randperm(size, generator=generator) for size in positives.shape)
+        moved = (matrix[rows][:, columns] for matrix in (similarity, positives, ignore))
+        _same(
+            _value(loss, similarity, positives, ignore),
+            _value(loss, *moved),
+            f"the value of {words} depends on their order; use positives, not the diagonal: with random pairs the "
+            f"positives are wherever positives says",
+        )
+
+
+def transpose(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that images and captions have the same role."""
+    loss = build_loss(name)
+    if _is_random(loss):
+        return
+    for words, positives in BATCHES.items():
+        similarity = _scores(positives)
+        first, second = _value(loss, similarity, positives), _value(loss, similarity.mT, positives.mT)
+        if not torch.allclose(first, second, rtol=1e-6, atol=1e-9):
+            raise PerhapsMeantError(
+                f"with images and captions swapped the value of {words} is {float(second):.6g} instead of "
+                f"{float(first):.6g}: the loss treats the two directions differently. Where that is not meant, add "
+                f"the loss of similarity.T, and divide by what both have in common"
+            )
+
+
+def ties(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that value and gradient are finite where all similarities are 1, all -1 or all 0."""
+    loss = build_loss(name)
+    for words, positives in {**BATCHES, "images without negatives": torch.ones(2, 3, dtype=torch.bool)}.items():
+        for score in (1.0, -1.0, 0.0):
+            similarity = torch.full(positives.shape, score, dtype=torch.float64)
+            for what, found in (
+                ("value", _value(loss, similarity, positives)),
+                ("gradient", _gradient(loss, similarity, positives)),
+            ):
+                if not found.isfinite().all():
+                    raise BrokenError(
+                        f"the {what} is not finite for {words} where all similarities are {score:g}; {LOGS}"
+                    )
+
+
+def batch_of_two(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that the last batch of an epoch may be as small."""
+    loss = build_loss(name)
+    for positives in (_eye(2), _eye(2)[[1, 0]], _eye(2).repeat_interleave(2, 1)):
+        if not _gradient(loss, _scores(positives), positives).isfinite().all():
+            raise BrokenError(f"the gradient of a batch of {tuple(positives.shape)} is not finite; {LOGS}")
+
+
+def pickling(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that a loss is a value that survives the way to another process."""
+    for parameters in ({}, *points):
+        loss = build_loss(name, **parameters)
+        try:
+            hash(loss)
+            again = pickle.loads(pickle.dumps(loss))  # noqa: S301  # its own bytes
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            raise BrokenError(f"{type(error).__name__}: {error}; write a frozen dataclass of plain values") from None
+        if again != loss:
+            raise BrokenError(f"{loss!r} comes back as {again!r}: its parameters are no plain values")
+
+
+def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that trials that are trained together get what each gets alone."""
+    # Imported here because it imports the losses' package.
+    from trainables.losses.stacked import loss_shape, stack_losses
+
+    default = build_loss(name)
+    alike = [build_loss(name, **point) for point in points]
+    losses = [default, *(loss for loss in alike if loss_shape(loss) == loss_shape(default))]
+    stacked = stack_losses(losses, torch.device("cpu"))
+    for words, positives in BATCHES.items():
+        similarity = torch.stack([_scores(positives, seed) for seed in range(len(losses))])
+        together = _value(stacked, similarity, positives)
+        gradients = _gradient(stacked, similarity, positives)
+        for place, loss in enumerate(losses):
+            cause = f"{words} with {_shown(loss)} beside others: remove vectorised=True, or take leading dimensions"
+            _same(_value(loss, similarity[place], positives), together[place], f"the value changes for {cause}")
+            _same(_gradient(loss, similarity[place], positives), gradients[place], f"the gradient changes for {cause}")
+
+
+def ignored(name: str, points: list[Mapping[str, Any]]) -> None:
+    """Check that an ignored pair has no gradient, and its similarity no influence."""
+    loss = build_loss(name)
+    for words, positives in BATCHES.items():
+        ignore = ~positives & (torch.arange(positives.shape[1]) == 0)
+        ignore[1:] &= False
+        ignore = ignore if ignore.any() else ~positives & (torch.cumsum(~positives, 1) == 1)
+        similarity = _scores(positives)
+        cause = f"an ignored pair of {words} {{}}: leave out what ignore says, it is neither positive nor negative"
+        if bool((_gradient(loss, similarity, positives, ignore)[ignore].abs() > 1e-9).any()):
+            raise BrokenError(cause.format("has a gradient"))
+        changed = torch.where(ignore, similarity + 0.05, similarity)
+        if not _is_random(loss):
+            _same(
+                _value(loss, similarity, positives, ignore),
+                _value(loss, changed, positives, ignore),
+                cause.format("changes the value"),
+            )
+
+
+Points = list[Mapping[str, Any]]
+
+CHECKS: Mapping[str, tuple[Callable[[str, Points], None], str]] = {
+    "value": (value, "a finite scalar on pairs, on several captions an image, and at the ends of what is searched"),
+    "gradient": (gradient, "autograd agrees with finite differences"),
+    "permutation": (order, "the order of images and captions in the batch does not matter"),
+    "transpose": (transpose, "images and captions have the same role"),
+    "ties": (ties, "value and gradient are finite where all similarities are 1, all -1 or all 0"),
+    "batches of two": (batch_of_two, "the last batch of an epoch may be as small"),
+    "pickling": (pickling, "a loss is a value that survives the way to another process"),
+    "stacking": (stacking, "trials that are trained together get what each gets alone"),
+    "ignore": (ignored, "an ignored pair has no gradient, and its similarity no influence"),
+}
+"""All checks of a loss by name, each with what holds where it passes."""
+
+LOGS = "logarithms, divisions and roots need a bound away from 0, exponentials one above (logsumexp, softplus)"
+
+
+def _same(first: Tensor, second: Tensor, otherwise: str) -> None:
+    if not torch.allclose(first, second, rtol=1e-6, atol=1e-9):
+        wrong = (first - second).abs().max()
+        raise BrokenError(f"{otherwise} (they differ by {float(wrong):.3g})")
+
+
+def _differences(loss: Loss, similarity: Tensor, positives: Tensor) -> Tensor:
+    """Return the gradient by central differences."""
+    found = torch.zeros_like(similarity)
+    for place in range(similarity.numel()):
+        step = torch.zeros_like(similarity).flatten()
+        step[place] = STEP
+        step = step.view_as(similarity)
+        rise = _value(loss, similarity + step, positives) - _value(loss, similarity - step, positives)
+        found.view(-1)[place] = rise / (2 * STEP)
+    return found
+
+
+def _shown(loss: Loss) -> str:
+    made: Any = loss
+    values = ", ".join(f"{one.name}={getattr(loss, one.name)!r}" for one in fields(made))
+    return values or "no parameters"
+
+
+def parameters_of(name: str) -> dict[str, Any]:
+    """Return the parameters of a loss with their defaults."""
+    return {one.name: one.default for one in fields(loss_class(name))}

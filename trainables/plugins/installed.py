@@ -1,0 +1,90 @@
+"""Plug-ins that are installed packages: found by entry points, and read as text like a file.
+
+A package offers what its entry points of the groups ``icr_orchestrator.losses``, ``.models`` and ``.formats`` name.
+Nothing of it is imported to find it.
+"""
+
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from pathlib import Path
+
+from trainables.errors import ConfigError
+from trainables.plugins.plugin import KINDS, Plugin, check_size
+from trainables.plugins.running import TextModules
+
+GROUP = "icr_orchestrator."
+
+
+def is_installed(name: str) -> bool:
+    """Whether a distribution of this name is installed."""
+    try:
+        return bool(name) and distribution(name) is not None
+    except (PackageNotFoundError, ValueError):
+        return False
+
+
+def installed_plugins() -> dict[str, dict[str, list[str]]]:
+    """Return the distributions that offer something, with the names that they offer by kind; nothing is imported."""
+    return {found.name: _names(entries) for found in distributions() if (entries := _entries(found))}
+
+
+def providers(names: dict[str, set[str]]) -> list[str]:
+    """Return the installed distributions that offer one of some names, each once.
+
+    Args:
+        names: Wanted names by kind.
+    """
+    found = []
+    for distribution_name, offers in installed_plugins().items():
+        if any(wanted & set(offers.get(kind, ())) for kind, wanted in names.items()):
+            found.append(distribution_name)
+    return sorted(set(found))
+
+
+def read_installed(name: str) -> Plugin:
+    """Return the plug-in that an installed distribution is, as text; nothing of it runs.
+
+    Raises:
+        ConfigError: If it offers nothing, or its code is no plain Python package.
+    """
+    found = distribution(name)
+    entries = _entries(found)
+    if not entries:
+        groups = ", ".join(GROUP + kind for kind in KINDS)
+        raise ConfigError(f"plug-in {name}: the distribution has no entry points of the groups {groups}")
+    targets = [target for names in entries.values() for target in names.values()]
+    tops = dict.fromkeys(target.partition(":")[0].partition(".")[0] for target in targets)
+    if len(tops) > 1:
+        raise ConfigError(f"plug-in {name}: its entry points must be in one package, got {', '.join(tops)}")
+    top = next(iter(tops))
+    files = _files(name, top)
+    check_size(name, files)
+    return Plugin(found.name, found.version, targets[0].partition(":")[0], files, entries)
+
+
+def _entries(found: Distribution) -> dict[str, dict[str, str]]:
+    entries: dict[str, dict[str, str]] = {}
+    for entry in found.entry_points:
+        kind = entry.group.removeprefix(GROUP)
+        if entry.group.startswith(GROUP) and kind in KINDS:
+            entries.setdefault(kind, {})[entry.name] = entry.value
+    return entries
+
+
+def _names(entries: dict[str, dict[str, str]]) -> dict[str, list[str]]:
+    return {kind: list(names) for kind, names in entries.items()}
+
+
+def _files(name: str, top: str) -> dict[str, str]:
+    """Return the Python files of a package by their paths, which begin with the package."""
+    # Where imports would find it, editable or not, without importing it; not the text of a former version.
+    finders = [finder for finder in sys.meta_path if not isinstance(finder, TextModules)]
+    specs = (finder.find_spec(top, None) for finder in finders if hasattr(finder, "find_spec"))
+    spec = next(filter(None, specs), None)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise ConfigError(f"plug-in {name}: {top} is no package of Python files here")
+    origin = Path(spec.origin)
+    if spec.submodule_search_locations is None:
+        return {origin.name: origin.read_text(encoding="utf-8")}
+    paths = sorted(origin.parent.rglob("*.py"))
+    return {str(path.relative_to(origin.parent.parent)): path.read_text(encoding="utf-8") for path in paths}

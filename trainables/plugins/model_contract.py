@@ -1,0 +1,134 @@
+"""What a plug-in's model has to keep, tried on a dataset of a few random images and captions."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.config import FEATURES, TrainingConfig, TrialConfig
+from trainables.data.dataset import Dataset, Split
+from trainables.data.strings import Strings
+from trainables.data.vocabulary import SPECIAL, Vocabulary
+from trainables.errors import ConfigError, PluginError
+from trainables.models import RetrievalModel, build_model
+from trainables.plugins.blame import Blaming
+from trainables.plugins.contract import BrokenError, Finding
+
+IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7
+
+
+def check_model(name: str) -> Iterator[Finding]:
+    """Yield a finding for each check of a model."""
+    for heading, (check, promise) in CHECKS.items():
+        try:
+            with Blaming():
+                check(name)
+        except (BrokenError, PluginError, ConfigError) as told:
+            yield Finding(heading, "fail", str(told))
+            if check is shapes:
+                # Nothing else can be tried with vectors that have no dot product.
+                return
+        else:
+            yield Finding(heading, "ok", promise)
+
+
+def shapes(name: str) -> None:
+    """Check that images and captions become float vectors of one size."""
+    model, features, tokens, lengths = _example(name)
+    images, captions = model.encode_images(features), model.encode_captions(tokens, lengths)
+    for what, vectors, count in (("images", images, len(features)), ("captions", captions, len(tokens))):
+        if not (isinstance(vectors, Tensor) and vectors.dim() == 2 and len(vectors) == count):
+            got = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
+            raise BrokenError(f"encode_{what} must return ({count}, E) for {count} {what}, got {got}")
+        if not (vectors.is_floating_point() and bool(vectors.isfinite().all())):
+            raise BrokenError(f"encode_{what} must return finite floats")
+    if images.shape[1] != captions.shape[1]:
+        raise BrokenError(
+            f"vectors of images have {images.shape[1]} dimensions, those of captions {captions.shape[1]}; "
+            f"their dot product is the similarity"
+        )
+
+
+def padding(name: str) -> None:
+    """Check that a caption's vector depends on nothing but the caption."""
+    model, _, tokens, lengths = _example(name)
+    model.eval()
+    with torch.no_grad():
+        together = model.encode_captions(tokens, lengths)
+        for place, length in enumerate(lengths.tolist()):
+            alone = model.encode_captions(tokens[place : place + 1, :length], lengths[place : place + 1])
+            if not torch.allclose(alone[0], together[place], atol=1e-4):
+                raise BrokenError(
+                    f"a caption of {length} words has another vector alone than beside captions of up to {LONGEST}: "
+                    f"padding (0 after lengths[i] words) must not count, nor the other captions in eval mode"
+                )
+
+
+def learning(name: str) -> None:
+    """Check that every parameter gets a gradient."""
+    model, features, tokens, lengths = _example(name)
+    model.train()
+    similarity = model.encode_images(features) @ model.encode_captions(tokens, lengths).mT
+    (similarity * torch.randn(similarity.shape)).sum().backward()
+    without = [key for key, parameter in model.named_parameters() if parameter.requires_grad and parameter.grad is None]
+    if without:
+        raise BrokenError(f"no gradient reaches {', '.join(without[:5])}: use the parameter, or remove it")
+
+
+def weights(name: str) -> None:
+    """Check that a checkpoint has all that the vectors depend on."""
+    model, features, tokens, lengths = _example(name)
+    other = _example(name, seed=1)[0]
+    other.load_state_dict(model.state_dict())
+    model.eval(), other.eval()
+    with torch.no_grad():
+        pairs = (
+            (model.encode_images(features), other.encode_images(features)),
+            (model.encode_captions(tokens, lengths), other.encode_captions(tokens, lengths)),
+        )
+    if not all(torch.allclose(first, second, atol=1e-5) for first, second in pairs):
+        raise BrokenError(
+            "a second model with the same state_dict has other vectors: register tensors as nn.Parameter or buffer, "
+            "and draw nothing in eval mode"
+        )
+
+
+CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
+    "shapes": (shapes, "images and captions become float vectors of one size"),
+    "padding": (padding, "a caption's vector depends on nothing but the caption"),
+    "learning": (learning, "every parameter gets a gradient"),
+    "weights": (weights, "a checkpoint has all that the vectors depend on"),
+}
+"""All checks of a model by name, each with what holds where it passes."""
+
+
+def _example(name: str, seed: int = 0) -> tuple[RetrievalModel, Tensor, Tensor, Tensor]:
+    """Return a model with images and captions: features, token ids, lengths."""
+    torch.manual_seed(seed)
+    data, lengths = _dataset(FEATURES[name]), torch.tensor([LONGEST, 2, 4])
+    config = TrialConfig(dataset="example", model=name, training=TrainingConfig(embedding_size=16, word_size=8))
+    tokens = torch.randint(len(SPECIAL), WORDS, (3, LONGEST), generator=torch.Generator().manual_seed(3))
+    tokens[torch.arange(LONGEST) >= lengths[:, None]] = 0
+    features = torch.from_numpy(np.array(data.splits["train"].features))
+    return build_model(config, data), features, tokens, lengths
+
+
+def _dataset(features: str) -> Dataset:
+    """Return a dataset of random features with one caption an image."""
+    random = np.random.default_rng(0)
+    shape = (IMAGES, 4, SIZE) if features == "regions" else (IMAGES, SIZE)
+    captions = Strings.pack([f"caption {number}" for number in range(IMAGES)])
+    split = Split(
+        name="train",
+        features=random.normal(size=shape).astype(np.float32),
+        image_rows=np.arange(IMAGES),
+        image_ids=captions,
+        filenames=captions,
+        tokens=random.integers(len(SPECIAL), WORDS, IMAGES * LONGEST).astype(np.int32),
+        offsets=np.arange(IMAGES + 1) * LONGEST,
+        image_of_caption=np.arange(IMAGES),
+        captions=captions,
+    )
+    words = [*SPECIAL, *(f"word{number}" for number in range(WORDS - len(SPECIAL)))]
+    return Dataset("example", "", Vocabulary(tuple(words)), {"train": split})

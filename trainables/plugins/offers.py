@@ -1,0 +1,203 @@
+"""The decorators of a plug-in: what a loss, a model or a form of data is called, and where its parameters are searched.
+
+A decorator writes down and changes nothing: a decorated function is still the function.
+"""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from trainables.errors import ConfigError
+
+Thing = TypeVar("Thing", bound=Callable[..., Any])
+Space = Mapping[str, Sequence[Any]]
+"""Parameter -> ``(low, high)``, ``(low, high, "log")``, ``(low, high, "int")``, or a list of values."""
+
+FEATURES = ("global", "regions")
+"""What a model can read of an image."""
+
+MARK = "__icr_offer__"
+SCALES = ("log", "int")
+BATCH = ("similarity", "positives", "ignore")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one decorator wrote down.
+
+    Attributes:
+        kind: ``losses``, ``models`` or ``formats``.
+        name: By which experiments call it.
+        thing: The function or class.
+        space: Where its parameters are searched.
+        options: What only its kind has: ``features`` of a model, ``vectorised`` of a loss.
+    """
+
+    kind: str
+    name: str
+    thing: Any
+    space: Space = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def describe(self, place: str) -> dict[str, Any]:
+        """Return what is known of it without its code, as plain values.
+
+        Args:
+            place: ``FILE:LINE`` where it is defined.
+
+        Raises:
+            ConfigError: If it cannot be what it was said to be; the message says what is missing.
+        """
+        check_name(self.name, place)
+        defaults = parameters_of(self, place)
+        return {
+            "summary": (inspect.getdoc(self.thing) or "").partition("\n")[0],
+            "place": place,
+            "defaults": defaults,
+            "space": {name: _bound(name, bound, defaults, place) for name, bound in self.space.items()},
+            **self.options,
+        }
+
+
+def loss(*, space: Space | None = None, name: str | None = None, vectorised: bool = False) -> Callable[[Thing], Thing]:
+    """Offer a loss: a function of ``similarity, positives, ignore`` and its parameters, or a dataclass.
+
+    A function gets one batch of one trial: ``similarity`` (I, C) floating, ``positives`` and ``ignore`` (I, C) bool,
+    then its parameters as plain numbers or words, each with a default. It returns a scalar that depends on
+    ``similarity``. A class is a dataclass whose fields are the parameters; it is called with the same three arguments.
+
+    Args:
+        space: Where the parameters are searched; those left out stand still at their defaults.
+        name: By which experiments call it; by default the function's name, or the class's in small letters.
+        vectorised: Whether it takes leading dimensions by itself, ``similarity`` (..., I, C) and parameters (...), and
+            returns shape (...). By default trials that are fused are computed one after the other.
+    """
+    return _offer("losses", name, space or {}, {"vectorised": vectorised})
+
+
+def model(*, features: str = "global", space: Space | None = None, name: str | None = None) -> Callable[[Thing], Thing]:
+    """Offer a model: a ``trainables.models.retrieval_model.RetrievalModel``.
+
+    Its parameters (``model_parameters``) are the keyword-only arguments of its constructor, each with a default.
+
+    Args:
+        features: What it reads of an image: ``global`` (I, D) or ``regions`` (I, R, D).
+        space: Where its parameters are searched if an experiment asks for ``default``.
+        name: By which experiments call it; by default the class's name in small letters.
+    """
+    return _offer("models", name, space or {}, {"features": features})
+
+
+def data_format(*, name: str | None = None) -> Callable[[Thing], Thing]:
+    """Offer a form of data: a class with a text ``FORMAT``, ``find(folder)`` and ``read(files)``.
+
+    Both are static methods as those of ``trainables.data.formats.flickr``: ``find`` returns the files that hold
+    captions and splits, ``read`` returns a ``trainables.data.corpus.Corpus``.
+    """
+    return _offer("formats", name, {}, {})
+
+
+def offer_of(thing: Any) -> Offer | None:
+    """Return what a decorator wrote down of an object of a module."""
+    # Of its own: a subclass of something decorated is not offered by that.
+    own = getattr(thing, "__dict__", {})
+    found = own.get(MARK)
+    return found if isinstance(found, Offer) else None
+
+
+def check_name(name: str, place: str) -> None:
+    """Refuse a name that experiments cannot call.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"{place}: a name has small letters, digits and _, the first a letter, got {name[:60]!r}")
+
+
+def parameters_of(offer: Offer, place: str) -> dict[str, Any]:
+    """Return the parameters with their defaults.
+
+    Raises:
+        ConfigError: If one has no default, or one that is no number, word, truth value or list of numbers.
+    """
+    if offer.kind == "formats":
+        return {}
+    taken = _parameters(offer, place)
+    found = {}
+    for name, default in taken.items():
+        if default is inspect.Parameter.empty:
+            raise ConfigError(f"{place}: parameter {name} of {offer.name} needs a default, from which a search starts")
+        if not _is_plain(default):
+            raise ConfigError(
+                f"{place}: the default of {name} must be a number, a word, true or false, or a tuple of numbers, "
+                f"got {default!r:.60}"
+            )
+        found[name] = list(default) if isinstance(default, tuple) else default
+    return found
+
+
+def _offer(kind: str, name: str | None, space: Space, options: Mapping[str, Any]) -> Callable[[Thing], Thing]:
+    def mark(thing: Thing) -> Thing:
+        setattr(thing, MARK, Offer(kind, name or default_name(thing), thing, dict(space), dict(options)))
+        return thing
+
+    return mark
+
+
+def default_name(thing: Any) -> str:
+    """Return a function's name, or a class's with small letters: ``PairLoss`` is ``pair_loss``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", thing.__name__).lower()
+
+
+def _parameters(offer: Offer, place: str) -> dict[str, Any]:
+    if offer.kind == "models":
+        signature = inspect.signature(offer.thing.__init__)
+        return {one.name: one.default for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY}
+    if inspect.isclass(offer.thing):
+        made = as_dataclass(offer.thing)
+        return {one.name: _field_default(one) for one in dataclasses.fields(made)}
+    parameters = list(inspect.signature(offer.thing).parameters.values())
+    if tuple(one.name for one in parameters[:3]) != BATCH:
+        got = ", ".join(one.name for one in parameters[:3]) or "none"
+        raise ConfigError(f"{place}: the first parameters of {offer.name} must be {', '.join(BATCH)}, got {got}")
+    if odd := [one for one in parameters[3:] if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]:
+        raise ConfigError(f"{place}: {offer.name} must name its parameters, got {odd[0]}")
+    return {one.name: one.default for one in parameters[3:]}
+
+
+def as_dataclass(made: type) -> type:
+    """Return a class as a frozen dataclass, which most are already."""
+    return made if dataclasses.is_dataclass(made) else dataclasses.dataclass(frozen=True)(made)
+
+
+def _field_default(one: "dataclasses.Field[Any]") -> Any:
+    return inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
+    return isinstance(value, bool | int | float | str)
+
+
+def _bound(name: str, bound: Any, defaults: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return a bound as plain values: ``{low, high, log, whole}`` or ``{values}``."""
+    if name not in defaults:
+        known = ", ".join(defaults) or "none"
+        raise ConfigError(f"{place}: space names {name!r}, which is no parameter; there are: {known}")
+    if isinstance(bound, list):
+        return {"values": bound}
+    ends = bound[:2] if isinstance(bound, tuple) else ()
+    scale = bound[2:] if isinstance(bound, tuple) else ()
+    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in ends)
+    if len(ends) != 2 or not numbers or len(scale) > 1 or not set(scale) <= set(SCALES):
+        raise ConfigError(
+            f"{place}: space[{name!r}] must be (low, high), (low, high, 'log'), (low, high, 'int') or a list of "
+            f"values, got {bound!r:.60}"
+        )
+    return {"low": ends[0], "high": ends[1], "log": "log" in scale, "whole": "int" in scale}

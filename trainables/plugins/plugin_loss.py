@@ -1,0 +1,185 @@
+"""A plug-in's loss as one of ours: checked batches, leading dimensions, and results that name their file where wrong.
+
+A function becomes a frozen dataclass whose fields are its parameters. Leading dimensions, those of several trials, are
+taken one after the other where the loss does not say that it is vectorised: each sees one matrix (I, C), plain numbers
+for its parameters, and the draws of torch's generator that it would see alone.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables.errors import PluginError
+from trainables.losses.directions import directions
+from trainables.plugins.blame import Blaming
+from trainables.plugins.offers import Offer, as_dataclass
+
+PLACE = "__icr_place__"
+"""Attribute of a plug-in's loss: ``FILE:LINE`` where it is defined."""
+
+
+def place_of_loss(loss: object) -> str:
+    """Return ``FILE:LINE`` of a plug-in's loss; empty for ours."""
+    return str(getattr(loss, PLACE, ""))
+
+
+def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
+    """Return the class of a plug-in's loss.
+
+    Args:
+        offer: A function, or a class that is called with a batch.
+        place: ``FILE:LINE`` where it is defined.
+        build: ``build_loss``, by which a pickled loss is made again in another process.
+    """
+    raw = offer.thing
+    if inspect.isclass(raw):
+        made = type(raw.__name__, (as_dataclass(raw),), {"__doc__": raw.__doc__, "__module__": raw.__module__})
+        made = _like_its_base(made, as_dataclass(raw))
+        compute = raw.__call__
+    else:
+        parameters = list(inspect.signature(raw).parameters.values())[3:]
+        fields = [(one.name, Any, dataclasses.field(default=one.default)) for one in parameters]
+        namespace = {"__doc__": raw.__doc__, "__module__": raw.__module__}
+        made = dataclasses.make_dataclass(offer.name, fields, frozen=True, namespace=namespace)
+        compute = _calling(raw, [one.name for one in parameters])
+    call = _Call(compute, place, offer.options.get("vectorised", False))
+
+    def called(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return call(self, similarity, positives, ignore)
+
+    def reduced(self: Any) -> tuple[Any, ...]:
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return _rebuild, (build, offer.name, values)
+
+    for name, value in {"__call__": called, "__reduce__": reduced, PLACE: place}.items():
+        setattr(made, name, value)
+    return made
+
+
+def _rebuild(build: Callable[..., Any], name: str, values: Mapping[str, Any]) -> Any:
+    return build(name, **values)
+
+
+def _like_its_base(made: type, base: type) -> type:
+    """Return a subclass that is compared and shown as its base is, whatever that has."""
+    for name in ("__eq__", "__hash__", "__repr__"):
+        setattr(made, name, getattr(base, name))
+    made.__qualname__ = base.__qualname__
+    return made
+
+
+def _calling(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    def compute(self: Any, similarity: Tensor, positives: Tensor, ignore: Tensor) -> Any:
+        return function(similarity, positives, ignore, **{name: getattr(self, name) for name in names})
+
+    return compute
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """How a plug-in's loss is computed.
+
+    Attributes:
+        compute: The plug-in's code, given the loss and a batch.
+        place: ``FILE:LINE`` where it is defined.
+        vectorised: Whether it takes leading dimensions by itself.
+    """
+
+    compute: Callable[..., Any]
+    place: str
+    vectorised: bool
+
+    def __call__(self, loss: Any, similarity: Tensor, positives: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = directions(similarity, positives, ignore)[0].scores
+        ignored = torch.zeros_like(positives) if ignore is None else ignore & ~positives
+        leading = _leading(loss, scores)
+        if self.vectorised or not leading:
+            return self._computed(loss if self.vectorised else _single(loss, ()), scores, positives, ignored, leading)
+        scores = scores.expand(*leading, *scores.shape[-2:])
+        draws, values = _Draws(scores.device), []
+        for index in product(*map(range, leading)):
+            draws.again()
+            values.append(self._computed(_single(loss, index), scores[index], positives, ignored, ()))
+        return torch.stack(values).reshape(leading)
+
+    def _computed(
+        self, loss: Any, scores: Tensor, positives: Tensor, ignored: Tensor, leading: tuple[int, ...]
+    ) -> Tensor:
+        with Blaming():
+            value = self.compute(loss, scores, positives, ignored)
+        if not isinstance(value, Tensor):
+            raise PluginError(f"{self.place}: must return a tensor, got {type(value).__name__} {value!r:.60}")
+        if tuple(value.shape) != leading:
+            wanted = f"shape {leading}" if leading else "a scalar, shape ()"
+            raise PluginError(f"{self.place}: must return {wanted}, got shape {tuple(value.shape)}")
+        if not value.is_floating_point():
+            raise PluginError(f"{self.place}: must return a floating tensor, got {value.dtype}")
+        if scores.requires_grad and torch.is_grad_enabled() and not value.requires_grad:
+            raise PluginError(
+                f"{self.place}: the value has no gradient: it does not depend on similarity, or was detached on the "
+                f"way; where nothing is to be learned add 0 * similarity.sum()"
+            )
+        return value
+
+
+class _Draws:
+    """Lets each of several trials draw the numbers that it would draw alone."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device if device.type == "cuda" else None
+        self._before = self._state()
+
+    def again(self) -> None:
+        """Go back to the numbers that the first has drawn."""
+        torch.set_rng_state(self._before[0])
+        if self._device is not None and self._before[1] is not None:
+            torch.cuda.set_rng_state(self._before[1], self._device)
+
+    def _state(self) -> tuple[Tensor, Tensor | None]:
+        there = None if self._device is None else torch.cuda.get_rng_state(self._device)
+        return torch.get_rng_state(), there
+
+
+def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:
+    """Return the leading dimensions of scores and parameters together."""
+    shapes = [scores.shape[:-2]]
+    for one in dataclasses.fields(loss):
+        value = getattr(loss, one.name)
+        if isinstance(value, Tensor):
+            shapes.append(value.shape[:-1] if isinstance(one.default, tuple) else value.shape)
+    return tuple(torch.broadcast_shapes(*shapes))
+
+
+def _single(loss: Any, index: tuple[int, ...]) -> Any:
+    """Return the loss of one of several trials, its parameters of the kinds of their defaults."""
+    if not any(isinstance(getattr(loss, one.name), Tensor) for one in dataclasses.fields(loss)):
+        return loss
+    single = copy_of(loss)
+    for one in dataclasses.fields(loss):
+        value = getattr(loss, one.name)
+        if isinstance(value, Tensor):
+            inner = value.shape[:-1] if isinstance(one.default, tuple) else value.shape
+            # A parameter that has fewer leading dimensions is shared along those that it lacks, or has 1 of.
+            place = index[len(index) - len(inner) :]
+            place = tuple(0 if size == 1 else number for size, number in zip(inner, place, strict=True))
+            object.__setattr__(single, one.name, _plain(value[place].tolist(), one.default))
+    return single
+
+
+def copy_of(loss: Any) -> Any:
+    """Return a shallow copy, whose parameters are not checked again."""
+    made = object.__new__(type(loss))
+    for one in dataclasses.fields(loss):
+        object.__setattr__(made, one.name, getattr(loss, one.name))
+    return made
+
+
+def _plain(value: Any, default: Any) -> Any:
+    if isinstance(default, tuple):
+        return tuple(value)
+    return int(value) if isinstance(default, int) else float(value)

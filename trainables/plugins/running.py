@@ -1,0 +1,176 @@
+"""Running a plug-in's code from its text: the same on the machine that has the file and on a node that has the text.
+
+A module's text is compiled under the plug-in's own name for the file (``my_losses.py``), so that a traceback shows one
+name on every machine. The modules of a package have their real names, and those of a file one that nothing else has.
+"""
+
+import ast
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import CodeType, ModuleType
+from typing import Any
+
+from trainables.errors import PluginError
+from trainables.plugins.blame import LABELS, Blaming, find_place
+from trainables.plugins.offers import Offer, offer_of
+from trainables.plugins.plugin import Plugin
+
+
+class TextModules(InspectLoader, MetaPathFinder):
+    """Finds and loads the modules of one plug-in, whose text it has."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+        if plugin.is_file:
+            self._paths = {plugin.module: plugin.name}
+        else:
+            self._paths = {_module_of(path): path for path in plugin.files}
+        LABELS.update(self._paths.values())
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the spec of a module of the plug-in; ``None`` for all others."""
+        label = self._paths.get(fullname)
+        if label is None:
+            return None
+        spec = spec_from_loader(fullname, self, origin=label)
+        assert spec is not None
+        spec.has_location = True
+        return spec
+
+    def is_package(self, fullname: str) -> bool:
+        """Whether a module is a package."""
+        return self._paths[fullname].endswith("__init__.py")
+
+    def get_source(self, fullname: str) -> str:
+        """Return the text of a module, which tracebacks show lines of."""
+        return self.plugin.files[self._paths[fullname]]
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile a module under the plug-in's name for its file."""
+        code: CodeType = compile(self.get_source(fullname), self._paths[fullname], "exec", dont_inherit=True)
+        return code
+
+    def forget(self) -> None:
+        """Let the modules be imported anew: another version of the plug-in takes their place."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for name in self._paths:
+            sys.modules.pop(name, None)
+
+
+_running: dict[str, TextModules] = {}
+"""Plug-in -> what its modules came from, in this process."""
+
+
+def run_plugin(plugin: Plugin) -> ModuleType:
+    """Import the module of a plug-in, once; its code runs.
+
+    Raises:
+        PluginError: If the code raises, or imports what is not there; the message names file and line.
+    """
+    _serve(plugin)
+    return _import(plugin, plugin.module)
+
+
+def offers_of(plugin: Plugin) -> dict[tuple[str, str], Offer]:
+    """Run a plug-in, and return what it offers by kind and name.
+
+    Raises:
+        PluginError: If it offers nothing, two of one name, or cannot be run.
+    """
+    module = run_plugin(plugin)
+    found: list[Offer] = []
+    for kind, entries in plugin.entries.items():
+        for name, target in entries.items():
+            thing = _resolve(plugin, target)
+            marked = offer_of(thing) or Offer(kind, name, thing)
+            found.append(Offer(kind, name, thing, marked.space, marked.options))
+    if not plugin.entries:
+        things = {id(thing): thing for thing in vars(module).values() if not isinstance(thing, ModuleType)}
+        found = [offer for thing in things.values() if (offer := offer_of(thing)) is not None]
+    offers: dict[tuple[str, str], Offer] = {}
+    for offer in found:
+        if offers.setdefault((offer.kind, offer.name), offer) is not offer:
+            raise PluginError(f"{place_of(plugin, offer.thing)}: {plugin.name} offers {offer.name!r} twice")
+    if not offers:
+        raise PluginError(
+            f"{plugin.name}: offers nothing; put @loss(...), @model(...) or @data_format(...) of trainables.plugins "
+            f"before a function or class"
+        )
+    return offers
+
+
+def place_of(plugin: Plugin, thing: Any) -> str:
+    """Return ``FILE:LINE`` where a function or class of a plug-in is defined, or its file alone."""
+    name = getattr(thing, "__name__", "")
+    paths = [path for path in plugin.files if plugin.is_file or _module_of(path) == getattr(thing, "__module__", "")]
+    for path in paths:
+        for node in ast.parse(plugin.files[path]).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+                return f"{path}:{node.lineno}"
+    return plugin.name
+
+
+def stop_running(name: str) -> None:
+    """Forget the modules of a plug-in, whose next version is to be run."""
+    former = _running.pop(name, None)
+    if former is not None:
+        former.forget()
+
+
+def _serve(plugin: Plugin) -> None:
+    """Let imports find the plug-in's modules."""
+    former = _running.get(plugin.name)
+    if former is not None and former.plugin.digest == plugin.digest:
+        return
+    stop_running(plugin.name)
+    modules = TextModules(plugin)
+    modules.forget()
+    _running[plugin.name] = modules
+    # Before what is installed on this machine, which may be another version.
+    sys.meta_path.insert(0, modules)
+
+
+def _import(plugin: Plugin, name: str) -> ModuleType:
+    try:
+        with Blaming():
+            return import_module(name)
+    except PluginError as error:
+        if "ImportError: attempted relative" in str(error) or "ModuleNotFoundError" in str(error):
+            way_out = "install it on every node" if not plugin.is_file else "a plug-in of several files is a package"
+            raise PluginError(f"{error}; a plug-in can import what is installed: {way_out}") from error
+        raise
+    except (ImportError, SyntaxError) as error:
+        place = find_place(error, error.__traceback__) or plugin.name
+        raise PluginError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _resolve(plugin: Plugin, target: str) -> Any:
+    name, _, attribute = target.partition(":")
+    found: Any = _import(plugin, name)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise PluginError(f"{plugin.name}: its entry point names {target}, but {name} has no {attribute}")
+        found = getattr(found, part)
+    return found
+
+
+def _module_of(path: str) -> str:
+    """Return the name of a package's module by its path: ``a/b.py`` is ``a.b``, ``a/__init__.py`` is ``a``."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def describe(plugin: Plugin, offers: Mapping[tuple[str, str], Offer]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return what a plug-in offers as plain values, by kind and name.
+
+    Raises:
+        ConfigError: If something cannot be what it is said to be.
+    """
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for (kind, name), offer in offers.items():
+        found.setdefault(kind, {})[name] = offer.describe(place_of(plugin, offer.thing))
+    return found
