@@ -1,0 +1,99 @@
+"""What a process leaves on the disk that is killed, or whose machine loses its power, at a write of its journal.
+
+A snapshot is the output folder as it is when a record has been written and nobody has acted on it. Every earlier
+moment since the former record differs in the end of the journal alone, or in a checkpoint that was not yet there; so
+one folder stands for the kill before the record, for the record torn at any byte, and for the kill after it.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.journal import ledger
+from orchestrator.journal.journal import Journal, Record
+
+JOURNAL = Path("tiny") / "journal.jsonl"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The disk right after a record.
+
+    Attributes:
+        record: The record.
+        folder: Copy of the output folder.
+        length: Bytes of the record's line.
+        unforced: Files of the experiment whose content was not forced to the disk, which a loss of power empties.
+    """
+
+    record: Record
+    folder: Path
+    length: int
+    unforced: tuple[Path, ...]
+
+    def restore(self, output: Path, lost: int = 0, *, power: bool = True) -> None:
+        """Write the disk as it is found after a crash.
+
+        Args:
+            output: Where; whatever is there goes.
+            lost: Bytes that the journal lacks at its end, 0 to ``length``.
+            power: Whether there was power all the time, so that only the process is gone.
+        """
+        shutil.rmtree(output, ignore_errors=True)
+        shutil.copytree(self.folder, output)
+        for path in () if power else self.unforced:
+            (output / path).write_bytes(b"")
+        os.truncate(output / JOURNAL, (output / JOURNAL).stat().st_size - lost)
+
+
+class Disk:
+    """Remembers which content of a file was forced to the disk, in the place of ``os.fsync``, which takes longer."""
+
+    def __init__(self) -> None:
+        self._forced: dict[int, tuple[int, int]] = {}
+
+    def force(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        self._forced[status.st_ino] = (status.st_size, status.st_mtime_ns)
+
+    def holds(self, path: Path) -> bool:
+        """Say whether the content that a file has now would be there after a loss of power."""
+        status = path.stat()
+        return self._forced.get(status.st_ino) == (status.st_size, status.st_mtime_ns)
+
+
+@contextmanager
+def simulated_disk() -> Iterator[Disk]:
+    """Force nothing to the real disk for the length of a ``with`` block: that takes most of a fake training."""
+    disk = Disk()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", disk.force)
+        yield disk
+
+
+@contextmanager
+def snapshots(output: Path, copies: Path) -> Iterator[list[Snapshot]]:
+    """Take a snapshot of an output folder at each record written in a ``with`` block, which gets the list of them."""
+    taken = list[Snapshot]()
+
+    class WatchedJournal(Journal):
+        def append(self, kind: str, **fields: Any) -> Record:
+            before = (output / JOURNAL).stat().st_size
+            record = super().append(kind, **fields)
+            assert disk.holds(output / JOURNAL), f"{kind}: acted upon before it was forced to the disk"
+            copy = copies / f"{len(taken):04d}"
+            shutil.copytree(output, copy)
+            files = [path for path in (output / JOURNAL).parent.rglob("*") if path.is_file()]
+            unforced = tuple(path.relative_to(output) for path in files if not disk.holds(path))
+            taken.append(Snapshot(record, copy, (output / JOURNAL).stat().st_size - before, unforced))
+            return record
+
+    with simulated_disk() as disk, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "Journal", WatchedJournal)
+        yield taken
