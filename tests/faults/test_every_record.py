@@ -29,6 +29,7 @@ from tests.support.drifting_workload import DriftingWorkload
 from tests.support.experiments import make_experiment, start
 from tests.support.fake_workload import curve
 from tests.support.in_process import trials_folder, without_ray
+from tests.support.record_kinds import written_kinds
 from tests.support.snapshots import JOURNAL, Snapshot, simulated_disk, snapshots
 
 LOG = "trained.jsonl"
@@ -216,6 +217,15 @@ def test_the_searches_write_the_records_at_which_they_are_to_be_killed(undisturb
     if scenario is SIDE_BY_SIDE:
         assert states == {TrialState.FINISHED: 8}
         assert find_winners(undisturbed.history)["pets"].best_value == curve(0.05, 3)
+
+
+NOWHERE = {"suite_started"}
+"""Written by a regression rerun, which is no search, as the second record of a journal."""
+
+
+def test_there_is_no_other_kind_of_record() -> None:
+    known = {kind for scenario in SCENARIOS.values() for kind in scenario.kinds}
+    assert written_kinds() == known | {"checkpoint_damaged"} | NOWHERE
 
 
 def go_on(undisturbed: Undisturbed, output: Path, *, order: int, damage: bool = False, repeated: int = 0) -> None:
