@@ -31,6 +31,7 @@ from tests.support.fake_workload import curve
 from tests.support.in_process import trials_folder, without_ray
 from tests.support.record_kinds import written_kinds
 from tests.support.snapshots import JOURNAL, Snapshot, simulated_disk, snapshots
+from trainables.errors import UserError
 
 LOG = "trained.jsonl"
 
@@ -183,6 +184,7 @@ CRASHES = {
 @pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
 def test_it_goes_on_to_the_same_end_from_every_record(undisturbed: Undisturbed, crash: Crash, tmp_path: Path) -> None:
     for number, snapshot in enumerate(undisturbed.snapshots):
+        assert snapshot.is_forced, f"{snapshot.record}: acted upon before it was forced to the disk"
         output = tmp_path / f"{number}-{snapshot.record['kind']}"
         snapshot.restore(output, crash.lost(snapshot.length, number), power=crash.power)
         go_on(undisturbed, output, order=number, damage=crash.damage)
@@ -240,8 +242,11 @@ def go_on(undisturbed: Undisturbed, output: Path, *, order: int, damage: bool = 
     """
     before = History.of(read_journal(output / JOURNAL))
     damaged = damage_newest(output, before) if damage else 0
-    with simulated_disk():
-        undisturbed.scenario.run(output, order)
+    try:
+        with simulated_disk():
+            undisturbed.scenario.run(output, order)
+    except UserError as error:
+        raise AssertionError(f"the search does not go on: {error}") from error
     records = read_journal(output / JOURNAL)
     history = History.of(records)
     assert_same(undisturbed, records, history)

@@ -3,6 +3,9 @@
 from tests.mutations.mutation import Mutation
 
 EVERY_RECORD = "tests/faults/test_every_record.py::test_it_goes_on_to_the_same_end_from_every_record"
+KILLED = f"'{EVERY_RECORD}[one by one-killed after it]'"
+POWER_LOST = f"'{EVERY_RECORD}[one by one-power lost while it is written]'"
+POPULATION_KILLED = f"'{EVERY_RECORD}[a population-killed after it]'"
 
 MUTATIONS = (
     Mutation(
@@ -10,62 +13,62 @@ MUTATIONS = (
         file="orchestrator/journal/journal.py",
         old="line = line[self._file.write(line) :]\n        os.fsync(self._file.fileno())",
         new="line = line[self._file.write(line) :]",
-        tests=EVERY_RECORD,
+        tests=KILLED,
     ),
     Mutation(
         name="a torn record stays in front of the next",
         file="orchestrator/journal/journal.py",
         old="self._file.truncate(whole)",
         new="self._file.truncate(len(content))",
-        tests=EVERY_RECORD,
+        tests=POWER_LOST,
     ),
     Mutation(
         name="a restart passes over the trials that ran",
         file="orchestrator/studies/study.py",
         old="deque(trial for trial in searched if not trial.has_ended)",
         new="deque[Trial]()",
-        tests=EVERY_RECORD,
+        tests=KILLED,
     ),
     Mutation(
         name="a restart asks the sampler without what it knew",
         file="orchestrator/studies/study.py",
         old="            self._tell(trial)\n\n    @property",
         new="            self._told.add(trial.number)\n\n    @property",
-        tests=EVERY_RECORD,
+        tests=KILLED,
     ),
     Mutation(
         name="a restart judges without what was judged before",
         file="orchestrator/tuner/scheduler.py",
         old="        self._replay()\n",
         new="",
-        tests=EVERY_RECORD,
+        tests=KILLED,
     ),
     Mutation(
         name="a restart forgets how long there has been nothing better",
         file="orchestrator/search/budget.py",
         old="        for record in past:\n            self.listen(record)",
         new="",
-        tests=EVERY_RECORD,
+        tests=KILLED,
     ),
     Mutation(
         name="a restart takes the trials of another experiment again",
         file="orchestrator/studies/warm_start.py",
         old="if name in ledger.history.warmed_by:",
         new="if False:",
-        tests=EVERY_RECORD,
+        tests=KILLED,
     ),
     Mutation(
         name="a restart opens the test split again",
         file="orchestrator/winners/test_split.py",
         old=" and trial.id not in opened]",
         new="]",
-        tests=EVERY_RECORD,
+        tests=KILLED,
     ),
     Mutation(
         name="a restart leaves the models of a population where they were",
         file="orchestrator/studies/populations.py",
         old="        for trial in running:\n            self._adopt(trial)\n",
         new="",
-        tests=EVERY_RECORD,
+        tests=POPULATION_KILLED,
     ),
 )

@@ -1,8 +1,8 @@
-"""A search without Ray, in this process: the part of Ray Tune is played step by step, in an order that repeats.
+"""Searches and reruns without Ray, in this process: Ray Tune's part is played step by step, in an order that repeats.
 
 All else is the product: ``run_search`` with its lock, journal, studies, scheduler, retries, actors, checkpoints,
 budget, confirmation and test split. What is replaced is ``tuner.run.run_trials``, the two functions that run on Ray's
-workers, and the thread that delivers to MLflow.
+workers, and, where nobody asks for it, the thread that delivers to MLflow.
 """
 
 import random
@@ -139,13 +139,14 @@ class Silent:
 
 
 @contextmanager
-def without_ray(places: int = 1, gpus: int = 0, order: int = 0) -> Iterator[None]:
-    """Let ``run_search`` run its trials here for the length of a ``with`` block.
+def without_ray(places: int = 1, gpus: int = 0, order: int = 0, *, tracked: bool = False) -> Iterator[None]:
+    """Let ``run_search`` and ``rerun`` run their trials here for the length of a ``with`` block.
 
     Args:
         places: How many trials run at once.
         gpus: Of the machine.
         order: Seed of the order in which trials step.
+        tracked: Whether MLflow gets what happens.
     """
 
     def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> None:
@@ -159,8 +160,9 @@ def without_ray(places: int = 1, gpus: int = 0, order: int = 0) -> Iterator[None
         patch.setattr(allocation, "_rates", OnRay(lambda workload, config: workload.rates(config)))
         patch.setattr(allocation, "_measure", OnRay(lambda workload, config: workload.measure(config)))
         patch.setattr(allocation, "ray", SimpleNamespace(get=get))
-        patch.setattr(search, "Tracker", Silent)
-        patch.setattr(search, "register_all", lambda uri, directory, problem: ([], []))
+        if not tracked:
+            patch.setattr(search, "Tracker", Silent)
+            patch.setattr(search, "register_all", lambda uri, directory, problem: ([], []))
         yield
 
 

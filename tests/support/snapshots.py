@@ -29,12 +29,14 @@ class Snapshot:
         record: The record.
         folder: Copy of the output folder.
         length: Bytes of the record's line.
+        is_forced: Whether the record was forced to the disk before anybody heard of it.
         unforced: Files of the experiment whose content was not forced to the disk, which a loss of power empties.
     """
 
     record: Record
     folder: Path
     length: int
+    is_forced: bool
     unforced: tuple[Path, ...]
 
     def restore(self, output: Path, lost: int = 0, *, power: bool = True) -> None:
@@ -86,12 +88,12 @@ def snapshots(output: Path, copies: Path) -> Iterator[list[Snapshot]]:
         def append(self, kind: str, **fields: Any) -> Record:
             before = (output / JOURNAL).stat().st_size
             record = super().append(kind, **fields)
-            assert disk.holds(output / JOURNAL), f"{kind}: acted upon before it was forced to the disk"
             copy = copies / f"{len(taken):04d}"
             shutil.copytree(output, copy)
             files = [path for path in (output / JOURNAL).parent.rglob("*") if path.is_file()]
             unforced = tuple(path.relative_to(output) for path in files if not disk.holds(path))
-            taken.append(Snapshot(record, copy, (output / JOURNAL).stat().st_size - before, unforced))
+            length = (output / JOURNAL).stat().st_size - before
+            taken.append(Snapshot(record, copy, length, disk.holds(output / JOURNAL), unforced))
             return record
 
     with simulated_disk() as disk, pytest.MonkeyPatch.context() as patch:
