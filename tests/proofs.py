@@ -28,6 +28,8 @@ PROOFS = {
     "tests/integration/test_choice.py": ("orchestrator/studies/study.py",),
     "tests/benchmarks/test_command.py": ("tests/benchmarks/",),
     "tests/benchmarks/test_throughput.py": ("tests/benchmarks/throughput.py",),
+    "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
+    "tests/trainables/losses/test_losses.py": ("trainables/losses/",),
     "tests/deploy/test_real_slurm.py": (),
 }
 """File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI."""

@@ -32,6 +32,7 @@ from tests.faults.invariants import (
     assert_tracked_once,
 )
 from tests.faults.searches import Searches, grid, is_actor, live_actors, tiny
+from tests.faults.searches_here import SearchesHere
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.record_kinds import written_kinds
@@ -109,9 +110,7 @@ def test_killed_at_a_record(searches: Searches, tmp_path: Path, deaths: tuple[De
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles=troubles, diverges_above=0.44)
     snapshots: list[History] = []
     for death in deaths:
-        process = searches.start(experiment, workload, death)
-        process.join(240)
-        assert process.exitcode == -signal.SIGKILL, (death, searches.errors())
+        searches.die(experiment, workload, death)
         snapshots.append(searches.history())
     searches.finish(experiment, workload)
     ended = {trial.params["temperature"]: trial.state for trial in searches.history().trials.values()}
@@ -137,9 +136,7 @@ def test_killed_while_it_prepares(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl", untimed="triplet_sh")
     snapshots: list[History] = []
     for kind, moment in zip(PREPARATIONS, MOMENTS, strict=True):
-        process = searches.start(experiment, workload, Death(kind, moment))
-        process.join(240)
-        assert process.exitcode == -signal.SIGKILL, (kind, searches.errors())
+        searches.die(experiment, workload, Death(kind, moment))
         snapshots.append(searches.history())
     searches.finish(experiment, workload)
     records = read_journal(searches.output / "tiny" / "journal.jsonl")
@@ -191,14 +188,24 @@ def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None
         assert process.exitcode == 130, searches.errors()
         snapshots.append(searches.history())
         assert snapshots[-1].outcome == "interrupted"
-    for budget, by in (({"gpu_hours": 1e-9, "hours": 1e-9}, "hours"), ({"target": 1.0}, "target")):
-        searches.finish(tiny(budget=budget), workload)
-        snapshots.append(searches.history())
-        assert snapshots[-1].ended_by == by
-        assert snapshots[-1].running() or len(snapshots[-1].trials) < 6
     assert "Traceback" not in searches.errors()
     searches.finish(tiny(), workload)
-    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=4)
+    assert_invariants(searches.output, before=snapshots, log=workload.log, kills=2)
+
+
+def test_a_search_whose_budget_is_spent_goes_on_with_another(
+    any_searches: Searches | SearchesHere, tmp_path: Path
+) -> None:
+    workload = TroubledWorkload(log=tmp_path / "trained.jsonl")
+    snapshots: list[History] = []
+    any_searches.crash(tiny(), workload, lambda history: any(trial.epochs for trial in history.running()))
+    for budget, by in (({"gpu_hours": 1e-9, "hours": 1e-9}, "hours"), ({"target": 1.0}, "target")):
+        any_searches.finish(tiny(budget=budget), workload)
+        snapshots.append(any_searches.history())
+        assert snapshots[-1].ended_by == by
+        assert snapshots[-1].running() or len(snapshots[-1].trials) < 6
+    any_searches.finish(tiny(), workload)
+    assert_invariants(any_searches.output, before=snapshots, log=workload.log, kills=3)
 
 
 # Fused, there are the same processes, and the engine directory's.

@@ -245,9 +245,9 @@ def go_on(undisturbed: Undisturbed, output: Path, *, order: int, damage: bool = 
     try:
         with simulated_disk():
             undisturbed.scenario.run(output, order)
+        records = read_journal(output / JOURNAL)
     except UserError as error:
         raise AssertionError(f"the search does not go on: {error}") from error
-    records = read_journal(output / JOURNAL)
     history = History.of(records)
     assert_same(undisturbed, records, history)
     assert_ended_once(records, history)

@@ -1,7 +1,6 @@
 """Population-based training whose driver is killed, also while it decides: nothing comes out otherwise."""
 
 import random
-import signal
 from pathlib import Path
 
 import pytest
@@ -34,9 +33,7 @@ def test_a_population_moves_on_as_if_its_driver_had_never_been_killed(
     undisturbed = search(tmp_path / "undisturbed", population(8))
     workload = DriftingWorkload(seconds=0.05, log=tmp_path / "trained.jsonl")
     for death in deaths:
-        process = searches.start(EXPERIMENT, workload, death)
-        process.join(240)
-        assert process.exitcode == -signal.SIGKILL, searches.errors()
+        searches.die(EXPERIMENT, workload, death)
     if deaths == ALL:
         kill_at_random(searches, workload)
     searches.finish(EXPERIMENT, workload)

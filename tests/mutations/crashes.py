@@ -32,8 +32,8 @@ MUTATIONS = (
     Mutation(
         name="a restart asks the sampler without what it knew",
         file="orchestrator/studies/study.py",
-        old="            self._tell(trial)\n\n    @property",
-        new="            self._told.add(trial.number)\n\n    @property",
+        old="        self._ask_for(trial.params)\n        self.observe(trial)",
+        new="        self._ask_for(trial.params)",
         tests=KILLED,
     ),
     Mutation(

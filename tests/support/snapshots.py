@@ -7,8 +7,8 @@ one folder stands for the kill before the record, for the record torn at any byt
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,13 @@ class Snapshot:
         """Write the disk as it is found after a crash.
 
         Args:
-            output: Where; whatever is there goes.
+            output: Where; folders that are there go, and MLflow's database stays, which this process may have open.
             lost: Bytes that the journal lacks at its end, 0 to ``length``.
             power: Whether there was power all the time, so that only the process is gone.
         """
-        shutil.rmtree(output, ignore_errors=True)
-        shutil.copytree(self.folder, output)
+        for path in output.glob("*/"):
+            shutil.rmtree(path)
+        shutil.copytree(self.folder, output, dirs_exist_ok=True)
         for path in () if power else self.unforced:
             (output / path).write_bytes(b"")
         os.truncate(output / JOURNAL, (output / JOURNAL).stat().st_size - lost)
@@ -79,9 +80,24 @@ def simulated_disk() -> Iterator[Disk]:
         yield disk
 
 
+class CrashError(RuntimeError):
+    """Ends a search at a record; nothing of ours may take it for a failure of a trial."""
+
+
 @contextmanager
-def snapshots(output: Path, copies: Path) -> Iterator[list[Snapshot]]:
-    """Take a snapshot of an output folder at each record written in a ``with`` block, which gets the list of them."""
+def snapshots(
+    output: Path, copies: Path, until: Callable[[Snapshot], bool] = lambda snapshot: False
+) -> Iterator[list[Snapshot]]:
+    """Take a snapshot of an output folder at each record written in a ``with`` block.
+
+    Args:
+        output: The folder, with the experiment ``tiny``.
+        copies: Gets the snapshots.
+        until: Says of which snapshot on nothing happens any more; the block ends there.
+
+    Yields:
+        The list of them, which grows.
+    """
     taken = list[Snapshot]()
 
     class WatchedJournal(Journal):
@@ -89,13 +105,16 @@ def snapshots(output: Path, copies: Path) -> Iterator[list[Snapshot]]:
             before = (output / JOURNAL).stat().st_size
             record = super().append(kind, **fields)
             copy = copies / f"{len(taken):04d}"
-            shutil.copytree(output, copy)
+            shutil.copytree(output, copy, ignore=shutil.ignore_patterns("mlflow.db*"))
             files = [path for path in (output / JOURNAL).parent.rglob("*") if path.is_file()]
             unforced = tuple(path.relative_to(output) for path in files if not disk.holds(path))
             length = (output / JOURNAL).stat().st_size - before
             taken.append(Snapshot(record, copy, length, disk.holds(output / JOURNAL), unforced))
+            if until(taken[-1]):
+                raise CrashError
             return record
 
     with simulated_disk() as disk, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "Journal", WatchedJournal)
-        yield taken
+        with suppress(CrashError):
+            yield taken
