@@ -27,6 +27,8 @@ PROOFS = {
     "tests/integration/test_regress.py": ("orchestrator/regression/rerun.py",),
     "tests/integration/test_choice.py": ("orchestrator/studies/study.py",),
     "tests/benchmarks/test_command.py": ("tests/benchmarks/",),
+    "tests/benchmarks/test_memory.py": ("trainables/data/", "trainables/trial.py"),
+    "tests/benchmarks/test_tracking.py": ("orchestrator/tracking/",),
     "tests/benchmarks/test_throughput.py": ("tests/benchmarks/throughput.py",),
     "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
     "tests/trainables/losses/test_losses.py": ("trainables/losses/",),
