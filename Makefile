@@ -3,8 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 OUTPUT ?= runs
+WORKERS ?= 2
 
-.PHONY: install search test lint lock clean
+.PHONY: install search test proof lint lock clean
 
 # The lock file is installed with its hashes; bytecode is compiled once here, because it halves the start of every process.
 $(VENV)/.installed: requirements.lock requirements-uv.lock pyproject.toml
@@ -23,10 +24,15 @@ search: install $(DATA)/scenes/dataset_scenes.json
 $(DATA)/scenes/dataset_scenes.json: | install
 	$(BIN)/orchestrator data generate scenes --images 2000 --seed 0 --out $(DATA)/scenes
 
-# Two files at a time, the slow proofs first, so that both have something to do to the end. Each computes on one thread:
+# Two files at a time, the slow tests first, so that both have something to do to the end. Each computes on one thread:
 # two that wait for each other's threads on two cores take ten times as long.
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# What takes too long for CI: the tests marked soak, every property with ten times the examples, every known mistake.
+proof: install
+	OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=proof $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "soak or hypothesis"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutations
 
 lint: install
 	$(BIN)/ruff check .

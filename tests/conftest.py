@@ -1,10 +1,27 @@
+import os
 import random
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import is_hypothesis_test, settings
 
 SEED = 20260
+SETTINGS = "_hypothesis_internal_use_settings"
+"""Where Hypothesis keeps the settings of a test; nothing public changes the settings of a test that has some."""
+MORE_EXAMPLES = 10
+"""So many times the examples that CI draws are drawn where ``HYPOTHESIS_PROFILE`` is ``proof``."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each property be tried with more examples, whatever number of its own it has."""
+    if os.environ.get("HYPOTHESIS_PROFILE") != "proof":
+        return
+    functions = {getattr(item, "obj", None) for item in items}
+    for function in functions:
+        if is_hypothesis_test(function):
+            drawn = getattr(function, SETTINGS)
+            setattr(function, SETTINGS, settings(drawn, max_examples=MORE_EXAMPLES * drawn.max_examples, deadline=None))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -44,8 +44,11 @@ TINY = {
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
 LONG = pytest.mark.soak
-"""A minute each; tests beside this one run what they measure."""
+"""Up to a minute each; tests beside this one run what they measure, and one of them runs in CI."""
 NEEDS = {
+    "epoch": [LONG],
+    "fused": [LONG],
+    "losses": [LONG],
     "memory": [MEMORY, LONG],
     "nodes": [LONG],
     "search_efficiency": [LONG],

@@ -7,6 +7,7 @@ import pytest
 pytest.register_assert_rewrite("tests.faults.invariants")
 
 from tests.faults.searches import Searches  # noqa: E402
+from tests.faults.searches_here import SearchesHere  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +33,15 @@ def searches(tmp_path: Path, store_template: Path, cluster: str) -> Iterator[Sea
     made = Searches(output, cluster)
     yield made
     made.end()
+
+
+@pytest.fixture(params=["in this process", pytest.param("in processes", marks=pytest.mark.soak)])
+def any_searches(request: pytest.FixtureRequest, tmp_path: Path, store_template: Path) -> Searches | SearchesHere:
+    """Searches of which it does not matter how they end: CI runs them in its own process, the proof kills processes."""
+    if request.param == "in processes":
+        made: Searches = request.getfixturevalue("searches")
+        return made
+    output = tmp_path / "runs"
+    output.mkdir()
+    shutil.copy(store_template, output / "mlflow.db")
+    return SearchesHere(output)

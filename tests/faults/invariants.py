@@ -125,6 +125,11 @@ def assert_nothing_left(output: Path, *, strays: bool) -> None:
     while live_actors() and time.monotonic() < deadline:
         time.sleep(0.2)
     assert [actor.cmdline() for actor in live_actors()] == []
+    assert_tidy(output, strays=strays)
+
+
+def assert_tidy(output: Path, *, strays: bool = False) -> None:
+    """2: no lock, no half-written checkpoint, one checkpoint a trial that has any."""
     folder = output / "tiny"
     assert (folder / "lock").read_text() == ""
     kept = Counter(path.parent.name for path in (folder / "trials").glob("*/epoch_*"))

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -92,6 +93,19 @@ class Searches:
         process = self.start(experiment, workload)
         process.join(240)
         assert process.exitcode == code, self.errors()
+
+    def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:
+        """Run a search and kill it as soon as a condition holds."""
+        process = self.start(experiment, workload)
+        self.wait_for(condition, process)
+        process.kill()
+        process.join()
+
+    def die(self, experiment: Experiment, workload: TroubledWorkload | DriftingWorkload, death: Death) -> None:
+        """Run a search that kills itself at a chosen write of its journal."""
+        process = self.start(experiment, workload, death)
+        process.join(240)
+        assert process.exitcode == -signal.SIGKILL, (death, self.errors())
 
     def history(self) -> History:
         journal = self.output / "tiny" / "journal.jsonl"

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from orchestrator.tracking import default_uri
 from tests.faults.driver import Death, Tracking
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
+from tests.faults.searches_here import SearchesHere
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.bucket import free_port
 
@@ -26,13 +26,11 @@ EXPERIMENT = grid([0.3, 0.05, 0.2, 0.02])
 
 
 @pytest.fixture
-def killed(searches: Searches, tmp_path: Path) -> Searches:
+def killed(any_searches: Searches | SearchesHere, tmp_path: Path) -> Searches | SearchesHere:
     """A search that was killed when some trials had ended and each of the others had two checkpoints."""
-    process = searches.start(EXPERIMENT, TroubledWorkload(seconds=0.2, log=tmp_path / "trained.jsonl"))
-    searches.wait_for(lambda history: ready(history), process)
-    process.kill()
-    process.join()
-    return searches
+    seconds = 0.2 if isinstance(any_searches, Searches) else 0.0
+    any_searches.crash(EXPERIMENT, TroubledWorkload(seconds=seconds, log=tmp_path / "trained.jsonl"), ready)
+    return any_searches
 
 
 def ready(history: History) -> bool:
@@ -44,7 +42,7 @@ def cut(path: Path, *, lost: int) -> None:
     path.write_bytes(path.read_bytes()[: -lost or None])
 
 
-def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches, tmp_path: Path) -> None:
+def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches | SearchesHere, tmp_path: Path) -> None:
     folder = killed.output / "tiny"
     victim = next(trial for trial in killed.history().running() if 2 <= trial.last_epoch < 5)
     newest = max((folder / "trials" / victim.id).glob("epoch_*"))
@@ -56,21 +54,21 @@ def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches, tmp_p
     for name in ("experiment.yaml", "lock"):
         cut(folder / name, lost=9)
     # A holder that is not known leaves it.
-    shutil.rmtree(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)
     (folder / "summary.json").write_text('{"winners": {}')
     found = [finding.found for finding in check_experiment(folder, default_uri(killed.output))]
     for named in ("state.pt: damaged", "journal.jsonl: 17 bytes", "experiment.yaml: missing, damaged"):
         assert any(named in line for line in found), found
     log = tmp_path / "trained.jsonl"
-    process = killed.start(EXPERIMENT, TroubledWorkload(log=log), Death("checkpoint_damaged", "torn"))
-    process.join(240)
-    assert process.exitcode == -signal.SIGKILL, killed.errors()
+    killed.die(EXPERIMENT, TroubledWorkload(log=log), Death("checkpoint_damaged", "torn"))
     killed.finish(EXPERIMENT, TroubledWorkload(log=log))
     assert_invariants(killed.output, before=[before], log=log, kills=3)
     assert [line for line in read_status(folder).damage if victim.id in line and "state.pt: damaged" in line]
 
 
-def test_a_search_without_its_database_or_any_checkpoint_still_ends_right(killed: Searches, tmp_path: Path) -> None:
+def test_a_search_without_its_database_or_any_checkpoint_still_ends_right(
+    killed: Searches | SearchesHere, tmp_path: Path
+) -> None:
     before = killed.history()
     (killed.output / "mlflow.db").unlink()
     shutil.rmtree(killed.output / "tiny" / "trials")
@@ -78,20 +76,19 @@ def test_a_search_without_its_database_or_any_checkpoint_still_ends_right(killed
     history_of_ended = {trial.id for trial in before.trials.values() if trial.ended is not None}
     assert history_of_ended
     log = tmp_path / "trained.jsonl"
+    winner = min(before.trials.values(), key=lambda trial: abs(trial.params["temperature"] - 0.05))
+    assert winner.params == {"temperature": 0.05}
     # The winner's model is gone with the checkpoints if it had ended: that is said, not passed over.
-    process = killed.start(EXPERIMENT, TroubledWorkload(log=log))
-    process.join(240)
-    winner = min(killed.history().trials.values(), key=lambda trial: abs(trial.params["temperature"] - 0.05))
+    killed.finish(EXPERIMENT, TroubledWorkload(log=log), code=2 if winner.id in history_of_ended else 0)
     if winner.id in history_of_ended:
-        assert process.exitcode == 2
         assert "no good checkpoint left" in killed.errors()
         assert winner.id in killed.errors()
     else:
-        assert process.exitcode == 0, killed.errors()
         assert_invariants(killed.output, before=[before])
 
 
-def test_what_cannot_be_repaired_is_refused_by_name(searches: Searches, tmp_path: Path) -> None:
+def test_what_cannot_be_repaired_is_refused_by_name(any_searches: Searches | SearchesHere, tmp_path: Path) -> None:
+    searches = any_searches
     folder = searches.output / "tiny"
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl")
     searches.finish(grid([0.05]), workload)

@@ -1,7 +1,6 @@
 """Population-based training whose driver is killed, also while it decides: nothing comes out otherwise."""
 
 import random
-import signal
 from pathlib import Path
 
 import pytest
@@ -23,21 +22,20 @@ pytestmark = pytest.mark.slow
 EXPERIMENT = population(8, confirm={"top": 1, "seeds": 2})
 
 
-def test_a_population_moves_on_as_if_its_driver_had_never_been_killed(searches: Searches, tmp_path: Path) -> None:
+ALL = tuple(death for moment in MOMENTS for death in (Death("population_moved", moment), Death("trial_paused", moment)))
+
+
+# What holds at every record is proved in CI by tests/faults/test_every_record.py, without processes.
+@pytest.mark.parametrize("deaths", [ALL[:1], pytest.param(ALL, marks=pytest.mark.soak)], ids=["once", "at all moments"])
+def test_a_population_moves_on_as_if_its_driver_had_never_been_killed(
+    searches: Searches, tmp_path: Path, deaths: tuple[Death, ...]
+) -> None:
     undisturbed = search(tmp_path / "undisturbed", population(8))
     workload = DriftingWorkload(seconds=0.05, log=tmp_path / "trained.jsonl")
-    for moment in MOMENTS:
-        process = searches.start(EXPERIMENT, workload, Death("population_moved", moment))
-        process.join(240)
-        assert process.exitcode == -signal.SIGKILL, searches.errors()
-        process = searches.start(EXPERIMENT, workload, Death("trial_paused", moment))
-        process.join(240)
-        assert process.exitcode == -signal.SIGKILL, searches.errors()
-    process = searches.start(EXPERIMENT, workload)
-    seen = searches.records() + random.Random(0).randrange(3, 20)
-    searches.wait_for(lambda history: searches.records() > seen, process)
-    process.kill()
-    process.join()
+    for death in deaths:
+        searches.die(EXPERIMENT, workload, death)
+    if deaths == ALL:
+        kill_at_random(searches, workload)
     searches.finish(EXPERIMENT, workload)
     history = searches.history()
     searched = History(trials={trial.id: trial for trial in history.stage(Stage.SEARCH)})
@@ -49,6 +47,14 @@ def test_a_population_moves_on_as_if_its_driver_had_never_been_killed(searches: 
     assert_nothing_left(searches.output, strays=False)
     assert_confirmed(history)
     assert_told(default_uri(searches.output), history)
+
+
+def kill_at_random(searches: Searches, workload: DriftingWorkload) -> None:
+    process = searches.start(EXPERIMENT, workload)
+    seen = searches.records() + random.Random(0).randrange(3, 20)
+    searches.wait_for(lambda history: searches.records() > seen, process)
+    process.kill()
+    process.join()
 
 
 def assert_confirmed(history: History) -> None:

@@ -76,6 +76,8 @@ class TroubledWorkload(FakeWorkload):
 def get_into(kind: str) -> None:
     if kind == "hang":
         time.sleep(EVER)
+    if kind == "error":
+        raise RuntimeError("no luck")
     if kind == "memory":
         raise MemoryError
     if kind == "death":

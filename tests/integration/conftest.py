@@ -15,6 +15,19 @@ def ray_session() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(params=["in this process", pytest.param("on Ray", marks=pytest.mark.soak)])
+def trials_run(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the trials of a test that is about what comes of them; CI waits for no actors, the proof on Ray does."""
+    if request.param == "on Ray":
+        request.getfixturevalue("ray_session")
+        yield
+        return
+    from tests.support.in_process import without_ray
+
+    with without_ray(places=2, tracked=True):
+        yield
+
+
 @pytest.fixture
 def output(tmp_path: Path, store_template: Path) -> Path:
     """Root of the output of a search, with the database in place."""

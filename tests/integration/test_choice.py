@@ -19,7 +19,7 @@ from tests.support.fake_workload import FakeWorkload
 pytestmark = pytest.mark.slow
 
 
-def test_the_loss_is_searched_from_the_first_trial_to_the_report(output: Path, ray_session: None) -> None:
+def test_the_loss_is_searched_from_the_first_trial_to_the_report(output: Path, trials_run: None) -> None:
     ray.cloudpickle.register_pickle_by_value(fake_workload)
     experiment = make_experiment(search={"loss": "choose", "sampler": "tpe", "trials": 10})
     result = run_search(experiment, FakeWorkload(), output, quiet=True)

@@ -1,4 +1,4 @@
-"""Confirmations on two Ray workers: after the search, on their own, and killed in the middle."""
+"""Confirmations: after the search, on their own, and killed in the middle."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,7 +84,7 @@ def tags(output: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def test_a_search_ends_with_its_best_confirmed(ray_session: None, output: Path) -> None:
+def test_a_search_ends_with_its_best_confirmed(trials_run: None, output: Path) -> None:
     result = run(confirming(top=1, seeds=3), output)
     # The published temperature is the baseline, and so is confirmed although it is not the best.
     assert_confirmed(output, read(output), (1, 0), 3)
@@ -105,7 +105,7 @@ def test_a_search_ends_with_its_best_confirmed(ray_session: None, output: Path) 
     assert len((output / "tiny" / "journal.jsonl").read_text().splitlines()) == len(before) + 2
 
 
-def test_a_search_without_a_confirmation_gets_one(ray_session: None, output: Path) -> None:
+def test_a_search_without_a_confirmation_gets_one(trials_run: None, output: Path) -> None:
     first = run(confirming(), output)
     assert (first.summary["winners"]["pets"]["confirmed"], first.summary["verdicts"]) == (False, [])
     chosen = confirm_experiment(output / "tiny", {"top": 2, "seeds": 2, "baseline": None})

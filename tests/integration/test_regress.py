@@ -1,4 +1,4 @@
-"""Reruns through Ray: the first is accepted, the next compared, and none starts twice or is lost."""
+"""Reruns: the first is accepted, the next compared, and none starts twice or is lost."""
 
 import json
 from collections.abc import Generator
@@ -51,7 +51,7 @@ CELLS = [
 
 
 @pytest.fixture
-def request_of(output: Path, ray_session: None) -> Any:
+def request_of(output: Path, trials_run: None) -> Any:
     import ray
 
     import tests.integration.test_regress as here
@@ -115,6 +115,7 @@ def test_what_is_inconclusive_gets_the_seeds_that_settle_it(request_of: Any) -> 
     assert max(cell.seeds for cell in done.result.cells) > 2
 
 
+@pytest.mark.parametrize("trials_run", ["on Ray"], indirect=True)
 def test_the_papers_are_compared_on_test(request_of: Any) -> None:
     cells = [{"dataset": "flickr30k", "loss": "triplet", "loss_parameters": {"margin": 0.2}}]
     done = go(request_of(make_suite(cells=cells, published=True)))

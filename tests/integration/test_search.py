@@ -1,4 +1,4 @@
-"""Searches on two Ray workers, whole, extended, interrupted and killed: the invariants of the design hold."""
+"""Searches, whole, extended, interrupted and killed: the invariants of the design hold."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def assert_invariants(output: Path) -> None:
     assert_tracked_once(default_uri(output), history)
 
 
-def test_worse_trials_are_stopped_early_by_those_before_them(ray_session: None, output: Path) -> None:
+def test_worse_trials_are_stopped_early_by_those_before_them(trials_run: None, output: Path) -> None:
     one_by_one = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
     result = search(grid([0.05, 0.1, 0.3], resources=one_by_one), output, FakeWorkload())
     rows = [(row["params"]["temperature"], row["state"], row["epochs"]) for row in result.summary["trials"]]
@@ -113,7 +113,7 @@ def test_trials_that_go_wrong_never_win(ray_session: None, output: Path) -> None
         search(experiment, output, FakeWorkload(digest="d2"))
 
 
-def test_a_search_with_more_trials_goes_on_where_it_was(ray_session: None, output: Path) -> None:
+def test_a_search_with_more_trials_goes_on_where_it_was(trials_run: None, output: Path) -> None:
     short, long = ({"sampler": "tpe", "trials": trials, "seed": 3} for trials in (2, 4))
     limits = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
     search(make_experiment(search=short, resources=limits), output, FakeWorkload())

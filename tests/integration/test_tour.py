@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_ui import fetch, listen_to_interrupts
+from tests.support.forked_commands import run_forked
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -56,7 +57,7 @@ def test_every_command_does_what_the_readme_says(tmp_path: Path) -> None:
     }
     ran = set()
     for command in commands:
-        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = run_forked(command, tmp_path, environment)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         name = command.split()[1]
         assert SHOWN[name] in done.stdout, f"{command}\n{done.stdout}"

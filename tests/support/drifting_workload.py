@@ -15,6 +15,7 @@ from orchestrator.workload.workload import Evaluation
 from tests.support.fake_workload import FakeWorkload
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
+from trainables.files import write_whole
 from trainables.reports import EpochReport
 
 EPOCHS = 12
@@ -69,7 +70,7 @@ class DriftingWorkload(FakeWorkload):
 def report(epoch: int, value: float, used: list[float]) -> EpochReport:
     def save(directory: Path) -> None:
         for name in ("state.pt", "best.pt"):
-            (directory / name).write_text(json.dumps({"epoch": epoch, "value": value, "used": used}))
+            write_whole(directory / name, json.dumps({"epoch": epoch, "value": value, "used": used}))
 
     metrics = {"train/loss": 1 / epoch, "val/rsum": value, "val/rsum_best": value, "time/epoch_seconds": 0.1}
     return EpochReport(epoch, metrics, True, save)

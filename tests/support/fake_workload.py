@@ -12,6 +12,7 @@ from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.workload.workload import Evaluation, Footprint
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, DivergedError
+from trainables.files import write_whole
 from trainables.reports import EpochReport
 
 
@@ -115,7 +116,7 @@ class FakeTogether:
 def report(parameter: float, epoch: int, luck: float = 0.0) -> EpochReport:
     def save(directory: Path) -> None:
         for name in ("state.pt", "best.pt"):
-            (directory / name).write_text(json.dumps({"epoch": epoch, "parameter": parameter}))
+            write_whole(directory / name, json.dumps({"epoch": epoch, "parameter": parameter}))
 
     value = curve(parameter, epoch) + luck
     metrics = {"train/loss": 1 / epoch, "val/rsum": value, "val/rsum_best": value, "time/epoch_seconds": 0.1}

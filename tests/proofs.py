@@ -1,0 +1,91 @@
+"""``python -m tests.proofs`` runs proofs that take too long for every run of CI: those that the newest commit touches.
+
+A proof is a test marked ``soak``. CI runs, after the tests, the proofs of the files in ``PROOFS`` that are about what
+the commit changed. The commit's own hash says which proof comes first, and no proof begins after the first minute, so
+that CI has a bounded time and every proof its turn. A commit that touches no proof runs none: whoever sees CI fail is
+to be the one whose change did it. ``make proof`` runs all of them.
+"""
+
+import subprocess
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+PROOFS = {
+    "tests/faults/test_drivers.py": ("orchestrator/journal/", "orchestrator/search/", "orchestrator/storage/"),
+    "tests/faults/test_killed_population.py": ("orchestrator/studies/",),
+    "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
+    "tests/faults/test_lost_ray.py": ("orchestrator/tuner/ray_watch.py", "orchestrator/tuner/runtime.py"),
+    "tests/faults/test_killed_extraction.py": ("trainables/data/pictures/",),
+    "tests/orchestrator/extraction/test_extraction.py": ("orchestrator/extraction/",),
+    "tests/integration/test_search.py": ("orchestrator/tuner/",),
+    "tests/integration/test_confirm.py": ("orchestrator/winners/", "orchestrator/studies/planned.py"),
+    "tests/integration/test_regress.py": ("orchestrator/regression/rerun.py",),
+    "tests/integration/test_choice.py": ("orchestrator/studies/study.py",),
+    "tests/benchmarks/test_command.py": ("tests/benchmarks/",),
+    "tests/benchmarks/test_memory.py": ("trainables/data/", "trainables/trial.py"),
+    "tests/benchmarks/test_tracking.py": ("orchestrator/tracking/",),
+    "tests/benchmarks/test_throughput.py": ("tests/benchmarks/throughput.py",),
+    "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
+    "tests/trainables/losses/test_losses.py": ("trainables/losses/",),
+    "tests/deploy/test_real_slurm.py": (),
+}
+"""File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI."""
+
+SECONDS = 60.0
+"""So long after the first proof another one begins."""
+
+
+def touched(changed: Collection[str]) -> list[str]:
+    """Return the files with proofs that are about changed files."""
+    return [
+        proof
+        for proof, about in PROOFS.items()
+        if about and any(file == proof or file.startswith(about) for file in changed)
+    ]
+
+
+class InTurn:
+    """A plugin of pytest: begins with another test each time, and begins none that is late."""
+
+    def __init__(self, turn: int) -> None:
+        self._turn = turn
+        self._began = time.monotonic()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put the tests that come before the turn behind the others."""
+        first = self._turn % max(1, len(items))
+        items[:] = items[first:] + items[:first]
+
+    def pytest_sessionstart(self) -> None:
+        """Begin to count."""
+        self._began = time.monotonic()
+
+    def pytest_runtest_setup(self) -> None:
+        """Leave out what would begin too late."""
+        if time.monotonic() > self._began + SECONDS:
+            pytest.skip("left for another commit, or for `make proof`")
+
+
+def git(*arguments: str) -> str:
+    """Return what git prints; nothing outside a repository."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def main() -> None:
+    """Run what the newest commit touches, or what is not committed yet; end with 1 where a proof fails."""
+    changed = {*git("diff", "--name-only", "HEAD^1").split(), *git("ls-files", "-o", "--exclude-standard").split()}
+    chosen = touched(changed)
+    print(f"files with proofs that the change touches: {', '.join(chosen) or 'none'}", flush=True)
+    if chosen:
+        turn = int(git("rev-parse", "HEAD")[:8], 16)
+        raise SystemExit(pytest.main(["-n0", "-m", "soak", *chosen], plugins=[InTurn(turn)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""What a process leaves on the disk that is killed, or whose machine loses its power, at a write of its journal.
+
+A snapshot is the output folder as it is when a record has been written and nobody has acted on it. Every earlier
+moment since the former record differs in the end of the journal alone, or in a checkpoint that was not yet there; so
+one folder stands for the kill before the record, for the record torn at any byte, and for the kill after it.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.journal import ledger
+from orchestrator.journal.journal import Journal, Record
+
+JOURNAL = Path("tiny") / "journal.jsonl"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The disk right after a record.
+
+    Attributes:
+        record: The record.
+        folder: Copy of the output folder.
+        length: Bytes of the record's line.
+        is_forced: Whether the record was forced to the disk before anybody heard of it.
+        unforced: Files of the experiment whose content was not forced to the disk, which a loss of power empties.
+    """
+
+    record: Record
+    folder: Path
+    length: int
+    is_forced: bool
+    unforced: tuple[Path, ...]
+
+    def restore(self, output: Path, lost: int = 0, *, power: bool = True) -> None:
+        """Write the disk as it is found after a crash.
+
+        Args:
+            output: Where; folders that are there go, and MLflow's database stays, which this process may have open.
+            lost: Bytes that the journal lacks at its end, 0 to ``length``.
+            power: Whether there was power all the time, so that only the process is gone.
+        """
+        for path in output.glob("*/"):
+            shutil.rmtree(path)
+        shutil.copytree(self.folder, output, dirs_exist_ok=True)
+        for path in () if power else self.unforced:
+            (output / path).write_bytes(b"")
+        os.truncate(output / JOURNAL, (output / JOURNAL).stat().st_size - lost)
+
+
+class Disk:
+    """Remembers which content of a file was forced to the disk, in the place of ``os.fsync``, which takes longer."""
+
+    def __init__(self) -> None:
+        self._forced: dict[int, tuple[int, int]] = {}
+
+    def force(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        self._forced[status.st_ino] = (status.st_size, status.st_mtime_ns)
+
+    def holds(self, path: Path) -> bool:
+        """Say whether the content that a file has now would be there after a loss of power."""
+        status = path.stat()
+        return self._forced.get(status.st_ino) == (status.st_size, status.st_mtime_ns)
+
+
+@contextmanager
+def simulated_disk() -> Iterator[Disk]:
+    """Force nothing to the real disk for the length of a ``with`` block: that takes most of a fake training."""
+    disk = Disk()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", disk.force)
+        yield disk
+
+
+class CrashError(RuntimeError):
+    """Ends a search at a record; nothing of ours may take it for a failure of a trial."""
+
+
+@contextmanager
+def snapshots(
+    output: Path, copies: Path, until: Callable[[Snapshot], bool] = lambda snapshot: False
+) -> Iterator[list[Snapshot]]:
+    """Take a snapshot of an output folder at each record written in a ``with`` block.
+
+    Args:
+        output: The folder, with the experiment ``tiny``.
+        copies: Gets the snapshots.
+        until: Says of which snapshot on nothing happens any more; the block ends there.
+
+    Yields:
+        The list of them, which grows.
+    """
+    taken = list[Snapshot]()
+
+    class WatchedJournal(Journal):
+        def append(self, kind: str, **fields: Any) -> Record:
+            before = (output / JOURNAL).stat().st_size
+            record = super().append(kind, **fields)
+            copy = copies / f"{len(taken):04d}"
+            shutil.copytree(output, copy, ignore=shutil.ignore_patterns("mlflow.db*"))
+            files = [path for path in (output / JOURNAL).parent.rglob("*") if path.is_file()]
+            unforced = tuple(path.relative_to(output) for path in files if not disk.holds(path))
+            length = (output / JOURNAL).stat().st_size - before
+            taken.append(Snapshot(record, copy, length, disk.holds(output / JOURNAL), unforced))
+            if until(taken[-1]):
+                raise CrashError
+            return record
+
+    with simulated_disk() as disk, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "Journal", WatchedJournal)
+        with suppress(CrashError):
+            yield taken
