@@ -59,6 +59,7 @@ def summarise(history: History) -> Summary:
     datasets = dict.fromkeys(trial.config["dataset"] for trial in trials)
     goals = goals_of(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
+    compared = comparability(history)
     return {
         "experiment": history.experiment["name"],
         "pareto": {
@@ -72,10 +73,7 @@ def summarise(history: History) -> Summary:
         "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
         "test_openings": dict(history.test_openings),
         "caveats": {
-            name: [
-                *caveats([one for one in trials if one.config["dataset"] == name]),
-                *comparability(history, name),
-            ]
+            name: [*caveats([one for one in trials if one.config["dataset"] == name]), *compared.get(name, ())]
             for name in datasets
         },
         "trials": [_row(trial, history) for trial in trials],
