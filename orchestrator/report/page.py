@@ -112,6 +112,8 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
     """Return the page of an experiment, whatever state it is in."""
     extras = extras or Extras()
     studies = studies_of(history)
+    # A page calls a dataset by the last part of its path.
+    compared = {Path(dataset).name: sentences for dataset, sentences in comparability(history).items()}
     trials = list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in goals_of(history)[1:]]
@@ -136,7 +138,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         as_of=_as_of(trials),
         facts=_facts(history, len(studies), metric),
         verdicts=[
-            replace(verdict, warnings=[*verdict.warnings, *_comparability(history, verdict.dataset)])
+            replace(verdict, warnings=[*verdict.warnings, *compared.get(verdict.dataset, ())])
             for verdict in verdicts_of(by_dataset(studies), extras.verdicts, names_of(studies))
         ],
         columns=columns(metric, further),
@@ -148,12 +150,6 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         cost=cost_facts(trials, history.experiment.get("resources", {})),
         reproduction=_reproduction(history),
     )
-
-
-def _comparability(history: History, name: str) -> list[str]:
-    """Return what is to be known of the losses on a dataset, which a page calls by the last part of its path."""
-    datasets = [one for one in history.experiment.get("datasets", []) if Path(one).name == name]
-    return [sentence for dataset in datasets for sentence in comparability(history, dataset)]
 
 
 def _named(compared: ComparedQueries, names: Mapping[str, str]) -> ComparedQueries:

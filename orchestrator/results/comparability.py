@@ -10,17 +10,23 @@ from orchestrator.text.values import count_text, value_text
 from trainables.errors import ConfigError
 
 
-def comparability(history: History, dataset: str) -> list[str]:
-    """Return the sentences about the losses that were compared on a dataset; none where there is one loss."""
+def comparability(history: History) -> dict[str, list[str]]:
+    """Return, for each dataset, the sentences about the losses that were compared; none where there is one loss."""
+    if len(history.experiment.get("losses", ())) < 2:
+        return {}
     try:
         experiment = validate(Experiment, history.experiment, "journal")
     except ConfigError:
         # Of an experiment that is not taken any more nothing is known.
-        return []
-    cells = [cell for cell in experiment.cells() if cell.dataset == dataset]
-    if len({loss for cell in cells for loss in cell.space.losses}) < 2:
-        return []
-    return [_settings(experiment, cells), *(f"{sentence}." for sentence in overlaps(experiment, dataset))]
+        return {}
+    cells = experiment.cells()
+    return {
+        dataset: [
+            _settings(experiment, [cell for cell in cells if cell.dataset == dataset]),
+            *(f"{sentence}." for sentence in overlaps(experiment, dataset)),
+        ]
+        for dataset in experiment.datasets
+    }
 
 
 def _settings(experiment: Experiment, cells: Sequence[Cell]) -> str:

@@ -75,6 +75,7 @@ def summarise(history: History) -> Summary:
     goals = goals_of(history)
     early = early_epochs(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
+    compared = comparability(history)
     return {
         "experiment": history.experiment["name"],
         "pareto": {
@@ -92,7 +93,7 @@ def summarise(history: History) -> Summary:
         "equal_budget": equal_budgets(history),
         "confirm_looks": dict(history.confirm_looks),
         "test_openings": dict(history.test_openings),
-        "caveats": {name: _caveats(history, name, early) for name in datasets},
+        "caveats": {name: [*_caveats(history, name, early), *compared.get(name, ())] for name in datasets},
         "early_epochs": to_dict(early),
         "trials": [_row(trial, history) for trial in trials],
     }
@@ -133,7 +134,7 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str,
 
 def _caveats(history: History, dataset: str, early: Mapping[str, EarlyEpochs]) -> list[str]:
     trials = [trial for trial in history.trials.values() if trial.config["dataset"] == dataset]
-    return [*caveats(trials), *sentences(of_dataset(early, trials)), *comparability(history, dataset)]
+    return [*caveats(trials), *sentences(of_dataset(early, trials))]
 
 
 def _row(trial: Trial, history: History) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_a_loss_is_listed_with_its_parameters_and_where_they_are_searched() -> N
     assert loss.meaning == "NT-Xent between images and captions, with no terms inside a modality."
     assert loss.details == {
         "parameters": "temperature: a number above 0, or 'learned'; by default 0.1",
-        "searched": "temperature: [0.005, 0.5] log",
+        "searched": "temperature: [0.005, 1] log",
         "learned": "temperature: from 0.07 on its logarithm, within [0.01, 1]",
     }
 

@@ -181,6 +181,7 @@ def test_trials_of_the_search_that_could_not_win_are_named(ledger: Ledger) -> No
         "pets-vsepp-nt_xent-0001 had reached more, val/rsum 12.0, and stopped early: it cannot win.",
         "1 trial stopped early; none of them can win.",
         "1 trial diverged; none of them can win.",
+        "All losses were trained at learning rate 0.0002: another rate may suit another loss better.",
     ]
 
 

@@ -2,7 +2,7 @@
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.journal.history import History
@@ -29,6 +29,7 @@ class Unwritten(Ledger):
         self.history.apply({"kind": kind, "time": float(self._count), **fields})
 
 
+@settings(deadline=None)
 @given(trials=st.lists(TRIAL, max_size=12))
 def test_the_winner_is_the_first_finished_trial_with_the_highest_value(trials) -> None:
     ledger = Unwritten()
@@ -41,6 +42,7 @@ def test_the_winner_is_the_first_finished_trial_with_the_highest_value(trials) -
     assert found == {dataset: name for dataset, (_, name) in expected.items()}
 
 
+@settings(deadline=None)
 @given(trials=st.lists(TRIAL, min_size=1, max_size=8), seed=st.integers(0, 100))
 def test_adding_trials_that_cannot_win_changes_nothing(trials, seed: int) -> None:
     ledger = Unwritten()

@@ -65,7 +65,8 @@ def test_published_settings_come_first_and_studies_take_turns(ledger: Ledger) ->
 
 
 def test_tpe_ends_near_the_optimum(ledger: Ledger) -> None:
-    experiment = make_experiment(losses=["nt_xent"], search={"sampler": "tpe", "trials": 30})
+    space = {"nt_xent": {"temperature": [0.005, 0.5]}}
+    experiment = make_experiment(losses=["nt_xent"], search={"sampler": "tpe", "trials": 30, "space": space})
     rows = list(run(issuer(experiment, ledger), ledger, 30))
     assert sum(0.025 < row["temperature"] < 0.1 for row in rows[20:]) >= 7
 
