@@ -139,11 +139,11 @@ class Trial:
 
     @property
     def parameters_at_best(self) -> dict[str, Any]:
-        """``parameters`` with the values of the best epoch; before the first epoch, those of the start."""
+        """``parameters`` with the values of the best epoch, learned ones too; before the first, those of the start."""
         found = self._parameters_at_start()
         for change in self._changes_until_best():
             found |= _changed(change)
-        return found
+        return self._with_learned_values(found)
 
     @property
     def loss_parameters_at_best(self) -> dict[str, Any]:
@@ -154,10 +154,15 @@ class Trial:
         found = dict(self.config["loss_parameters"])
         for change in self._changes_until_best():
             found |= change["loss_parameters"]
+        return {name: value for name, value in self._with_learned_values(found).items() if value != LEARNED}
+
+    def _with_learned_values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Put the values that learned hyper-parameters had at the best epoch in the places of the word."""
         reached = self.epochs[self.best_epoch] if self.best_epoch is not None else {}
-        given = {name: value for name, value in found.items() if value != LEARNED}
-        learned = {name: f"loss/{name}" for name in found.keys() - given.keys()}
-        return given | {name: reached[metric] for name, metric in learned.items() if metric in reached}
+        return {
+            name: reached.get(f"loss/{name}", value) if value == LEARNED else value
+            for name, value in parameters.items()
+        }
 
     def _parameters_at_start(self) -> dict[str, Any]:
         training, model = self.config.get("training", {}), self.config.get("model_parameters", {})

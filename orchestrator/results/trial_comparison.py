@@ -147,7 +147,7 @@ def _values(side: Side) -> dict[str, float]:
 
 
 def _order(name: str) -> tuple[int, str]:
-    groups = ("val/", "test/", "train/", "cocos/", "time/")
+    groups = ("val/", "test/", "train/", "loss/", "cocos/", "time/")
     return next((index for index, group in enumerate(groups) if name.startswith(group)), len(groups)), name
 
 

@@ -279,8 +279,15 @@ MUTATIONS = (
     Mutation(
         name="statistics of a checkpoint are those of the loss at the start",
         file="orchestrator/workload/contributions.py",
-        old='config.at(read_file(directory, BEST)["epoch"]) if config.schedule else config',
+        old='config.at(best["epoch"])',
         new="config",
         tests="tests/orchestrator/winners/test_test_split.py::test_statistics_of_gradients_are_those_of_the_loss_at_the_best_epoch",
+    ),
+    Mutation(
+        name="statistics of a checkpoint have another temperature than was learned",
+        file="orchestrator/workload/contributions.py",
+        old="best.get(LEARNED, {})",
+        new="dict.fromkeys(best.get(LEARNED, {}), 0.07)",
+        tests="tests/orchestrator/workload/test_train_command.py::test_a_learned_temperature_is_printed_and_counted_with",
     ),
 )

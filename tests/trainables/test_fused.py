@@ -47,6 +47,10 @@ DIFFERENT = {
         config(loss_parameters={"temperature": "learned"}, seed=seed, learning_rate=rate, weight_decay=decay)
         for seed, rate, decay in [(0, 5e-3, 0.0), (1, 1e-3, 0.1), (1, 5e-2, 0.0)]
     ],
+    "learned scales and biases": [
+        config("sigmoid", loss_parameters={"temperature": "learned", "bias": value}, seed=seed)
+        for seed, value in [(0, "learned"), (1, "learned"), (0, -5.0)]
+    ],
     "a learned temperature beside a fixed one": [
         config(loss_parameters={"temperature": value}) for value in ("learned", 0.1)
     ],

@@ -27,7 +27,10 @@ def numbers(report: EpochReport) -> dict[str, float]:
     return {name: value for name, value in report.metrics.items() if not name.startswith("time/")}
 
 
-@pytest.mark.parametrize("loss", ["triplet", "triplet_sh", "nt_xent"])
+@pytest.mark.parametrize(
+    "loss",
+    ["triplet", "triplet_sh", "nt_xent", "sigmoid", "decoupled", "multi_similarity", "circle", "triplet_selhn"],
+)
 def test_it_learns(data: Dataset, loss: str) -> None:
     reports = list(run_trial(tiny_config(loss=loss, epochs=5), data, device="cpu"))
     assert [report.epoch for report in reports] == [1, 2, 3, 4, 5]

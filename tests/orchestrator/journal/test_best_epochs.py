@@ -57,6 +57,7 @@ def test_a_learned_parameter_has_the_value_that_it_had_reached(values: list[floa
         trial.epochs[epoch] = {**metrics, "loss/temperature": 0.08 - epoch / 100}
     assert trial.loss_parameters_at_best == pytest.approx({"gate": None, **found})
     assert trial.parameters["temperature"] == "learned"
+    assert trial.parameters_at_best["temperature"] == pytest.approx(found.get("temperature", "learned"))
 
 
 def test_an_epoch_before_a_move_had_the_former_config() -> None:

@@ -29,9 +29,10 @@ def test_each_query_decides_for_itself() -> None:
     t2i = 0.0 + 0.75 + 0.0
     value = TripletSelHN(margin=0.25, epsilon=0.1)(similarity, one_to_one(3))
     assert value.item() == pytest.approx(i2t + t2i, abs=1e-12)
-    edge = torch.tensor([[0.5, 0.25], [0.25, 0.5]], dtype=torch.float64)
-    hardest = TripletHardest(0.5)(edge, one_to_one(2))
-    assert TripletSelHN(0.5, epsilon=0.25)(edge, one_to_one(2)) == hardest
+    edge = torch.tensor([[0.5, 0.25, 0.0], [0.0, 0.5, 0.25], [0.25, 0.0, 0.5]], dtype=torch.float64)
+    hardest, mean = TripletHardest(0.5)(edge, one_to_one(3)), Triplet(0.5)(edge, one_to_one(3)) / 2
+    assert TripletSelHN(0.5, epsilon=0.25)(edge, one_to_one(3)) == hardest
+    assert TripletSelHN(0.5, epsilon=0.2500001)(edge, one_to_one(3)) == mean != hardest
 
 
 def test_a_collapsed_batch_pulls_and_pushes_every_pair() -> None:
