@@ -25,6 +25,11 @@ TELLING = 0.5
 FEWEST = 6
 """Settings trained to their end below which nothing is said: the tau of 6 has a standard deviation of 0.35 by luck."""
 
+SHARE = 0.5
+"""The part of a study's settings that has to be trained to the end before a low tau is taken for the epoch's fault."""
+
+UNKNOWN = "a search with scheduler.name: none would tell whether the epoch stops the best"
+
 JUDGING = ("asha", "hyperband", "median")
 """The schedulers that stop trials from ``grace_epochs`` on."""
 
@@ -36,12 +41,14 @@ class EarlyEpochs:
     Attributes:
         loss: Of the study; ``any`` where the search chose among several.
         settings: How many settings were trained to their end.
+        begun: How many settings were trained at all.
         tau: Epoch -> Kendall's tau-b in [-1, 1], before the last epoch; an epoch at which all are equal is left out.
         grace: The first epoch at which the scheduler may stop a trial; ``None`` where it stops none.
     """
 
     loss: str
     settings: int
+    begun: int
     tau: Mapping[int, float]
     grace: int | None
 
@@ -72,10 +79,11 @@ def early_epochs(history: History) -> dict[str, EarlyEpochs]:
     """Return what the epochs tell of each study that has enough trials, by its name."""
     found: dict[str, EarlyEpochs] = {}
     for cell in validate(Experiment, history.experiment, "journal").cells():
-        settings, tau = rank_correlations(history.study(cell.name))
+        trials = history.study(cell.name)
+        settings, tau = rank_correlations(trials)
         if tau:
             grace = cell.scheduler.grace_epochs if cell.scheduler.name in JUDGING else None
-            found[cell.name] = EarlyEpochs(cell.loss, settings, tau, grace)
+            found[cell.name] = EarlyEpochs(cell.loss, settings, len(points_of(trials)), tau, grace)
     return found
 
 
@@ -85,13 +93,15 @@ def sentences(studies: Mapping[str, EarlyEpochs]) -> list[str]:
 
 
 def _sentence(name: str, study: EarlyEpochs) -> str:
-    over = f"over {study.settings} settings that were trained to their end"
+    over = f"over {study.settings} of {study.begun} settings, which were trained to their end"
     grace = study.grace if study.grace in study.tau else None
     if grace is None:
         return f"{name}: {_first(study.telling, over)}."
     said = f"{name}: epoch {grace} ranks trials as the end does with Kendall's tau {study.tau[grace]:.2f} {over}"
     if study.tau[grace] >= TELLING:
         return f"{said}."
+    if study.settings < SHARE * study.begun:
+        return f"{said}; the scheduler chose these, and among trials that are alike tau is low: {UNKNOWN}."
     warning = "the scheduler may have stopped the best trials there"
     if study.telling is None:
         return f"{said}; {warning}, and no later epoch before the last tells: scheduler.name: none stops no trial."
@@ -119,6 +129,7 @@ def to_dict(studies: Mapping[str, EarlyEpochs]) -> dict[str, dict[str, object]]:
     return {
         name: {
             "settings": study.settings,
+            "begun": study.begun,
             "grace_epochs": study.grace,
             "first_telling_epoch": study.telling,
             "tau": {str(epoch): tau for epoch, tau in study.tau.items()},

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text, values_text
 
-UNCONFIRMED = "unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"
+UNCONFIRMED = "unconfirmed: the best of its search; confirm it with fresh seeds before believing it"
 
 
 def statements(dataset: str, summary: Summary) -> list[str]:

@@ -107,7 +107,7 @@ def test_the_winners_are_printed(ledger: Ledger) -> None:
     assert "28.00" in lines[0]
     assert "unconfirmed" in lines[0]
     assert [line.strip() for line in lines[1:]] == [
-        "pets: unconfirmed: the best of one training each; confirm it with fresh seeds before believing it",
+        "pets: unconfirmed: the best of its search; confirm it with fresh seeds before believing it",
         "pets: 1 trial failed; none of them can win",
         "search: 2 trials: 1 finished, 1 failed",
     ]
