@@ -36,7 +36,7 @@ from trainables.seeding import derive_seed
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
-    parser.add_argument("--problems", type=int, default=8)
+    parser.add_argument("--problems", type=int, default=3, help="of each space, noise and budget")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.5, 1.5, 3.0], help="standard deviations, in rsum")
     parser.add_argument("--budgets", type=int, nargs="+", default=[180, 360], help="in epochs; a whole trial has 15")
     parser.add_argument("--spaces", nargs="+", choices=SPACES, default=list(SPACES))
