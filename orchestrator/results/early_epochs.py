@@ -13,11 +13,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from orchestrator.experiment.experiment import ANY, Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
-from orchestrator.journal.trial import Trial
+from orchestrator.journal.trial import Stage, Trial
 
 TELLING = 0.5
 """The tau of an epoch that tells: of two trials, the one that is ahead there ends ahead three times as often as not."""
@@ -68,22 +70,36 @@ def rank_correlations(trials: Iterable[Trial]) -> tuple[int, dict[int, float]]:
     ends = [curve[max(curve)] for curve in curves]
     if len(points) < FEWEST:
         return len(points), {}
-    from scipy.stats import kendalltau
-
     epochs = (epoch for epoch in range(1, last) if all(epoch in curve for curve in curves))
-    taus = {epoch: float(kendalltau([curve[epoch] for curve in curves], ends).statistic) for epoch in epochs}
+    taus = {epoch: _tau_b([curve[epoch] for curve in curves], ends) for epoch in epochs}
     return len(points), {epoch: tau for epoch, tau in taus.items() if math.isfinite(tau)}
+
+
+def _tau_b(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Kendall's tau-b of two orders; NaN where one of the two is constant.
+
+    By all pairs at once: an import of ``scipy.stats`` takes longer than thousands of trials.
+    """
+    signs = [np.sign(np.subtract.outer(values, values)) for values in (np.array(first), np.array(second))]
+    pairs = math.sqrt(float((signs[0] ** 2).sum() * (signs[1] ** 2).sum()))
+    return float((signs[0] * signs[1]).sum()) / pairs if pairs else math.nan
 
 
 def early_epochs(history: History) -> dict[str, EarlyEpochs]:
     """Return what the epochs tell of each study that has enough trials, by its name."""
+    studies: dict[str, list[Trial]] = {}
+    for trial in history.stage(Stage.SEARCH):
+        studies.setdefault(trial.study, []).append(trial)
+    correlations = {name: rank_correlations(trials) for name, trials in studies.items()}
+    if not any(tau for _, tau in correlations.values()):
+        return {}
     found: dict[str, EarlyEpochs] = {}
     for cell in validate(Experiment, history.experiment, "journal").cells():
-        trials = history.study(cell.name)
-        settings, tau = rank_correlations(trials)
+        settings, tau = correlations.get(cell.name, (0, {}))
         if tau:
             grace = cell.scheduler.grace_epochs if cell.scheduler.name in JUDGING else None
-            found[cell.name] = EarlyEpochs(cell.loss, settings, len(points_of(trials)), tau, grace)
+            begun = len(points_of(studies[cell.name]))
+            found[cell.name] = EarlyEpochs(cell.loss, settings, begun, tau, grace)
     return found
 
 

@@ -3,7 +3,6 @@
 import itertools
 
 import pytest
-import scipy.stats  # noqa: F401  # so that the first example does not wait for the import
 from hypothesis import given
 from hypothesis import strategies as st
 
