@@ -129,6 +129,11 @@ def check_population(search: Search, scheduler: Scheduler, space: StudySpace, ep
         raise ValueError(
             f"search.trials: the trials are pbt's population, which needs {SMALLEST_POPULATION}, got {search.trials}"
         )
+    if search.replicates:
+        raise ValueError(
+            f"search.replicates: a trial of a population changes as it trains, so that none repeats another; "
+            f"pbt takes 0, got {search.replicates}"
+        )
     if scheduler.perturbation_epochs >= epochs:
         raise ValueError(
             f"scheduler.perturbation_epochs: must be less than the {epochs} epochs of a trial, "

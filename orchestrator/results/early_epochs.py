@@ -13,17 +13,24 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from orchestrator.experiment.experiment import ANY, Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
-from orchestrator.journal.trial import Trial
+from orchestrator.journal.trial import Stage, Trial
 
 TELLING = 0.5
 """The tau of an epoch that tells: of two trials, the one that is ahead there ends ahead three times as often as not."""
 
 FEWEST = 6
 """Settings trained to their end below which nothing is said: the tau of 6 has a standard deviation of 0.35 by luck."""
+
+SHARE = 0.5
+"""The part of a study's settings that has to be trained to the end before a low tau is taken for the epoch's fault."""
+
+UNKNOWN = "a search with scheduler.name: none would tell whether the epoch stops the best"
 
 JUDGING = ("asha", "hyperband", "median")
 """The schedulers that stop trials from ``grace_epochs`` on."""
@@ -36,12 +43,14 @@ class EarlyEpochs:
     Attributes:
         loss: Of the study; ``any`` where the search chose among several.
         settings: How many settings were trained to their end.
+        begun: How many settings were trained at all.
         tau: Epoch -> Kendall's tau-b in [-1, 1], before the last epoch; an epoch at which all are equal is left out.
         grace: The first epoch at which the scheduler may stop a trial; ``None`` where it stops none.
     """
 
     loss: str
     settings: int
+    begun: int
     tau: Mapping[int, float]
     grace: int | None
 
@@ -61,21 +70,36 @@ def rank_correlations(trials: Iterable[Trial]) -> tuple[int, dict[int, float]]:
     ends = [curve[max(curve)] for curve in curves]
     if len(points) < FEWEST:
         return len(points), {}
-    from scipy.stats import kendalltau
-
     epochs = (epoch for epoch in range(1, last) if all(epoch in curve for curve in curves))
-    taus = {epoch: float(kendalltau([curve[epoch] for curve in curves], ends).statistic) for epoch in epochs}
+    taus = {epoch: _tau_b([curve[epoch] for curve in curves], ends) for epoch in epochs}
     return len(points), {epoch: tau for epoch, tau in taus.items() if math.isfinite(tau)}
+
+
+def _tau_b(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Kendall's tau-b of two orders; NaN where one of the two is constant.
+
+    By all pairs at once: an import of ``scipy.stats`` takes longer than thousands of trials.
+    """
+    signs = [np.sign(np.subtract.outer(values, values)) for values in (np.array(first), np.array(second))]
+    pairs = math.sqrt(float((signs[0] ** 2).sum() * (signs[1] ** 2).sum()))
+    return float((signs[0] * signs[1]).sum()) / pairs if pairs else math.nan
 
 
 def early_epochs(history: History) -> dict[str, EarlyEpochs]:
     """Return what the epochs tell of each study that has enough trials, by its name."""
+    studies: dict[str, list[Trial]] = {}
+    for trial in history.stage(Stage.SEARCH):
+        studies.setdefault(trial.study, []).append(trial)
+    correlations = {name: rank_correlations(trials) for name, trials in studies.items()}
+    if not any(tau for _, tau in correlations.values()):
+        return {}
     found: dict[str, EarlyEpochs] = {}
     for cell in validate(Experiment, history.experiment, "journal").cells():
-        settings, tau = rank_correlations(history.study(cell.name))
+        settings, tau = correlations.get(cell.name, (0, {}))
         if tau:
             grace = cell.scheduler.grace_epochs if cell.scheduler.name in JUDGING else None
-            found[cell.name] = EarlyEpochs(cell.loss, settings, tau, grace)
+            begun = len(points_of(studies[cell.name]))
+            found[cell.name] = EarlyEpochs(cell.loss, settings, begun, tau, grace)
     return found
 
 
@@ -85,13 +109,15 @@ def sentences(studies: Mapping[str, EarlyEpochs]) -> list[str]:
 
 
 def _sentence(name: str, study: EarlyEpochs) -> str:
-    over = f"over {study.settings} settings that were trained to their end"
+    over = f"over {study.settings} of {study.begun} settings, which were trained to their end"
     grace = study.grace if study.grace in study.tau else None
     if grace is None:
         return f"{name}: {_first(study.telling, over)}."
     said = f"{name}: epoch {grace} ranks trials as the end does with Kendall's tau {study.tau[grace]:.2f} {over}"
     if study.tau[grace] >= TELLING:
         return f"{said}."
+    if study.settings < SHARE * study.begun:
+        return f"{said}; the scheduler chose these, and among trials that are alike tau is low: {UNKNOWN}."
     warning = "the scheduler may have stopped the best trials there"
     if study.telling is None:
         return f"{said}; {warning}, and no later epoch before the last tells: scheduler.name: none stops no trial."
@@ -119,6 +145,7 @@ def to_dict(studies: Mapping[str, EarlyEpochs]) -> dict[str, dict[str, object]]:
     return {
         name: {
             "settings": study.settings,
+            "begun": study.begun,
             "grace_epochs": study.grace,
             "first_telling_epoch": study.telling,
             "tau": {str(epoch): tau for epoch, tau in study.tau.items()},

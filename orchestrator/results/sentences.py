@@ -8,7 +8,7 @@ from orchestrator.results.race_words import describe_race
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text, values_text
 
-UNCONFIRMED = "unconfirmed: the best of one training each; confirm it with fresh seeds before believing it"
+UNCONFIRMED = "unconfirmed: the best of its search; confirm it with fresh seeds before believing it"
 
 
 def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[str]:

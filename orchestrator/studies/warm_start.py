@@ -13,6 +13,7 @@ from orchestrator.journal.directory import JOURNAL_FILE, find_directory
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
@@ -55,14 +56,14 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
         for cell in experiment.cells():
             config = experiment.trial_config(cell, {})
             same_data = history.data.get(data_key(config)) == ledger.history.data.get(data_key(config))
-            trials = list(_ended(history, cell))
+            points = list(_ended(history, cell))
             fitting = [
-                trial
-                for trial in trials
-                if same_data and _is_alike(trial, config, cell) and _fits(trial, cell, experiment)
+                point
+                for point in points
+                if same_data and _is_alike(point.first, config, cell) and _fits(point, cell, experiment)
             ]
-            studies[cell.name] = [_as_record(trial, experiment) for trial in fitting]
-            passed_over += len(trials) - len(fitting)
+            studies[cell.name] = [_as_record(point, experiment) for point in fitting]
+            passed_over += len(points) - len(fitting)
         ledger.append("warm_started", source=name, studies=studies, passed_over=passed_over)
         taken = sum(map(len, studies.values()))
         sentences.append(f"search.warm_start_from: {name}: {taken} trials taken{_passed_over(passed_over)}")
@@ -74,13 +75,15 @@ def _passed_over(trials: int) -> str:
     return f", {trials} passed over {why}" if trials else ""
 
 
-def _ended(history: History, cell: Cell) -> Iterator[Trial]:
-    """Yield the ended trials of a search on the same dataset with the same model and, unless it is chosen, loss."""
-    for trial in history.stage(Stage.SEARCH):
+def _ended(history: History, cell: Cell) -> Iterator[Point]:
+    """Yield the ended points of a search on the same dataset with the same model and, unless it is chosen, loss."""
+    for point in points_of(history.stage(Stage.SEARCH)):
+        trial = point.first
         same = (trial.config["dataset"], trial.config["model"]) == (cell.dataset, cell.model)
-        # One that moved owes its value to several points.
-        if same and trial.has_ended and not trial.moves and trial.config["loss"] in cell.space.losses:
-            yield trial
+        has_ended = point.state is not TrialState.RUNNING
+        # A trial that moved owes its value to several points.
+        if same and has_ended and not trial.moves and trial.config["loss"] in cell.space.losses:
+            yield point
 
 
 def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
@@ -106,20 +109,21 @@ def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
     )
 
 
-def _fits(trial: Trial, cell: Cell, experiment: Experiment) -> bool:
-    """Whether a trial's point is one of the space, whole and within bounds, and has all objectives."""
-    bounds = cell.space.bounds()
-    inside = all(name in bounds and bounds[name].contains(value) for name, value in trial.params.items())
-    whole = cell.space.is_conditional or set(trial.params) == set(bounds)
-    return inside and whole and (trial.state is not TrialState.FINISHED or _values(trial, experiment) is not None)
+def _fits(point: Point, cell: Cell, experiment: Experiment) -> bool:
+    """Whether a point is one of the space, whole and within bounds, and has all objectives."""
+    bounds, params = cell.space.bounds(), point.first.params
+    inside = all(name in bounds and bounds[name].contains(value) for name, value in params.items())
+    whole = cell.space.is_conditional or set(params) == set(bounds)
+    return inside and whole and (point.state is not TrialState.FINISHED or _values(point, experiment) is not None)
 
 
-def _as_record(trial: Trial, experiment: Experiment) -> dict[str, Any]:
-    values = _values(trial, experiment) if trial.state is TrialState.FINISHED else None
-    return {"params": dict(trial.params), "state": trial.state, "values": list(values or ())}
+def _as_record(point: Point, experiment: Experiment) -> dict[str, Any]:
+    values = _values(point, experiment) if point.state is TrialState.FINISHED else None
+    return {"params": dict(point.first.params), "state": point.state, "values": list(values or ())}
 
 
-def _values(trial: Trial, experiment: Experiment) -> tuple[float, ...] | None:
-    metrics = trial.epochs[trial.best_epoch] if trial.best_epoch is not None else {}
+def _values(point: Point, experiment: Experiment) -> tuple[float, ...] | None:
+    """Return the mean of each objective over the finished trainings; ``None`` where one of these lacks an objective."""
     names = [goal.metric for goal in experiment.search.goals]
-    return tuple(metrics[name] for name in names) if all(name in metrics for name in names) else None
+    known = all(name in trial.epochs[trial.best_epoch or 0] for trial in point.finished for name in names)
+    return tuple(point.mean(name) or 0.0 for name in names) if point.finished and known else None

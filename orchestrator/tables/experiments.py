@@ -3,7 +3,7 @@
 The rows are confirmed candidates, or else the best trials.
 
 A dataset that was confirmed shows the metrics of its test split, over the seeds; one that was not shows those of
-val, of one training each, and says so.
+val, of the trainings of the search, and says so.
 """
 
 from collections.abc import Sequence

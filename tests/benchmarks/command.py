@@ -25,6 +25,7 @@ BENCHMARKS = {
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
+    "replicates": "regret of simulated noisy searches, with and without what is to help against noise",
     "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",
     "startup": "the start of a search, and a trial after it, beside plain Ray Tune",
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",

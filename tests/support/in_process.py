@@ -43,6 +43,8 @@ class RayTrial:
     placement_group_factory: PlacementGroupFactory
     error_file: str | None = None
     temporary_state: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(ray_actor=None))
+    # Ray counts a failure of every actor but of one whose machine was taken away.
+    run_metadata: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(num_failures=1))
 
 
 class Stage:

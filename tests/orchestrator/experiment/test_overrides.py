@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.experiment.experiment import Experiment, load_experiment, shipped_experiments
+from tests.support.experiments import make_experiment
 from trainables.errors import ConfigError
 
 
@@ -75,3 +76,9 @@ def test_a_wrong_override_is_refused_with_its_place(change: str, message: str) -
         load_experiment("scenes-smoke", [f"overrides={change}"])
     assert message in str(refused.value)
     assert str(refused.value).startswith(f"--set overrides={change}: overrides.0")
+
+
+def test_a_grace_is_refused_where_the_scheduler_has_none() -> None:
+    changes = [{"losses": ["nt_xent"], "grace_epochs": 2}]
+    with pytest.raises(ConfigError, match=r"overrides\.0\.grace_epochs: a setting of asha, hyperband, median, but"):
+        make_experiment(overrides=changes, scheduler={"name": "none"})

@@ -3,7 +3,6 @@
 import itertools
 
 import pytest
-import scipy.stats  # noqa: F401  # so that the first example does not wait for the import
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,7 +71,7 @@ def test_a_grace_before_an_epoch_that_tells_is_warned_of() -> None:
 
 
 ADVICE = [
-    ({3: 0.7, 6: 0.8}, 3, "epoch 3 ranks trials as the end does with Kendall's tau 0.70 over 9 settings"),
+    ({3: 0.7, 6: 0.8}, 3, "epoch 3 ranks trials as the end does with Kendall's tau 0.70 over 9 of 10 settings"),
     ({3: 0.1, 6: 0.2}, 3, "no later epoch before the last tells"),
     ({3: 0.6, 6: 0.2, 9: 0.9}, None, "epoch 9 is the first from which on Kendall's tau"),
     ({3: 0.1}, None, "no epoch before the last ranks trials as the end does"),
@@ -82,12 +81,19 @@ ADVICE = [
 
 @pytest.mark.parametrize(("tau", "grace", "words"), ADVICE)
 def test_what_is_said_fits_the_numbers(tau: dict[int, float], grace: int | None, words: str) -> None:
-    (sentence,) = sentences({"s": EarlyEpochs("nt_xent", 9, tau, grace)})
+    (sentence,) = sentences({"s": EarlyEpochs("nt_xent", 9, 10, tau, grace)})
     assert words in sentence
 
 
+def test_the_few_that_the_scheduler_chose_are_no_evidence_against_an_epoch() -> None:
+    (sentence,) = sentences({"s": EarlyEpochs("nt_xent", 9, 20, {1: 0.0, 2: 0.9}, 1)})
+    assert "over 9 of 20 settings" in sentence
+    assert "overrides" not in sentence
+    assert "a search with scheduler.name: none would tell" in sentence
+
+
 def test_a_search_that_chose_the_loss_is_advised_of_one_grace() -> None:
-    (sentence,) = sentences({"s": EarlyEpochs("any", 9, {1: 0.0, 2: 0.9}, 1)})
+    (sentence,) = sentences({"s": EarlyEpochs("any", 9, 9, {1: 0.0, 2: 0.9}, 1)})
     assert "scheduler.grace_epochs: 2" in sentence
 
 

@@ -17,6 +17,7 @@ from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
 from tests.support.experiments import make_experiment, start
+from trainables.errors import ConfigError
 
 STUDY = "pets-vsepp-nt_xent"
 LISTED = {"nt_xent": {"temperature": {"values": [0.02, 0.05, 0.1, 0.2, 0.4]}}}
@@ -139,6 +140,11 @@ def test_what_a_person_asks_for_is_never_drawn_anew(tmp_path: Path) -> None:
     history = search(tmp_path / "journal.jsonl", listed(4, replicates=0, enqueue=enqueued))
     assert [trial.params["temperature"] for trial in history.study(STUDY)] == [0.1, 0.2, 0.2, 0.2]
     assert len({trial.config["seed"] for trial in history.study(STUDY)[1:]}) == 3
+
+
+def test_a_population_refuses_replicates() -> None:
+    with pytest.raises(ConfigError, match=r"search\.replicates: a trial of a population changes as it trains"):
+        make_experiment(search={"trials": 8, "replicates": 1}, scheduler={"name": "pbt"})
 
 
 def test_the_trials_of_a_population_are_no_replicates(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_unconfirmed_rows_are_of_val_and_say_so(tmp_path: Path) -> None:
         ("nt_xent", "unconfirmed", 30.0),
         ("triplet_sh", "unconfirmed", 20.0),
     ]
-    assert "pets: its rows show val, of one training each." in table.notes
+    assert "pets: its rows show val, of the trainings of the search." in table.notes
 
 
 def test_experiments_on_other_data_are_not_compared_in_silence(tmp_path: Path) -> None:
