@@ -1,8 +1,8 @@
 """How often verdicts err, where the truth is known: simulated studies, and halves of Flickr8k.
 
-    python -m tests.benchmarks verdicts                       # all rules, 2,000 studies each, a quarter of an hour
-    python -m tests.benchmarks verdicts --studies 200         # two minutes, to a few percent
-    python -m tests.benchmarks verdicts --data-root DATA      # with Flickr8k from there
+    python -m tests.benchmarks verdicts                             # 400 studies a case, to a percent or so
+    python -m tests.benchmarks verdicts --studies 5000 --splits 0   # simulated alone, with more digits
+    python -m tests.benchmarks verdicts --data-root DATA            # with Flickr8k from there
 
 A row is a share of studies in percent in which the rule of ``confirm.verdict: seeds_and_images`` errs, beside the same
 share of another rule: ``seeds``, which takes the test images for the world, or the crossed bootstrap, which draws seeds
@@ -88,8 +88,8 @@ FITTED, SET, SEEDS = 3000, 500, 3
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
-    parser.add_argument("--studies", type=int, default=2000, help="of each simulated case; 0 leaves them out")
-    parser.add_argument("--splits", type=int, default=8, help="random splits of Flickr8k; 0 leaves it out")
+    parser.add_argument("--studies", type=int, default=400, help="of each simulated case; 0 leaves them out")
+    parser.add_argument("--splits", type=int, default=2, help="random splits of Flickr8k; 0 leaves it out")
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; by default what lies beside the checkout")
 
 
