@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.journal.trial import Trial
 from orchestrator.report.studies import Study, names_of, podium
 from orchestrator.results.caveats import caveats
+from orchestrator.results.plain_words import share_text
 from orchestrator.results.statistics import FEWEST
 from orchestrator.text.values import count_text, metric_text, values_text
 
@@ -170,9 +171,8 @@ def confirmed(given: Mapping[str, Any], studies: Sequence[Study]) -> Verdict:
         tone=tone,
         headline=_HEADLINES[tone].format(winner=winner) if winner else "No verdict",
         sentence=_sentence(given["reason"]),
-        measure=f"{given['metric']}: mean ± sample standard deviation over fresh seeds, with its 95 % bootstrap "
-        f"interval (from {FEWEST} seeds on); "
-        f"chosen by {given['selection']} alone",
+        measure=f"{given['metric']}: mean ± sample standard deviation over fresh seeds on this test set, with its "
+        f"95 % bootstrap interval (from {FEWEST} seeds on); chosen by {given['selection']} alone",
         standings=_confirmed_standings(given["standings"], given["metric"]),
         comparisons=[_comparison(comparison, given["metric"]) for comparison in given["comparisons"]],
         warnings=[*map(_sentence, given["warnings"]), *_warnings(studies)],
@@ -241,8 +241,8 @@ def _over_images(found: Mapping[str, Any] | None, metric: str) -> list[tuple[str
     return [
         (f"difference in {metric}, new images", f"[{interval['low']:+.2f}, {interval['high']:+.2f}]"),
         ("p over seeds and images", _p_text(found["p"])),
-        ("probability of being better", f"{found['probability']:.3f}"),
-        (f"by at least {found['smallest_difference']:g}", f"{found['probability_of_smallest']:.3f}"),
+        ("probability of being better", share_text(found["probability"])),
+        (f"by at least {found['smallest_difference']:g}", share_text(found["probability_of_smallest"])),
         ("uncertainty: images alone", f"{found['share_of_images']:.0%}"),
         ("uncertainty: seeds alone", f"{found['share_of_seeds']:.0%}"),
     ]

@@ -69,10 +69,12 @@ def what_would_change(comparison: Comparison) -> str:
     """Return a sentence about what a comparison over seeds and images could have told, and what would tell more."""
     found = comparison.over_images
     assert found is not None
+    told = "is" if comparison.verdict is Verdict.TIE else "would not have been"
+    missed = "not told from none" if comparison.verdict is Verdict.TIE else "told from none"
     return (
-        f"against {comparison.label!r} a difference below {found.told_from:.1f} is not told from none: about "
+        f"against {comparison.label!r} a difference below {found.told_from:.1f} {told} {missed}: about "
         f"{found.share_of_images:.0%} of the uncertainty is the choice of the test images, {found.share_of_seeds:.0%} "
         f"the choice of the seeds, and the rest both at once; "
-        f"twice the seeds would tell {found.told_with_twice_the_seeds:.1f}, "
-        f"twice the test images {found.told_on_twice_the_images:.1f}"
+        f"twice the seeds would tell differences from {found.told_with_twice_the_seeds:.1f} on, "
+        f"twice the test images from {found.told_on_twice_the_images:.1f} on"
     )

@@ -68,8 +68,11 @@ def _comparison(comparison: Mapping[str, Any], name: str) -> str:
     """Return the statistics against one other candidate; what could not be computed is left out."""
     roles = " and ".join(role.replace("_", "-") for role in comparison["roles"])
     interval = f" {_between(comparison['interval'])}" if comparison["interval"] else ""
+    images = comparison["over_images"]
+    interval += f", on new images {_between(images['interval'])}" if images else ""
     numbers = {
         "Welch p": comparison["welch_p"],
+        "p over seeds and images": images["p"] if images else None,
         "corrected": comparison["holm_p"],
         f"paired p over {comparison['pairs']} seeds": comparison["paired_p"],
         "Hedges' g": comparison["effect"],

@@ -1,8 +1,8 @@
 """How often verdicts err, where the truth is known: simulated studies, and halves of Flickr8k.
 
-    python -m tests.benchmarks verdicts                       # all rules, 2,000 studies each, a quarter of an hour
-    python -m tests.benchmarks verdicts --studies 200         # two minutes, to a few percent
-    python -m tests.benchmarks verdicts --data-root DATA      # with Flickr8k from there
+    python -m tests.benchmarks verdicts                             # 400 studies a case, to a percent or so
+    python -m tests.benchmarks verdicts --studies 5000 --splits 0   # simulated alone, with more digits
+    python -m tests.benchmarks verdicts --data-root DATA            # with Flickr8k from there
 
 A row is a share of studies in percent in which the rule of ``confirm.verdict: seeds_and_images`` errs, beside the same
 share of another rule: ``seeds``, which takes the test images for the world, or the crossed bootstrap, which draws seeds
@@ -88,24 +88,30 @@ FITTED, SET, SEEDS = 3000, 500, 3
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
-    parser.add_argument("--studies", type=int, default=2000, help="of each simulated case")
-    parser.add_argument("--splits", type=int, default=8, help="random splits of Flickr8k; 0 leaves it out")
+    parser.add_argument("--studies", type=int, default=400, help="of each simulated case; 0 leaves them out")
+    parser.add_argument("--splits", type=int, default=2, help="random splits of Flickr8k; 0 leaves it out")
     parser.add_argument("--data-root", type=Path, help="holds flickr8k; by default what lies beside the checkout")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """See ``command``."""
-    for case, (effects, seeds) in PAIRS.items():
-        yield pair_row(case, effects, seeds, options.studies)
-    for case, (effects, seeds) in STUDIES.items():
-        yield study_row(f"not a tie: {case}", effects, seeds, options.studies, lambda one: one is not Verdict.TIE)
-    for case, (effects, seeds) in LEADS.items():
-        yield study_row(f"lead missed: {case}", effects, seeds, options.studies, lambda one: one is not Verdict.BETTER)
-    for spread in (0.5, 1.0, 2.0):
-        yield trust_row(spread, options.studies)
+    if options.studies:
+        yield from simulated_rows(options.studies)
     folder = (options.data_root or SHARED) / NAME
     if options.splits and folder.is_dir():
         yield from flickr8k_rows(read_pairs(folder, dimensions=128), options.splits)
+
+
+def simulated_rows(studies: int) -> Iterator[Row]:
+    """Return how often verdicts err on runs whose effects are known."""
+    for case, (effects, seeds) in PAIRS.items():
+        yield pair_row(case, effects, seeds, studies)
+    for case, (effects, seeds) in STUDIES.items():
+        yield study_row(f"not a tie: {case}", effects, seeds, studies, lambda one: one is not Verdict.TIE)
+    for case, (effects, seeds) in LEADS.items():
+        yield study_row(f"lead missed: {case}", effects, seeds, studies, lambda one: one is not Verdict.BETTER)
+    for spread in (0.5, 1.0, 2.0):
+        yield trust_row(spread, studies)
 
 
 def pair_row(case: str, effects: Effects, seeds: tuple[int, ...], studies: int) -> Row:
@@ -208,6 +214,10 @@ def flickr8k_rows(pairs: Pairs, splits: int) -> Iterator[Row]:
         other, against = (shares[1], "seeds alone") if case == "3 seeds" else (None, "")
         note = f"promised 5 %; {len(tests):,} comparisons of {len(sets)} sets of {SET} images"
         yield Row(f"Flickr8k, interval misses: {case}", "%", shares[0], other, against, note=note)
+    alone = [one - other for one, other in compared_alone(without, per_split)]
+    missed = 100 * float(np.mean(np.abs(alone) > 1.96))
+    width = float(np.sqrt(np.mean(np.square(alone))))
+    yield Row("Flickr8k, interval misses: one model", "%", missed, None, "", note=f"spread {width:.2f} of what is said")
 
 
 def values_on(pairs: Pairs, images: np.ndarray, model: Model, sets: Sequence[np.ndarray]) -> np.ndarray:
@@ -238,6 +248,15 @@ def compared(
                 left, right = tests[0][one], tests[1][other]
                 assert left is not None and right is not None
                 yield left, right
+
+
+def compared_alone(runs: Sequence[np.ndarray], per_split: int) -> Iterator[tuple[float, float]]:
+    """Yield the rsum of one model on two disjoint sets of images, in errors of their difference."""
+    for (values,) in runs:
+        for start in range(0, len(values), per_split):
+            for one, other in combinations(values[start : start + per_split], 2):
+                error = np.sqrt((one.var(ddof=1) + other.var(ddof=1)) / SET)
+                yield float(one.mean() / error), float(other.mean() / error)
 
 
 def whole(test: CrossedTest) -> float:

@@ -123,8 +123,8 @@ MUTATIONS = (
     Mutation(
         name="folds are ignored",
         file="trainables/evaluation.py",
-        old="split.image_of_caption.to(split.device), folds=folds)",
-        new="split.image_of_caption.to(split.device))",
+        old="embedding_metrics(*_encode(model, split), folds=folds)",
+        new="embedding_metrics(*_encode(model, split))",
         tests="tests/orchestrator/workload/test_train_command.py::test_folds_are_evaluated_alone_and_averaged",
     ),
     Mutation(

@@ -25,6 +25,20 @@ MUTATIONS = (
         tests="tests/orchestrator/results/test_verdict.py",
     ),
     Mutation(
+        name="what seed and image do together is counted twice",
+        file="orchestrator/results/crossed.py",
+        old="sum(seeds) + over_images - both, over_images",
+        new="sum(seeds) + over_images, over_images",
+        tests="tests/orchestrator/results/test_crossed.py::test_the_variance_is_that_of_a_crossed_design",
+    ),
+    Mutation(
+        name="each caption of an image is an observation of its own",
+        file="orchestrator/results/per_image.py",
+        old="captions = np.bincount(image_of_caption)",
+        new="captions = np.ones(image_of_caption[-1] + 1)",
+        tests="tests/orchestrator/results/test_per_image.py",
+    ),
+    Mutation(
         name="a lead over the rival does not pay for the winner's kind",
         file="orchestrator/results/comparisons.py",
         old="return sum((one.model, one.loss) == (winner.model, winner.loss) for one in ranked)",

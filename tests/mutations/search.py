@@ -188,8 +188,8 @@ MUTATIONS = (
     Mutation(
         name="a search tests on val",
         file="orchestrator/workload/training.py",
-        old='evaluate_checkpoint(checkpoint, data, "test"',
-        new='evaluate_checkpoint(checkpoint, data, "val"',
+        old='Evaluation(found["test"][0]',
+        new='Evaluation(found["val"][0]',
         tests="tests/orchestrator/winners/test_test_split.py::test_a_training_is_tested_on_the_test_split",
     ),
     Mutation(

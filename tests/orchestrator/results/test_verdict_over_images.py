@@ -16,6 +16,7 @@ from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdi
 from orchestrator.search.preparation import start as start_experiment
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from tests.support.ranked import metrics_of
 from trainables.errors import DataError
 from trainables.ranks import Ranks
 
@@ -86,7 +87,7 @@ def test_a_tie_says_what_would_change_it() -> None:
     assert verdict.warnings == ()
     (sentence,) = verdict.would_change
     assert "is not told from none" in sentence
-    assert "twice the seeds would tell" in sentence and "twice the test images" in sentence
+    assert "twice the seeds would tell differences from" in sentence and "twice the test images from" in sentence
     assert verdict.compared == (
         "2 candidates, each trained with 5 fresh seeds; val/rsum chose the winner, and test/rsum on 100 images decided"
     )
@@ -158,15 +159,6 @@ CAPTIONS = np.repeat(np.arange(60, dtype=np.int32), 5)
 def ranks_of(seed: int, typical: float, queries: str = "ab" * 32) -> Ranks:
     drawn = np.random.default_rng(seed).geometric(1 / typical, (2, len(CAPTIONS))).astype(np.int32)
     return Ranks(drawn[0], drawn[1], CAPTIONS, queries, "test")
-
-
-def metrics_of(ranks: Ranks) -> dict[str, float]:
-    import torch
-
-    from trainables.metrics import metrics_of_ranks
-
-    arrays = (torch.from_numpy(one).long() for one in (ranks.i2t, ranks.t2i, ranks.image_of_caption))
-    return metrics_of_ranks(*arrays)
 
 
 def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str = "ab" * 32) -> DatasetVerdict:
