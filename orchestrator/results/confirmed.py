@@ -44,7 +44,8 @@ def champion_of(history: History, verdict: DatasetVerdict) -> Trial | None:
     if verdict.winner is None:
         return None
     label, metric = verdict.winner.candidate.label, verdict.selection
-    seeds = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == label and _has_finished(trial)]
+    repeats = repeats_of(history, verdict.dataset)
+    seeds = [trial for trial in repeats if trial.candidate == label and _has_finished(trial)]
     return max(seeds, key=lambda trial: trial.epochs[trial.best_epoch or 0][metric])
 
 

@@ -73,7 +73,8 @@ def _standing(race: Mapping[str, Any]) -> str:
     if race["ended"] is None:
         return f"race, round {len(race['rounds']) + 1} under way, {trainings} given out; in the race: {names}"
     rounds = count_text(len(race["rounds"]), "round")
-    return f"race: over after {rounds} and {trainings}, because {race['ended']}; to the end: {names}"
+    how = f"race: over after {rounds} and {trainings}, because {race['ended']}"
+    return f"{how}; to the end: {names}; level of the verdict: {race['level']:.2g}"
 
 
 def _rounds(race: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:

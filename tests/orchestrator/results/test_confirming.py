@@ -25,6 +25,7 @@ from orchestrator.results.spending import RESERVE
 from orchestrator.results.summary import summarise
 from orchestrator.results.verdict import LEVEL, Verdict
 from orchestrator.search.continuation import confirm_experiment
+from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.status import read_status
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.winners.test_split import selected
@@ -214,6 +215,20 @@ def test_status_and_summary_tell_who_is_in_and_who_left_and_why(
     used = races_of(ledger.history)["pets"].used
     assert read_status(tmp_path).stages[1].to_dict()["total"] == used
     assert most_trainings(current_plans(RACING, ledger.history), ledger.history) == used
+
+
+def test_the_live_output_tells_what_each_round_brought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = searched(tmp_path, RACING)
+    progress = Progress(ledger.history, 20, 6, Stage.CONFIRM)
+    ledger.listeners.append(PlainDisplay(progress).listen)
+    confirm(ledger, RACING)
+    told = [line for line in capsys.readouterr().out.splitlines() if "race, round" in line]
+    rounds = races_of(ledger.history)["pets"].rounds
+    assert [line.partition(":")[2].partition(":")[0] for line in told] == [
+        f" race, round {number + 1}" for number in range(len(rounds))
+    ]
+    assert "leads with val/rsum" in told[0] and "left after round 1" in told[0]
+    assert race_lines(ledger.history)[0].startswith("pets: race: over after ")
 
 
 def test_a_fixed_design_is_no_race(tmp_path: Path) -> None:

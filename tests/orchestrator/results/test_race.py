@@ -229,3 +229,19 @@ def test_a_race_finds_a_lead_that_a_fixed_design_of_the_same_cost_misses() -> No
     assert (fixed.verdicts == 1).mean() == pytest.approx(0.19, abs=0.03)
     assert raced.trainings.mean() < 30
     assert raced.trainings.max() <= 30
+
+
+def test_a_candidate_that_left_cannot_win_though_its_few_seeds_are_higher() -> None:
+    """Its mean over two seeds is one of a moment; it was left behind by the leader of that round."""
+    left = Departure(Departed.BEATEN, 2)
+    rows = [
+        Candidate("pets", "vsepp", "a", {}, "a", {seed: {METRIC: 50.0 + seed} for seed in range(4)}),
+        Candidate("pets", "vsepp", "b", {}, "b", {seed: {METRIC: 90.0 + seed} for seed in range(2)}, {}, left),
+    ]
+    (verdict,) = judge(rows, metric=METRIC, resamples=1)
+    assert [one.candidate.label for one in verdict.standings] == ["a", "b"]
+    trailed = [rows[0], rows[1], Candidate("pets", "vsepp", "c", {}, "c", rows[0].values)]
+    trailed[1] = Candidate("pets", "vsepp", "b", {}, "b", rows[1].values, {}, Departure(Departed.TRAILED, 2))
+    (verdict,) = judge(trailed, metric=METRIC, resamples=1)
+    assert [one.candidate.label for one in verdict.standings] == ["a", "c", "b"]
+    assert [one.label for one in verdict.comparisons] == ["c"], "nobody is compared with it"
