@@ -1,5 +1,7 @@
 """Which rows a table has, in which order, with which notes; how numbers look; what a verdict becomes."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.reference.published import published_rows
@@ -15,7 +17,10 @@ def losses(table):
     return [(one.model, one.loss, one.published) for one in table.rows]
 
 
-@pytest.mark.parametrize("layout", [RETRIEVAL_LAYOUT, *COCOS_LAYOUTS], ids=lambda layout: layout.name)
+PUBLISHED_LAYOUTS = [layout for layout in (RETRIEVAL_LAYOUT, *COCOS_LAYOUTS) if layout.published is not None]
+
+
+@pytest.mark.parametrize("layout", PUBLISHED_LAYOUTS, ids=lambda layout: layout.name)
 def test_layouts_have_the_columns_of_the_published_tables_in_their_order(layout):
     assert [column.metric for column in layout.columns] == list(published_rows(layout.published)[0].values)
 
@@ -69,6 +74,15 @@ def test_cocos_tables_by_kind_of_loss():
     assert "wrong axis" in tables[0].notes[-1]
     assert [len(table.rows) for table in cocos_tables(ROWS)] == [2, 1, 1]
     assert cocos_tables(ROWS[4:]) == ()
+
+
+def test_a_loss_that_says_no_weights_of_its_own_has_the_general_counts_in_a_table():
+    own = replace(
+        ROWS[0], loss="mine", measures={"gradient_negatives": Measure(12.0, 1.0, 5), "rsum": Measure(1.0, 0.0, 5)}
+    )
+    (table,) = cocos_tables([own], with_published=True)
+    assert (table.layout.name, losses(table)) == ("cocos_general", [("vsepp", "mine", False)])
+    assert "12.00 ± 1.00" in render([table], "markdown")
 
 
 @pytest.mark.parametrize(
