@@ -124,7 +124,12 @@ def _read(given: Any) -> Any:
     """Return plug-ins as values: a text names a file or a distribution; what is whole already stays."""
     if not isinstance(given, list | tuple):
         raise ConfigError("must be a list of Python files or installed distributions, e.g. [my_losses.py]")
-    return tuple(find_plugin(one) if isinstance(one, str) else _whole(one) for one in given)
+    found: dict[str, Plugin] = {}
+    for one in given:
+        plugin = find_plugin(one) if isinstance(one, str) else _whole(one)
+        if found.setdefault(plugin.name, plugin).digest != plugin.digest:
+            raise ConfigError(f"two plug-ins are called {plugin.name}; give one of the files another name")
+    return tuple(found.values())
 
 
 def _whole(one: Any) -> Any:

@@ -31,6 +31,7 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
         "protocol": protocol_of(config["dataset"]),
         "stage": str(trial.stage),
         **({"candidate": trial.candidate} if trial.candidate else {}),
+        **({"plugins": ", ".join(config["plugins"])} if config.get("plugins") else {}),
         "experiment": history.experiment["name"],
         "data_digest": history.data.get(data_key(TrialConfig.from_dict(config)), ""),
         "git_revision": str(environment.get("git_revision")),

@@ -243,7 +243,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="evaluate always looks at val",
-        file="orchestrator/commands/evaluate.py",
+        file="orchestrator/workload/evaluation.py",
         old="evaluate_checkpoint(directory, data, split",
         new='evaluate_checkpoint(directory, data, "val"',
         tests="tests/orchestrator/winners/test_test_split.py::test_evaluate_looks_at_the_split_that_is_named",

@@ -1,9 +1,13 @@
 """Who is to blame: an error that comes out of a plug-in names the plug-in's file and line."""
 
+import re
 from types import TracebackType
 from typing import Self
 
 from trainables.errors import DivergedError, PluginError, UserError
+
+MEMORY = re.compile(r"out of memory|can't allocate memory|ALLOC_FAILED", re.I)
+"""What PyTorch says where memory is short, in errors of no kind of their own."""
 
 LABELS: set[str] = set()
 """What the files of plug-ins are called in tracebacks."""
@@ -23,7 +27,7 @@ class Blaming:
     ) -> None:
         if not isinstance(error, Exception) or isinstance(error, UserError | DivergedError | MemoryError):
             return
-        if type(error).__name__ == "OutOfMemoryError":
+        if type(error).__name__ == "OutOfMemoryError" or MEMORY.search(str(error)):
             return
         place = find_place(error, traceback)
         if place is not None:

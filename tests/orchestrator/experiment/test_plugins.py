@@ -169,6 +169,15 @@ def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
         load_plugins([str(write_plugin(tmp_path, name="other.py"))])
 
 
+def test_one_file_named_twice_is_one_plugin_and_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    path, other = write(tmp_path), tmp_path / "other"
+    other.mkdir()
+    assert len(load_experiment(str(path), (), [str(tmp_path / "my_losses.py")]).plugins) == 1
+    changed = write_plugin(other, MEAN.replace("scale=1.0", "scale=2.0"))
+    with pytest.raises(ConfigError, match="two plug-ins are called my_losses.py"):
+        load_experiment(str(path), (), [str(changed)])
+
+
 def test_an_installed_package_is_found_by_the_name_of_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(lay_out_package(tmp_path)))
     path = tmp_path / "own.yaml"

@@ -84,6 +84,15 @@ def test_cocos_tables_by_kind_of_loss():
     assert cocos_tables(ROWS[4:]) == ()
 
 
+def test_a_loss_that_says_no_weights_of_its_own_has_the_general_counts_in_a_table():
+    own = replace(
+        ROWS[0], loss="mine", measures={"gradient_negatives": Measure(12.0, 1.0, 5), "rsum": Measure(1.0, 0.0, 5)}
+    )
+    (table,) = cocos_tables([own], with_published=True)
+    assert (table.layout.name, losses(table)) == ("cocos_general", [("vsepp", "mine", False)])
+    assert "12.00 ± 1.00" in render([table], "markdown")
+
+
 @pytest.mark.parametrize(
     ("rows", "note"),
     [

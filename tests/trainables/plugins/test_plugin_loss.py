@@ -115,6 +115,15 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, line: str, mes
     assert str(raised.value).startswith(message)
 
 
+def test_want_of_memory_is_not_the_plugins_fault(tmp_path: Path) -> None:
+    text = (
+        "\n@loss()\ndef large(similarity, positives, ignore):\n    return torch.empty(2**60).sum() + similarity.sum()\n"
+    )
+    load_plugins([str(write_plugin(tmp_path, text))])
+    with pytest.raises(RuntimeError, match="can't allocate memory|out of memory"):
+        build_loss("large")(random_cosines(3, 3), one_to_one(3))
+
+
 def test_a_value_that_is_not_finite_is_divergence_that_names_the_loss(tmp_path: Path) -> None:
     text = "\n@loss()\ndef wrong(similarity, positives, ignore):\n    return similarity.sum() * float('nan')\n"
     load_plugins([str(write_plugin(tmp_path, text))])
