@@ -1,4 +1,4 @@
-"""The tour of the README, command by command, on a dataset of a few dozen images."""
+"""The tour of the README, command by command, each a process of its own, on a dataset of a few dozen images."""
 
 import json
 import os
