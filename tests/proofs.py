@@ -33,6 +33,8 @@ PROOFS = {
     "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
     "tests/trainables/losses/test_losses.py": ("trainables/losses/",),
     "tests/deploy/test_real_slurm.py": (),
+    "tests/faults/test_lost_ray_extraction.py": (),
+    "tests/integration/test_own_loss.py": (),
 }
 """File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI."""
 

@@ -59,10 +59,10 @@ class Candidate:
         label: Tells it from the other candidates of its dataset.
         values: Metrics by seed, finite, larger is better for those that select and decide.
         missing: What became of the seeds without metrics, e.g. ``{3: "diverged"}``.
+        left: How it left a race before its end, after which it cannot win; ``None`` where it did not.
         has_seeds: Whether another seed could give other values; a closed-form model has one run, which says all.
         images: The value of each image, shape (I,), in the metric that decides, by seed; their mean is the metric. For
             no seed or for each that has values.
-        left: How it left a race before its end, after which it cannot win; ``None`` where it did not.
     """
 
     dataset: str
@@ -72,9 +72,9 @@ class Candidate:
     label: str
     values: Mapping[int, Mapping[str, float]]
     missing: Mapping[int, str] = field(default_factory=dict)
+    left: Departure | None = None
     has_seeds: bool = True
     images: Mapping[int, Sample] = field(default_factory=dict)
-    left: Departure | None = None
 
     def sample(self, metric: str) -> Sample:
         """Return the values of a metric in the order of the seeds."""

@@ -160,6 +160,7 @@ ELSEWHERE = {
 NOWHERE = {
     "memory_measured": "a fake training has no GPU whose memory could be measured; written as fusion_measured is",
     "suite_started": "written by a regression rerun, which is no search, as the second record of a journal",
+    "confirmation_planned": "test_every_record.py crashes a search there, in one process",
 }
 """Kinds of records at which no driver is killed, and why."""
 

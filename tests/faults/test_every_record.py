@@ -101,7 +101,7 @@ ONE_BY_ONE = Scenario(
     ),
     # The first of each loss is the published one: a temperature of 0.1, a margin of 0.2.
     lambda log: TroubledWorkload(log=log, troubles={0.1: Trouble("error")}, diverges_above=0.19),
-    frozenset(ALWAYS | AT_THE_END | {"warm_started", "trial_retried", "trial_ended"}),
+    frozenset(ALWAYS | AT_THE_END | {"warm_started", "trial_retried", "trial_ended", "confirmation_planned"}),
     prepare=write_past,
 )
 """What comes next depends on all that came before: on sampler, scheduler, retries and budget alike."""

@@ -32,8 +32,8 @@ MUTATIONS = (
     Mutation(
         name="a restart asks the sampler without what it knew",
         file="orchestrator/studies/study.py",
-        old="        self._ask_for(trial.params)\n        self.observe(trial)",
-        new="        self._ask_for(trial.params)",
+        old="        self.add(trial)\n        self.observe(trial)",
+        new="        self.add(trial)",
         tests=KILLED,
     ),
     Mutation(

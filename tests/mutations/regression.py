@@ -13,8 +13,8 @@ MUTATIONS = (
     Mutation(
         name="a stopped baseline is preferred",
         file="orchestrator/results/confirmation.py",
-        old="[*finished, *best_first(stopped)]",
-        new="[*best_first(stopped), *finished]",
+        old="[*(point.first for point in ranked(points)), *best_first(stopped)]",
+        new="[*best_first(stopped), *(point.first for point in ranked(points))]",
         tests="tests/orchestrator/results/test_confirmation.py",
     ),
     Mutation(

@@ -182,7 +182,7 @@ VERSION_1 = {
 }
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", VERSION_1)
 def test_version_1_has_the_bounds_and_the_first_points_of_then(name: str) -> None:
     space = space_of(name, space_version=1)
     assert {key: str(bound) for key, bound in space.bounds().items()} == VERSION_1[name]

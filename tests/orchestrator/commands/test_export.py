@@ -67,7 +67,7 @@ def test_optuna_reads_distributions_curves_values_and_states(runs: Path) -> None
     assert (study.best_value, study.metric_names) == (3.0, ["val/rsum"])
     assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL"]
     assert good.intermediate_values == {1: 1.0, 2: 3.0, 3: 2.0} and pruned.intermediate_values == {1: 0.5, 2: 0.25}
-    space = optuna.distributions.FloatDistribution(0.005, 0.5, log=True)
+    space = optuna.distributions.FloatDistribution(0.005, 1.0, log=True)
     assert good.distributions == {"temperature": space} and good.params == {"temperature": 0.1}
     assert failed.user_attrs["error"] == "train/loss is nan" and failed.user_attrs["trial"] == "pets-vsepp-nt_xent-0002"
     assert good.datetime_start <= good.datetime_complete

@@ -86,7 +86,7 @@ def test_every_class_of_a_schema_is_described() -> None:
         ("experiment", "resources.gpus", ("number at least 0 or `auto`", '"auto"')),
         ("experiment", "search.space", ("by name: by name: `[low, high]` or `{values: [...]}`", "{}")),
         ("experiment", "overrides[].losses", ("list of `triplet`, ", "null")),
-        ("experiment", "confirm.seeds", ("whole number at least 2", "5")),
+        ("experiment", "confirm.seeds", ("whole number at least 2 or null", "null")),
         ("suite", "matters", ("number above 0", "required")),
         ("suite", "cells[].loss", ("`triplet`, `triplet_sh`", "required")),
         ("training", "dataset", ("text", "required")),

@@ -53,7 +53,7 @@ def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
         id="pets-wsabie-any-0000",
         study="pets-wsabie-any",
         number=0,
-        # Searched by its slopes, shown by the coefficients that they stand for; what stood still is left out.
+        # Searched by its slopes, shown beside the coefficients that they stand for; what stood still is left out.
         params={"loss": "polynomial_relative", "polynomial_relative.slope0": 1.0, "training.learning_rate": 0.01},
         config={
             "loss": "polynomial_relative",
@@ -66,7 +66,8 @@ def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
         created=0.0,
         epochs={1: {"val/rsum": 1.0}, 3: {"val/rsum": 2.0}},
     )
-    start = {"loss": "polynomial_relative", "coefficients": [0.2, 1.0], "training.learning_rate": 0.002}
+    shape = {"slope0": 1.0, "coefficients": [0.2, 1.0]}
+    start = {"loss": "polynomial_relative", **shape, "training.learning_rate": 0.002}
     assert trial.parameters == {**start, "training.learning_rate@3": 0.01}
     assert trial.parameters_at_best == {**start, "training.learning_rate": 0.01}
     assert trial.loss_parameters_at_best == {"coefficients": [0.2, 1.0]}

@@ -102,7 +102,8 @@ def test_a_race_gives_its_trainings_to_those_that_can_win(tmp_path: Path) -> Non
     assert verdict.level == race.level < RACE_LEVEL
     assert {one.candidate.label: one.result.seeds for one in verdict.standings} == dict(race.seeds)
     assert verdict.standings[-1].candidate.label == far_behind
-    assert verdict.warnings == (), "fewer seeds are what a race is for"
+    # Fewer seeds are what a race is for; what is said is that the fake evaluation keeps no ranks.
+    assert [warning for warning in verdict.warnings if "ranks" not in warning] == []
 
 
 def test_a_race_that_was_killed_after_any_training_goes_on_to_the_same_end(tmp_path: Path) -> None:

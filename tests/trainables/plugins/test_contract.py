@@ -27,8 +27,9 @@ def test_our_losses_pass(name: str) -> None:
     points = [point for point in points if point.keys() <= SPACES[name].parameters.keys()]
     findings = list(check_loss(name, points))
     assert [one.check for one in findings] == list(CHECKS)
-    # WARP draws, and a draw at another seed of another scores is another violator.
-    assert [one for one in findings if one.status != "ok"] == []
+    # The gradient of the circle loss is that at fixed weights, and so not the slope of its value: Sun et al., section 3.
+    failing = ["gradient"] if name == "circle" else []
+    assert [one.check for one in findings if one.status != "ok"] == failing
 
 
 def test_the_example_passes() -> None:
