@@ -27,7 +27,7 @@ def test_our_losses_pass(name: str) -> None:
     points = [point for point in points if point.keys() <= SPACES[name].parameters.keys()]
     findings = list(check_loss(name, points))
     assert [one.check for one in findings] == list(CHECKS)
-    # The gradient of the circle loss is that at fixed weights, and so not the slope of its value: Sun et al., section 3.
+    # The gradient of the circle loss is that at fixed weights (Sun et al., section 3), not the slope of its value.
     failing = ["gradient"] if name == "circle" else []
     assert [one.check for one in findings if one.status != "ok"] == failing
 
