@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Device, Json, Output, TrackingUri, TrustPlugins
-from orchestrator.text.terminal import make_console
+from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
     from trainables.serving.retriever import Answer
@@ -31,6 +32,8 @@ def retrieve(
 
     if (caption is None) == (image is None):
         raise ConfigError("give a caption to find images for, or --image to find captions for; one of the two")
+    if not (caption or image or "").strip():
+        raise ConfigError("the query is empty; give a caption of at least one word, or an image")
     from orchestrator.tracking.registry import fetch_champion, find_store
 
     uri = find_store(tracking_uri, output)
@@ -40,24 +43,30 @@ def retrieve(
 
         retriever = Retriever(folder, device=device, trust_plugins=trust_plugins)
         answers = retriever.captions_for(image, top) if image is not None else retriever.images_for(caption or "", top)
+    doubts = retriever.doubts_about(caption, answers)
+    captions = {} if caption is None else {answer.image: retriever.captions_of(answer.image) for answer in answers}
     if as_json:
         asked = {"model": registered.name, "version": registered.version, "caption": caption, "image": image}
-        print(json.dumps({**asked, "answers": [asdict(answer) for answer in answers]}, indent=2))
+        found = [{**asdict(answer), "captions": captions.get(answer.image, [])} for answer in answers]
+        print(json.dumps({**asked, "answers": found, "warnings": doubts}, indent=2))
     else:
-        show_answers(f"{registered.name} version {registered.version}", answers)
+        first = [next(iter(captions.get(answer.image, [])), answer.caption) for answer in answers]
+        heading = "caption" if caption is None else "its first caption"
+        show_answers(f"{registered.name} version {registered.version}", answers, heading, first)
+        say(*(f"note: {doubt}" for doubt in doubts), error=True)
 
 
-def show_answers(title: str, answers: list["Answer"]) -> None:
-    """Print the answers as a table, the best first."""
+def show_answers(title: str, answers: Sequence["Answer"], heading: str, captions: Sequence[str]) -> None:
+    """Print the answers as a table, the best first, each with a caption."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, title_justify="left")
-    shown = [name for name in ("image", "filename", "caption") if any(getattr(answer, name) for answer in answers)]
-    for name in shown:
+    shown = [name for name in ("image", "filename") if any(getattr(answer, name) for answer in answers)]
+    for name in (*shown, heading):
         table.add_column(name, overflow="fold")
     table.add_column("score", justify="right")
-    for answer in answers:
+    for answer, caption in zip(answers, captions, strict=True):
         texts = (Text(getattr(answer, name)) for name in shown)
-        table.add_row(*texts, f"{answer.score:.3f}")
+        table.add_row(*texts, Text(caption), f"{answer.score:.3f}")
     make_console().print(table)

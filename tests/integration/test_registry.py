@@ -111,6 +111,7 @@ def test_a_winner_is_registered_once_and_answers_from_the_command_line(
         assert exit_.value.code == 0
         said = json.loads(capsys.readouterr().out)
         assert (said["model"], said["version"], len(said["answers"])) == ("icr-pets", 1, 3)
+        assert all(len(answer["captions"]) == (5 if field == "image" else 0) for answer in said["answers"])
         assert all(answer[field] for answer in said["answers"])
 
 
@@ -183,6 +184,14 @@ def test_packing_fails_in_words_and_is_not_repeated(directory: Path) -> None:
 @pytest.mark.parametrize(("dataset", "name"), [("pets", "icr-pets"), ("/data/my pets:2", "icr-my-pets-2")])
 def test_names_are_what_mlflow_takes(dataset: str, name: str) -> None:
     assert model_name(dataset) == name
+
+
+@pytest.mark.parametrize("arguments", [[""], ["  "], ["--image", ""]])
+def test_an_empty_query_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["retrieve", *arguments, "--dataset", "pets"])
+    assert exit_.value.code == 2
+    assert "the query is empty" in capsys.readouterr().err
 
 
 def test_retrieve_wants_one_question(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
@@ -72,6 +73,26 @@ def test_learned_values_are_packed_with_the_model(tmp_path: Path) -> None:
     write_retriever(tmp_path / "packed", save_epoch(tmp_path, report), DATA, "test")
     learned = Retriever(tmp_path / "packed").about["learned"]
     assert learned == {"temperature": report.metrics["loss/temperature"]}
+
+
+def test_what_speaks_against_answers_is_said(folder: Path) -> None:
+    retriever = Retriever(folder)
+    split = DATA.splits["test"]
+    known, strange = retriever.images_for("word1 word2", 3), "florp word1 glimp florp"
+    assert retriever.doubts_about("word1 word2", [replace(known[0], score=100.0)]) == []
+    assert retriever.doubts_about(strange, [replace(known[0], score=100.0)]) == ["the model does not know florp, glimp"]
+    (unknown, low) = retriever.doubts_about("florp glimp", [replace(known[0], score=-100.0)])
+    assert unknown == "the model knows no word of the caption, so that the answers mean nothing"
+    assert low.startswith("the best score, -100.000, is lower than that of 99 in 100 captions of ")
+    (low,) = retriever.doubts_about(None, [replace(known[0], score=-100.0)])
+    assert "99 in 100 images of " in low
+    gallery = load_file(folder / GALLERY)
+    best = (gallery["captions"].float() @ gallery["images"].float().T).amax(1).numpy()
+    usual = float(np.quantile(best, 0.01))
+    for score, doubts in ((usual + 1e-4, 0), (usual - 1e-4, 1)):
+        assert len(retriever.doubts_about("word1", [replace(known[0], score=score)])) == doubts
+    own = [caption for caption, owner in zip(split.captions, split.image_of_caption, strict=True) if owner == 3]
+    assert retriever.captions_of("image83") == own
 
 
 def test_mlflow_asks_it_with_a_table(folder: Path) -> None:

@@ -24,7 +24,7 @@ from trainables.config import LEARNED, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.data.strings import Strings
-from trainables.data.vocabulary import Vocabulary
+from trainables.data.vocabulary import UNKNOWN, Vocabulary, tokenize
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
@@ -163,6 +163,42 @@ class Retriever:
         owners = self.about["image_of_caption"]
         best = _best(scores, top)
         return [self._answer(owners[caption], score, self.about["captions"][caption]) for caption, score in best]
+
+    def captions_of(self, image: str) -> list[str]:
+        """Return the captions that belong to an image of the gallery, named by its id."""
+        index = self.about["images"].index(image)
+        owners = zip(self.about["captions"], self.about["image_of_caption"], strict=True)
+        return [caption for caption, owner in owners if owner == index]
+
+    def doubts_about(self, caption: str | None, answers: Sequence[Answer]) -> list[str]:
+        """Return what speaks against answers, a sentence each; none where nothing does.
+
+        Args:
+            caption: What was asked; ``None`` where captions were asked for.
+            answers: The best first; at least one.
+        """
+        words = [] if caption is None else tokenize(caption)
+        unknown = list(dict.fromkeys(word for word in words if self._vocabulary.id_of(word) == UNKNOWN))
+        doubts = []
+        if unknown and len(unknown) == len(set(words)):
+            doubts.append("the model knows no word of the caption, so that the answers mean nothing")
+        elif unknown:
+            doubts.append(f"the model does not know {', '.join(unknown)}")
+        usual = self._usual_best(of_captions=caption is not None)
+        if answers[0].score < usual:
+            kind = "captions" if caption is not None else "images"
+            doubts.append(
+                f"the best score, {answers[0].score:.3f}, is lower than that of 99 in 100 {kind} of "
+                f"{self.about['dataset']} {self.about['split']}, {usual:.3f}: probably nothing there fits"
+            )
+        return doubts
+
+    def _usual_best(self, *, of_captions: bool) -> float:
+        """Return the score that the best answer has in 99 of 100 queries by what is in the gallery."""
+        queries, gallery = (self._captions, self._images) if of_captions else (self._images, self._captions)
+        # In parts, because COCO has 25,000 captions of 5,000 images.
+        best = torch.cat([(part @ gallery.T).amax(1) for part in queries.split(1024)])
+        return float(best.quantile(0.01))
 
     def _answer(self, image: int, score: float, caption: str = "") -> Answer:
         return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))

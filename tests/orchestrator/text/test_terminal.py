@@ -123,7 +123,7 @@ def regress() -> None:
 
 
 def retrieve() -> None:
-    show_answers(CANARY, [Answer(CANARY, CANARY, CANARY, 0.5)])
+    show_answers(CANARY, [Answer(CANARY, CANARY, CANARY, 0.5)], "caption", [CANARY])
 
 
 def describe() -> None:
