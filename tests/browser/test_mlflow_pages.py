@@ -1,6 +1,7 @@
 """MLflow's pages on a search of ours, in a real browser: useful as they open, and whatever is in the data is text."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -164,7 +165,7 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         page.wait_for_timeout(2000)
         page.screenshot(path=screenshots / "mlflow-runs.png")
         assert page.locator("text=newer").count() >= 1
-        assert cells(page, "attributes.`Run Name`")[0] == "0000 nt_xent τ=0.05"
+        assert cells(page, "attributes.`Run Name`")[0].endswith("\n0000 nt_xent τ=0.05")
         assert cells(page, "metrics.`val/rsum_best`") == ["140", "139", "138.5", "138", "99", "80", "10"]
         assert cells(page, "tags.`winner`")[:4] == ["-", "true", "-", "false"]
         assert cells(page, "tags.`state`")[-1] == "failed"
@@ -183,9 +184,11 @@ def test_ui_opens_on_the_newest_experiment_with_its_best_trials_on_top(
         assert shown.complaints == []
 
 
-@pytest.mark.parametrize(("view", "sections"), [("leaderboard", ["best of each trial", "val"]), ("", ["val"])])
+@pytest.mark.parametrize(
+    ("view", "sections"), [("leaderboard", [("best of each trial", "3"), ("val", "3")]), ("", [("val", "1")])]
+)
 def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
-    served: Served, browser: Browser, screenshots: Path, view: str, sections: list[str]
+    served: Served, browser: Browser, screenshots: Path, view: str, sections: list[tuple[str, str]]
 ) -> None:
     page, _, query = served.opens.partition("?")
     kept = query if view else query.partition("&viewStateShareKey")[0]
@@ -194,8 +197,10 @@ def test_the_charts_begin_with_what_won_and_show_the_studies_without_the_view(
         shown.page.wait_for_timeout(2000)
         shown.page.screenshot(path=screenshots / f"mlflow-charts{'-view' if view else ''}.png")
         text = shown.page.locator("body").inner_text()
-        at = [text.index(f"\n{name} (") for name in [*sections, "cocos"]] if view else [text.index("\nval (1)")]
-        assert at == sorted(at)
+        headings = re.findall(r"^(.+)\n\((\d+)\)\nAdd chart$", text, re.MULTILINE)
+        assert [heading for heading in headings if heading in sections] == sections
+        if view:
+            assert headings[: len(sections)] == sections
         assert "val/rsum_best" in text
         assert shown.complaints == []
 
