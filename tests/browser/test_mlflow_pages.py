@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 EVIL = "<script>document.title='it ran'</script>"
 HOSTILE = f"{EVIL} *stars* [link](javascript:alert(1)) \x07\x1b[31m & <img src=x onerror=\"document.title='it ran'\">"
 SHOWN = HOSTILE.replace("\x07", "\\x07").replace("\x1b", "\\x1b")
-OF_MLFLOW = ("/users/current", "/assistant", "AG Grid: ", "GL Driver Message")
+OF_MLFLOW = ("/users/current", "/assistant", "AG Grid: ", "GL Driver Message", "ResizeObserver loop")
 """What MLflow's pages complain of on any store."""
 
 SECONDS = 120_000

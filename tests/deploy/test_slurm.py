@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,6 +32,14 @@ PROGRAMS = {
       trap 'echo told >> said; exit 130' TERM; echo searching >> said
       for _ in $(seq "$TENTHS"); do sleep 0.1; done; exit "$CODE" """,
 }
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let a job be interrupted: tests that a shell started in the background ignore INT, and so would their scripts."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
 
 
 @pytest.fixture
