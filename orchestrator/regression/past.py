@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +97,20 @@ def still_slipped(summary: Mapping[str, Any], accepted: str | None) -> bool:
     return summary["finding"] in SLIPS and not since
 
 
-def name_rerun(home: Path) -> Path:
-    """Return the folder of a rerun that starts now."""
-    return home / f"{datetime.now(UTC):{STAMP}}"
+def name_rerun(home: Path, *, now: float | None = None) -> Path:
+    """Return the folder of a rerun that starts now.
+
+    A rerun that starts in the second in which another one started takes the next free second: two reruns in one folder
+    would be one, and names must sort by the order of the starts.
+
+    Args:
+        home: Folder of the suite in the output.
+        now: Seconds since the epoch; by default the clock of this machine.
+    """
+    start = datetime.fromtimestamp(time.time() if now is None else now, UTC)
+    while (directory := home / f"{start:{STAMP}}").exists():
+        start += timedelta(seconds=1)
+    return directory
 
 
 def find_fresh(finished: Sequence[Path], if_due: float | None, *, now: float | None = None) -> Path | None:

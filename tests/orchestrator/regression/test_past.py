@@ -13,6 +13,7 @@ from orchestrator.regression.past import (
     SUMMARY,
     Past,
     find_fresh,
+    name_rerun,
     past_reruns,
     read_summary,
     still_slipped,
@@ -40,6 +41,14 @@ def look(home: Path) -> Past:
 
 
 HOURS = timedelta(hours=1)
+
+
+def test_reruns_that_start_in_one_second_have_folders_of_their_own_in_order(tmp_path: Path) -> None:
+    named = []
+    for fraction in (0.0, 0.3, 0.9, 1.2):
+        named.append(name_rerun(tmp_path, now=NOW.timestamp() + fraction))
+        named[-1].mkdir()
+    assert [path.name for path in named] == [f"20260304T05060{second}Z" for second in (7, 8, 9)] + ["20260304T050610Z"]
 
 
 def test_the_newest_rerun_decides_whether_one_is_due(tmp_path: Path) -> None:
