@@ -231,9 +231,13 @@ def simulated_gpu() -> Iterator[torch.device]:
     stand_ins: dict[str, Callable[..., Any]] = {
         "torch.cuda.is_available": lambda: True,
         "torch.cuda.device_count": lambda: 1,
-        "torch.cuda.is_bf16_supported": lambda **_: False,
+        # As an old GPU, which can emulate it: `auto` is float32, and autocast changes nothing here.
+        "torch.cuda.is_bf16_supported": lambda including_emulation=True: including_emulation,
         "torch.cuda.mem_get_info": lambda *_: (FREE, FREE),
         "torch.cuda.manual_seed_all": lambda *_: None,
+        "torch.cuda.empty_cache": lambda: None,
+        "torch.cuda.reset_peak_memory_stats": lambda *_: None,
+        "torch.cuda.max_memory_reserved": lambda *_: FREE // 2,
         # Draws "on the GPU" are the CPU's, and so is their state.
         "torch.cuda.get_rng_state": lambda *_: torch.get_rng_state(),
         "torch.cuda.set_rng_state": lambda state, *_: torch.set_rng_state(state),
