@@ -1,4 +1,4 @@
-"""What the tuner asks of a source of trials."""
+"""The interface through which the tuner gets its trials."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from orchestrator.journal.trial import Trial
 
 
 class TrialSource(Protocol):
-    """The trials of a stage, in their order."""
+    """The trials of a stage, in the order in which they are to start."""
 
     @property
     def outstanding(self) -> int:
@@ -14,9 +14,9 @@ class TrialSource(Protocol):
         ...
 
     def next(self) -> Trial | None:
-        """Return the next trial, which the journal holds by then; ``None`` where there is none (now, or any more)."""
+        """Return the next trial, which is in the journal by then; ``None`` if no trial is to start now."""
         ...
 
     def observe(self, trial: Trial) -> None:
-        """Take note of a trial that has a new epoch, or an end."""
+        """Take note that a trial has a new epoch, or has ended."""
         ...

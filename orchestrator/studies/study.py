@@ -1,8 +1,9 @@
-"""Which trial comes next: Optuna's ask and tell. Ray gets the trials from ``tuner/issuer.py``.
+"""Which trial comes next: Optuna is asked for suggestions and told of results. ``tuner/issuer.py`` hands trials to Ray.
 
-Ray's own ``OptunaSearch`` never prunes, calls a stopped trial complete and leaves one without a value running for ever;
-hence ours. A study lives in memory and is rebuilt from the journal, which is the one record of what was suggested. Each
-suggestion is drawn with a seed made of the study's seed and the trial's number, so that a restart repeats none.
+Ray's own ``OptunaSearch`` is not used, because it never prunes, calls a stopped trial complete and leaves a trial
+without a value running for ever. A study lives in memory and is rebuilt from the journal, which alone records what was
+suggested. Each suggestion is drawn with a seed made of the study's seed and the trial's number, so that a search that
+was restarted suggests what the undisturbed search would have suggested.
 """
 
 import json
@@ -28,7 +29,7 @@ from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-# The options of TPE that we rely on are called experimental; the message would be shown for every trial.
+# Optuna calls the options of TPE that are used here experimental, and would say so for every trial.
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 STATES = {
@@ -37,18 +38,18 @@ STATES = {
     TrialState.DIVERGED: OptunaState.FAIL,
     TrialState.FAILED: OptunaState.FAIL,
 }
-"""What Optuna is told of a trial's end."""
+"""How a trial ended -> the state in which Optuna keeps the trial."""
 
 DRAWS = 20
-"""Suggestions for one trial, of which the first that repeats no setting too often is taken; else the last."""
+"""Suggestions drawn for one trial at most: the first that repeats no setting too often is taken, else the last."""
 
 
 class Study:
-    """The trials of one cell, as Optuna sees them: a trial of Optuna's for each point, however often it was trained.
+    """The trials of one cell, as Optuna sees them: one Optuna trial per point, however often the point was trained.
 
     Attributes:
         cell: What is searched, and where.
-        size: How many trials it has in the end.
+        size: How many trials the study has in the end.
     """
 
     def __init__(self, cell: Cell, search: Search, trials: int, warm: Sequence[WarmTrial] = ()) -> None:
@@ -66,7 +67,7 @@ class Study:
         self._begin()
 
     def _begin(self) -> None:
-        """Make a study of Optuna's that knows no trial of ours."""
+        """Make an Optuna study that holds the trials taken over from other experiments, and none of this one."""
         self._study = optuna.create_study(
             directions=[objective.direction for objective in self._search.goals], study_name=self.cell.name
         )
@@ -78,11 +79,12 @@ class Study:
 
     @property
     def asked(self) -> int:
-        """How many trials it has so far."""
+        """How many trials the study has so far."""
         return self._asked
 
     def ask(self) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return the next suggestion and what it stands for."""
+        """Return the next suggestion's parameters, and the setting for which they stand."""
+        # Before the sampler is asked, because Optuna cannot change a value that it has been told.
         if self._is_outdated:
             self._rebuild()
         number = self._asked
@@ -96,19 +98,21 @@ class Study:
         """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
 
         Args:
-            attempt: How many suggestions were drawn for this trial, >= 1.
+            attempt: How many suggestions were drawn for this trial so far, >= 1.
         """
-        # Optuna holds what is not taken as running, which leads the sampler away from it, until the study is made anew.
+        # To Optuna a suggestion that is not taken is a running trial, from which the sampler keeps away. The study is
+        # made anew, without that trial, before the next trial is asked for.
         self._is_outdated = True
         number, seed = self._asked - 1, derive_seed(self.cell.seed, "again", attempt, bits=32)
-        # A sampler that is sure of a setting suggests it for ever, and a Sobol sequence has one point a number.
+        # A sampler that is sure of a setting suggests the setting again and again, and a Sobol sequence has one point
+        # for each number: from some attempt on, or at once, the suggestion is drawn at random.
         is_asked = attempt < DRAWS / 2 and self._search.sampler != "qmc"
         name = self._search.sampler if is_asked else "random"
         self._study.sampler = make_sampler(name, self.cell.space, seed, number, self.size)
         return self._suggest(number)
 
     def may_repeat(self, config: TrialConfig) -> bool:
-        """Say whether a setting may be trained as the newest trial: rarely enough before, or asked for by a person."""
+        """Say whether the newest trial may train a setting: it was not trained too often, or a person asked for it."""
         _, trainings = self.first_with(config)
         return trainings <= self._search.replicates or self._asked <= len(self._first_points)
 
@@ -118,16 +122,16 @@ class Study:
         return first, self._trainings[first] if first else 0
 
     def add(self, trial: Trial) -> None:
-        """Take in a trial that the journal holds, and of which ``ask`` has made the suggestion."""
+        """Take in a trial that is in the journal and whose suggestion came from ``ask``."""
         self._trials.append(trial)
         first = trial.candidate or trial.id
         self._trainings[first] += 1
         self._first_of.setdefault(_setting(trial.config), first)
-        # What Optuna was asked for a replicate is no trial of its own.
+        # A replicate trains the point of an earlier trial: the Optuna trial that was made by asking must go.
         self._is_outdated |= trial.candidate is not None
 
     def replay(self, trial: Trial) -> None:
-        """Take in a trial of the journal; they come in the order of their numbers."""
+        """Take in a trial of the journal; trials must come in the order of their numbers."""
         if trial.candidate is None:
             self._ask_for(trial.params, trial.number)
         self._asked += 1
@@ -135,15 +139,16 @@ class Study:
         self.observe(trial)
 
     def observe(self, trial: Trial) -> None:
-        """Report the epochs that Optuna has not seen, and the end if there is one."""
+        """Tell Optuna the epochs of a trial that Optuna has not seen, and the trial's end if it has ended."""
         if self._trainings[trial.candidate or trial.id] > 1:
-            # Optuna changes no value that it has been told: the next suggestion is drawn by a study made anew.
+            # The value of a point that is trained several times is a mean, which each training changes. Optuna cannot
+            # change a value that it has been told, so the next suggestion is drawn by a study made anew.
             self._is_outdated |= trial.has_ended
         elif trial.number not in self._told:
             self._take(Point((trial,)))
 
     def _rebuild(self) -> None:
-        """Tell a new study of Optuna's all points, with the values that they have now."""
+        """Make the Optuna study anew, and tell it all points with the values that they have now."""
         self._begin()
         for point in points_of(self._trials):
             self._ask_for(point.first.params, point.first.number)
@@ -172,14 +177,14 @@ class Study:
         if point.state is TrialState.FINISHED and point.finished:
             further = (point.mean(goal.metric) for goal in self._search.goals[1:])
             values = [value or 0.0 for value in (point.value, *further)]
-        # Optuna keeps a copy of its own; thousands of ours would be kept for nothing.
+        # The handle is dropped: Optuna keeps a copy of the trial itself, and a long search has thousands of handles.
         number = point.first.number
         self._study.tell(self._open.pop(number), values, state=STATES[point.state])
         self._reported.pop(number, None)
         self._told.add(number)
 
     def _ask_for(self, params: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], Suggestion]:
-        """Make a trial with given parameters; the sampler is not asked."""
+        """Make an Optuna trial with given parameters, without asking the sampler."""
         self._study.sampler = RandomSampler(seed=0)
         self._study.enqueue_trial(dict(params))
         return self._suggest(number)
@@ -192,12 +197,12 @@ class Study:
 
 
 def _setting(config: Mapping[str, Any]) -> str:
-    """Return what tells a training from others but for its seed."""
+    """Return a text that two trainings share if they differ in nothing but their seeds."""
     return json.dumps({name: value for name, value in config.items() if name != "seed"}, sort_keys=True)
 
 
 def _warm(cell: Cell, trial: WarmTrial) -> FrozenTrial:
-    """Return a trial of another experiment as Optuna keeps its own."""
+    """Return a trial of another experiment as a finished Optuna trial."""
     bounds = cell.space.bounds()
     state = STATES[trial.state]
     return create_trial(
@@ -209,14 +214,14 @@ def _warm(cell: Cell, trial: WarmTrial) -> FrozenTrial:
 
 
 def replicate_seed(seed: int, trainings: int) -> int:
-    """Return the seed of a training whose setting a search has trained so many times before, >= 1."""
+    """Return the seed of the next training of a setting that a search has trained ``trainings`` times before, >= 1."""
     return derive_seed(seed, "replicate", trainings)
 
 
 class Studies:
-    """All studies of an experiment, each getting its trials in turn.
+    """The source of a search's trials: all studies of the experiment, which get new trials in turn.
 
-    A trial that the journal holds as running comes first.
+    A trial that the journal holds as running, because the search was interrupted, comes before any new trial.
     """
 
     def __init__(
@@ -225,9 +230,9 @@ class Studies:
         """Rebuild the studies from the journal.
 
         Args:
-            experiment: What is searched.
-            ledger: Holds the trials so far.
-            is_closed: Says of a study whether it gets no new trials, for now.
+            experiment: The experiment that is searched.
+            ledger: Holds the trials so far, and writes the new ones.
+            is_closed: Returns whether a study, given by its name, gets no new trials for now.
         """
         search = experiment.search
         self._experiment, self._ledger, self._is_closed = experiment, ledger, is_closed
@@ -264,11 +269,11 @@ class Studies:
         return trial
 
     def _draw(self, study: Study) -> tuple[Mapping[str, Any], TrialConfig, str | None]:
-        """Return a suggestion with its training and, of a replicate, the id of the first trial of the setting."""
+        """Return a suggestion, its training and, if it is a replicate, the id of the first trial of its setting."""
         params, suggestion = study.ask()
         config = self._experiment.suggested(study.cell, suggestion)
         if self._experiment.scheduler.name == "pbt":
-            # Trials of a population that begin alike do not stay so, and draw the batches of one seed.
+            # Trials of a population that begin alike differ after their first move, so alike ones are no replicates.
             return params, config, None
         for attempt in range(1, DRAWS):
             if study.may_repeat(config):

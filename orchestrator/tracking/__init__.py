@@ -1,8 +1,8 @@
-"""The journal in MLflow: a parent run a study, a run a trial, each metric once.
+"""MLflow: a parent run per study and a run per trial, which hold every metric of the journal once.
 
-The one importer of MLflow, beside ``registry``. Nothing is sent as an event: what a trial's run holds is compared with
-what the journal says, and the difference is sent. Runs are found again by their tags, so that it does not matter which
-process began them, or what it came to.
+MLflow is imported in this package alone. Records are not sent as events. Instead, what MLflow holds of a trial is
+compared with what the journal says, and the difference is sent. Runs are found by their tags, so that any process can
+go on with the runs of a process that died.
 """
 
 from orchestrator.text.addresses import without_password

@@ -1,7 +1,7 @@
-"""When to leave a service alone that does not answer: a circuit breaker.
+"""A circuit breaker: it says how long to leave a service alone that does not answer.
 
-Closed, it lets everything through. After a failure it is open and lets nothing through for a while, twice as long after
-each further failure; then it lets one attempt through (half open), whose success closes it.
+While the breaker is closed, every attempt may be made. A failure opens the breaker: no attempt may be made for a while,
+which doubles with each further failure. Then one attempt may be made (half open), whose success closes the breaker.
 """
 
 import time
@@ -12,16 +12,16 @@ class Breaker:
     """A circuit breaker around one service.
 
     Attributes:
-        failures: In a row; 0 while it is closed.
+        failures: Failures in a row; 0 while the breaker is closed.
     """
 
     def __init__(self, first: float, longest: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Start closed.
 
         Args:
-            first: Seconds that it stays open after the first failure, > 0.
-            longest: Seconds that it stays open at most.
-            clock: Monotonic, in seconds.
+            first: Seconds for which the breaker stays open after the first failure, > 0.
+            longest: Seconds for which the breaker stays open at most.
+            clock: Returns monotonic seconds.
         """
         self._first, self._longest, self._clock = first, longest, clock
         self._opens_at = clock()
@@ -29,7 +29,7 @@ class Breaker:
 
     @property
     def remaining(self) -> float:
-        """Seconds until an attempt is let through; 0 where one is now."""
+        """Seconds until the next attempt may be made; 0 if it may be made now."""
         return max(0.0, self._opens_at - self._clock())
 
     def succeed(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the store is, how it is opened, and what it may raise."""
+"""Opens MLflow's store, and names the errors that a store may raise."""
 
 import logging
 import os
@@ -15,10 +15,10 @@ from trainables.files import alone
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-# What a command prints is its own, and may be JSON.
+# Commands print what is theirs, which may be JSON; MLflow must not print between.
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-# Retries are the tracker's, which looks first what the store did before an answer was lost: MLflow would have a run
-# made again unseen. A slow answer is waited for a while.
+# The tracker retries, because it first reads what the store did before an answer was lost. A retry by MLflow itself
+# would make a second run of the same trial, unseen. The timeout below still gives a slow answer some time.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 TIMEOUT_IS_OURS = TIMEOUT not in os.environ
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class ExperimentDeletedError(ConnectionError):
-    """An experiment that somebody has deleted in MLflow's pages, which takes no runs until it is restored."""
+    """The experiment was deleted in MLflow's pages, and takes no runs until it is restored."""
 
 
 def store_failures() -> tuple[type[Exception], ...]:
-    """Return what a store may raise beside what MLflow wraps.
+    """Return the errors that a store may raise: MLflow's own, and those that MLflow lets through.
 
-    That is what a database and a bucket raise themselves, and what comes of an answer that is not MLflow's.
+    MLflow lets through errors of the database and of the bucket, and of an answer that does not come from MLflow.
     """
     from json import JSONDecodeError
 
@@ -47,7 +47,7 @@ def store_failures() -> tuple[type[Exception], ...]:
 
 
 def _bucket_failures() -> tuple[type[Exception], ...]:
-    """Return what boto3 raises, which is there where artifacts lie in a bucket."""
+    """Return the errors of boto3, which is installed where artifacts lie in a bucket."""
     try:
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
@@ -57,13 +57,13 @@ def _bucket_failures() -> tuple[type[Exception], ...]:
 
 
 def hush() -> None:
-    """Silence what MLflow says about its own migrations and retries."""
+    """Silence MLflow's messages about its own migrations and retries."""
     for name in ("alembic", "mlflow"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error says, without the traces that MLflow puts into it."""
+    """Return the first line of an error's text, because MLflow appends traces, and without a password."""
     return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:300]
 
 
@@ -79,10 +79,10 @@ def connect(uri: str, output: Path) -> "MlflowClient":
 
 
 def count_experiments(uri: str) -> int:
-    """Return how many experiments a store holds, after one attempt of a few seconds.
+    """Return how many experiments a store holds, after a single attempt of a few seconds.
 
     Raises:
-        ConnectionError: If it does not answer.
+        ConnectionError: If the store does not answer.
     """
     hush()
     failures = store_failures()

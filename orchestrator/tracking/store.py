@@ -52,7 +52,7 @@ BATCH = 1000
 
 
 class Store:
-    """The runs of one experiment in MLflow, made to agree with a history."""
+    """The runs of one experiment in MLflow, which are made to agree with the experiment's journal."""
 
     def __init__(self, uri: str, output: Path, experiment: str, directory: Path | None = None) -> None:
         """Connect, make the experiment where it is missing, and find the runs that are there.
@@ -76,7 +76,8 @@ class Store:
         for name, run in existing_runs(self._client, self._experiment):
             kept = self._runs.get(name, run)
             if kept is not run:
-                # Made twice: the answer to the first request was lost, or it was carried out late.
+                # The run was made twice: the answer to the first request was lost, or came after the request was
+                # repeated. The run that holds more is kept.
                 kept, other = (kept, run) if kept.fullness >= run.fullness else (run, kept)
                 self._client.delete_run(other.id)
             self._runs[name] = kept
@@ -219,7 +220,7 @@ class Store:
             if epoch <= run.step:
                 continue
             best = f"{trial.metric}_best"
-            # The one that counts first: pages of comparisons begin with it.
+            # The metric that decides comes first, because MLflow's comparison pages show metrics in this order.
             first = {best: reported[best]} if best in reported else {}
             metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
             if len(batch) + len(metrics) > BATCH:

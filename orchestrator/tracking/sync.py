@@ -1,4 +1,4 @@
-"""What a tracking store is still owed by experiments that have ended: their journals, delivered afterwards."""
+"""Delivers the journal of an experiment to a tracking store after the experiment's process has ended."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,21 +23,21 @@ from orchestrator.tracking import (
 from trainables.errors import UserError
 
 ATTEMPTS = 3
-"""At one delivery, before the store counts as not answering."""
+"""Attempts at one delivery before the store counts as not answering."""
 
 
 class DeliveryError(UserError):
-    """A store that does not take what it is sent."""
+    """The store does not answer, or refuses what it is sent."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of one experiment.
+    """The result of the delivery of one experiment.
 
     Attributes:
-        experiment: Its name.
-        runs: Trials whose runs now agree with the journal.
-        running: Whether a search of it is under way, which goes on delivering.
+        experiment: The experiment's name.
+        runs: The number of trials whose runs now agree with the journal.
+        running: Whether a search of the experiment is under way, which goes on delivering by itself.
     """
 
     experiment: str
@@ -46,31 +46,31 @@ class Delivery:
 
 
 class DeletedError(DeliveryError):
-    """An experiment that somebody has deleted in MLflow's pages, and nobody has asked for since."""
+    """The experiment was deleted in MLflow's pages, and its restoration was not asked for."""
 
 
 def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) -> Delivery:
     """Make a store agree with an experiment's journal; what it has already is not sent again.
 
     Args:
-        directory: Of the experiment.
+        directory: The experiment's folder.
         output: Root of all output, where the default store lies.
-        uri: Of the store.
-        restores: Bring the experiment back where it was deleted in MLflow's pages.
+        uri: The store's address.
+        restores: Restore the experiment if it was deleted in MLflow's pages.
 
     Raises:
         UserError: If the journal is damaged.
-        DeletedError: If it was deleted there, and is not to be restored.
-        DeliveryError: If the store does not answer, or refuses.
+        DeletedError: If the experiment was deleted in MLflow's pages and ``restores`` is false.
+        DeliveryError: If the store does not answer, or refuses what it is sent.
     """
     history = History.of(read_journal(directory / JOURNAL_FILE))
     name = history.experiment["name"]
     is_running = find_holder(directory) is not None
-    # Nobody trains what a search that has ended left unfinished: it is resumable, not running.
+    # A trial that the journal holds as running is trained by no process if the search has ended: its run was killed.
     status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
     failures = store_failures()
     try:
-        # Each begins by looking what the last one came to.
+        # Each attempt makes a new ``Store``, which reads what the attempt before has left there.
         for attempt in Retrying(
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_exponential(multiplier=0.5),

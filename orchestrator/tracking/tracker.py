@@ -1,6 +1,7 @@
-"""The thread that keeps MLflow in step with the journal, so that training waits for nobody.
+"""The thread that brings the journal's records to MLflow, so that no training waits for a tracking server.
 
-Whatever fails is tried again, after another look at what the store holds; whatever is missing in the end is said.
+A delivery that fails is tried again, after another look at what the store holds by then. What is missing in the store
+at the end of a search is told to the user.
 """
 
 import queue
@@ -18,20 +19,20 @@ from orchestrator.tracking import STATUS, Store, first_line, store_failures, syn
 from orchestrator.tracking.breaker import Breaker
 
 PAUSE = 0.5
-"""Seconds between passes; what comes in between goes into one request a trial."""
+"""Seconds between deliveries; the records that come in between go into one request per trial."""
 
 LONGEST_PAUSE = 30.0
-"""Seconds that a store which does not answer is left alone at most."""
+"""Seconds between attempts, at most, while a store does not answer."""
 
 ATTEMPTS = 3
-"""At one delivery, a moment apart, before the store counts as not answering."""
+"""Attempts at one delivery, a moment apart, before the store counts as not answering."""
 
 
 class Tracker:
-    """The thread that keeps a store in step with the journal.
+    """Keeps a store in step with the journal, in a thread of its own.
 
     Attributes:
-        problem: Why the last attempt failed, or what was not delivered in the end; ``None`` if nothing.
+        problem: Why the last attempt failed or, after ``close``, what was not delivered; ``None`` if all was delivered.
     """
 
     def __init__(self, uri: str, output: Path, experiment: str, past: Iterable[Record]) -> None:
@@ -54,7 +55,7 @@ class Tracker:
         self._records.put(record)
 
     def close(self, seconds: float) -> None:
-        """Deliver what is left, for some seconds at most; no run of ours stays RUNNING in a store that answers."""
+        """Deliver what is left, within some seconds; in a store that answers no run of this search stays RUNNING."""
         self._deadline = time.monotonic() + seconds
         self._thread.join(seconds + 5)
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:
@@ -68,7 +69,8 @@ class Tracker:
         failures = store_failures()
         breaker = Breaker(2 * PAUSE, LONGEST_PAUSE)
         while True:
-            # Asked before the queue is emptied, so that nothing put before the close is left behind.
+            # The deadline is read before the queue is emptied: a record that was put before ``close`` is in the queue
+            # by then, and so is delivered by the pass that ends the thread.
             deadline = self._deadline
             self._take_records()
             try:
@@ -87,7 +89,7 @@ class Tracker:
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_exponential(multiplier=PAUSE / 4),
             retry=retry_if_exception_type(failures),
-            # What the store did before its answer was lost is found by looking again.
+            # A store may have done what it was asked although its answer was lost. A new ``Store`` reads what is there.
             after=lambda state: self._forget_store(),
             reraise=True,
         ):
@@ -107,7 +109,7 @@ class Tracker:
 
     def _deliver(self, *, closing: bool) -> None:
         if closing:
-            # A request that was given up may have been carried out since.
+            # A request that timed out may have been carried out since: the last pass reads the store again.
             self._forget_store()
         if self._store is None:
             self._store = self._make_store()
@@ -122,7 +124,7 @@ class Tracker:
             self._store.end_studies(self._history, "FINISHED" if self._history.outcome == "finished" else "KILLED")
 
     def _sleep(self, seconds: float) -> None:
-        """Sleep, but not past the moment at which the tracker is closed."""
+        """Sleep for some seconds, or until the tracker is closed."""
         until = time.monotonic() + seconds
         was_open = self._deadline is None
         while time.monotonic() < until and not (was_open and self._deadline is not None):

@@ -1,7 +1,8 @@
-"""A Ray actor that runs one trial after another and lives on between them.
+"""The Ray actor that trains trials, one after another.
 
-It knows no journal, no Optuna and no MLflow: each step is one epoch, whose checkpoint is safe before the driver hears
-of it. A trial finds its own newest good checkpoint, so that it goes on wherever and however often it is started.
+The actor knows no journal, no Optuna and no MLflow. Each step of the actor trains one epoch, whose checkpoint is on the
+disk before the driver hears of the epoch. A trial begins at its own newest undamaged checkpoint, so that the trial goes
+on wherever and however often it is started.
 """
 
 import json
@@ -21,14 +22,14 @@ from trainables.reports import EpochReport
 
 @dataclass(frozen=True)
 class Step:
-    """What an actor tells the driver after an epoch, or instead of one.
+    """What an actor tells the driver after an epoch, or instead of an epoch.
 
     Attributes:
-        epoch: Epochs trained so far; 0 where none was.
+        epoch: Epochs trained so far; 0 before the first.
         metrics: Finite numbers by name.
-        diverged: What stopped being finite, where that ended the trial.
-        refused: Why the trial cannot run, where trying again would not help.
-        damage: What is wrong with newer checkpoints than the one that the trial goes on from, a line each.
+        diverged: What stopped being finite, if the trial diverged.
+        refused: Why the trial cannot run, if trying again would not help.
+        damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial goes on.
     """
 
     epoch: int = 0
@@ -39,7 +40,7 @@ class Step:
 
 
 class TrialActor(Trainable):
-    """Ray's class trainable around a stream of epoch reports."""
+    """A Ray Tune ``Trainable`` whose steps are the epoch reports of a trial."""
 
     # Ray passes the config alone; ``trial_actor`` adds the rest.
     def setup(  # type: ignore[override]
@@ -48,24 +49,27 @@ class TrialActor(Trainable):
         """Take the first trial.
 
         Args:
-            config: ``trial``: the id of the trial to run; ``config``: its ``TrialConfig`` as JSON; ``alone``: whether
-                it is to share its process with no other.
-            workload: What a trial runs.
-            checkpoints: Where those of the trials lie.
-            alone: What a trial runs that is to be alone, where that differs.
+            config: ``trial``: the id of the trial; ``config``: the trial's ``TrialConfig`` as JSON; ``alone``: whether
+                the trial is trained by this process rather than by an engine that trains other trials as well.
+            workload: Trains a trial.
+            checkpoints: Finds and saves the trials' checkpoints.
+            alone: Trains a trial whose config says ``alone``; by default ``workload``.
         """
         self._workload, self._checkpoints, self._alone = workload, checkpoints, alone or workload
         self._stream: Stream | None = None
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Drop the trial so far and take the next; nothing of the former is left."""
+        """Drop the trial so far and take the next one; nothing of the former trial is left."""
         self.cleanup()
         self._take(new_config)
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train one epoch and write its checkpoint."""
+        """Train one epoch and write its checkpoint.
+
+        Errors that end the trial are returned as values: Ray would pass an exception on as the text of a traceback.
+        """
         try:
             return {"step": self._next()}
         except DivergedError as error:
@@ -74,13 +78,13 @@ class TrialActor(Trainable):
             return {"step": Step(refused=str(error))}
 
     def cleanup(self) -> None:
-        """End the stream, so that its model, optimiser and open files go before those of the next trial come."""
+        """End the stream: the model, optimiser and open files of one trial go before those of the next are made."""
         if self._stream is not None:
             self._stream.close()
         self._stream = None
 
     def _take(self, config: dict[str, Any]) -> None:
-        # Nothing is opened yet: what goes wrong with a trial is to go wrong in its step, where it is reported.
+        # Nothing is opened here: an error in ``setup`` would be Ray's, while ``step`` reports an error as ours.
         self._trial = TrialConfig.from_dict(json.loads(config["config"]))
         self._id, self._trains = config["trial"], self._alone if config.get("alone") else self._workload
 
@@ -89,7 +93,7 @@ class TrialActor(Trainable):
             found = self._checkpoints.find(self._id)
             self._stream = self._trains.train(self._trial, found.path)
             report, damage = next(self._stream), found.damage
-            # The first report of a resumed trial is that of the checkpoint it comes from.
+            # A resumed trial first reports the epoch of its checkpoint again, which needs no second checkpoint.
             is_saved = found.path is not None
         else:
             report, is_saved, damage = next(self._stream), False, ()
@@ -100,11 +104,11 @@ class TrialActor(Trainable):
 
 
 def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner) -> type[TrialActor]:
-    """Return the actors' class with what their trials run, for whose arguments see ``TrialActor.setup``.
+    """Return the class of actors that run a workload; ``TrialActor.setup`` explains the arguments.
 
-    The class carries them itself, and so is a few kilobytes larger. ``tune.with_parameters`` would put them into Ray's
-    object store, as objects of the driver. Of a raylet that is told to end, Ray's library tries to recover such
-    objects into the store that has just gone, and thereupon ends the driver with exit code 1.
+    The class carries the arguments itself, and so is a few kilobytes larger. ``tune.with_parameters`` would put the
+    arguments into Ray's object store, as objects that the driver owns. When a raylet is told to end, Ray's library
+    tries to recover such objects into the store that has just gone, and thereupon ends the driver with exit code 1.
     """
 
     class BoundTrialActor(TrialActor):
@@ -117,7 +121,7 @@ def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRun
 
 
 def _check(report: EpochReport, metric: str) -> None:
-    """Refuse what would poison the journal, the sampler or the verdict."""
+    """Refuse numbers that are not finite, and a missing metric, before the journal or the sampler sees them."""
     for name, value in report.metrics.items():
         if not math.isfinite(value):
             raise DivergedError(name, value, report.epoch, 0)

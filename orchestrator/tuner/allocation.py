@@ -1,4 +1,4 @@
-"""What a trial gets of the machines: CPUs as asked for, and a part of a GPU as asked for or as measured."""
+"""The share of the machines that each trial gets: CPUs as asked for, and GPUs as asked for or as measured."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float], int]:
-    """Return what a trial asks Ray for and how many are fused, and write down what limits how many run at once.
+    """Return the resources that a trial asks Ray for, and how many trials are fused into one engine.
+
+    What limits the number of trials at a time is written into the journal, for people.
 
     Args:
-        session: Of the process.
-        nodes: Machines on which trials can run.
+        session: What this start of the experiment shares.
+        nodes: The machines on which trials can run.
 
     Raises:
-        ConfigError: If no trial could ever start.
+        ConfigError: If no machine has what a trial asks for.
     """
     wanted, available = session.experiment.resources, total(nodes)
     has_gpu = available["GPU"] >= 1
@@ -33,7 +35,7 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
     fuse = choose_fuse(session, has_gpu=has_gpu) if wanted.fuse == "auto" else wanted.fuse
     gpus = wanted.gpus
     if gpus == "auto":
-        # Fused trials have a GPU to themselves.
+        # An engine of fused trials has a GPU to itself.
         gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure(session))
     if limit := describe_limit(wanted, gpus, available, fuse):
         session.ledger.append("limit_noted", message=limit)
@@ -43,7 +45,7 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
 
 
 def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
-    """Return how many trials are fused in every study, and write down which study keeps others from more."""
+    """Return how many trials are fused: the least of the studies' numbers; the journal notes which study sets it."""
     found = measure_fusion(session, has_gpu=has_gpu)
     if limit := describe_fusion(found):
         session.ledger.append("limit_noted", message=limit)
@@ -51,7 +53,7 @@ def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
 
 
 def measure(session: "Session") -> list[Footprint]:
-    """Return what a trial of each study takes, from the journal where it was measured before."""
+    """Return the GPU memory that a trial of each study takes; what the journal has is not measured again."""
     known = session.ledger.history.footprints
     asked = {
         cell.name: _measure.options(num_cpus=session.experiment.resources.cpus).remote(
@@ -74,7 +76,7 @@ def measure(session: "Session") -> list[Footprint]:
 
 
 def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
-    """Return how many trials of each study train fastest at once, from the journal where it was measured before."""
+    """Return how many fused trials of each study train fastest; what the journal has is not measured again."""
     from trainables.cost.fused_pace import choose_fusion
 
     known, wanted = session.ledger.history.fusions, session.experiment.resources

@@ -1,7 +1,7 @@
-"""What Ray's trials go through, put into the journal: starts, failures, retries; and hung ones are ended.
+"""Writes starts, failures and retries of trials into the journal, and ends trials that hang.
 
-A trial that is tried again is issued again, as it would be after a restart. Ray's own retries cannot wait for the
-other trials to become fewer, and forget how often they tried when the driver dies.
+A trial that is tried again is issued again, as the trial would be after a restart of the driver. Ray's own retries are
+not used: they cannot wait until fewer trials run, and they forget how often they tried when the driver dies.
 """
 
 import errno
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class TrialCallback(NotPickled, TrialProgressCallback):
-    """Puts into the journal what neither searcher nor scheduler is told: starts, errors, retries, trials that ended.
+    """Writes into the journal what Ray Tune tells neither searcher nor scheduler: starts, errors and retries.
 
-    It stands in the place of Ray's own progress callback, which prints nothing here but keeps every trial.
+    The class takes the place of Ray's own progress callback, which would print nothing here and yet keep every trial.
 
     Attributes:
         problem: Why the search cannot go on: there is no room for checkpoints, or another driver has claimed them;
@@ -44,18 +44,18 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self.problem: OSError | AlreadyRunningError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
-        """Give the display a turn, and end the trials that have been silent for too long."""
+        """Let the display draw, and kill the actors of trials that have been silent for too long."""
         self._on_step()
         silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
         for trial, heard in self._heard.items():
             actor = trial.temporary_state.ray_actor
             if heard < silent_since and trial not in self._hung and actor is not None:
                 self._hung.add(trial)
-                # Ray notices that the actor is gone, and comes back with an error of the trial.
+                # Ray notices that the actor is gone and calls ``on_trial_error``, which finds the trial in ``_hung``.
                 ray.kill(actor)
 
     def on_trial_start(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
-        """Note that a trial has got its actor, and what it takes from now on."""
+        """Record that a trial has its actor, and the share of a GPU that the trial holds from now on."""
         self._heard[trial] = time.monotonic()
         wanted = trial.placement_group_factory
         gpus = 0.0 if wanted is None else wanted.required_resources.get("GPU", 0.0)
@@ -64,11 +64,11 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     def on_trial_result(
         self, iteration: int, trials: list[RayTrial], trial: RayTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Note that a trial is alive."""
+        """Note the time at which a trial was last heard of."""
         self._heard[trial] = time.monotonic()
 
     def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
-        """Try a trial again, with fewer at a time if memory was short, or note that it failed for good."""
+        """Issue a failed trial again, with fewer trials at a time if memory was short, or end the trial as failed."""
         self._heard.pop(trial, None)
         ours = self._ledger.history.trials[trial.config["trial"]]
         failure = self._failure(trial)
@@ -80,6 +80,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
             self.problem = AlreadyRunningError(f"{failure.message}; this process stops, what it wrote before is whole")
             return
         reason = give_up(ours, failure, self._patience)
+        # Before the trial is issued again, because it must not start beside as many trials as before.
         if failure.cause is Cause.MEMORY:
             self._run_fewer(trial)
         if reason is None:
@@ -91,7 +92,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
             self._checkpoints.prune(ours.id)
 
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
-        """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
+        """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
         self._heard.pop(trial, None)
         ours = self._ledger.history.trials[trial.config["trial"]]
         if ours.state is not TrialState.RUNNING:

@@ -34,15 +34,22 @@ from trainables.errors import DivergedError, UserError
 from trainables.reports import EpochReport
 
 THREADS = 4
-"""Of an engine for each of its trials: one waits for a round, others save and leave."""
+"""Threads of an engine per trial: one waits for a round while others save a checkpoint or leave."""
 
 ANSWER_SECONDS = 60.0
-"""An engine that does not even say for so long how many trials it has hangs."""
+"""Seconds after which an engine that has not even said how many trials it has is taken to hang."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an engine says: an epoch, nothing where there is none to tell of, or why the trial cannot go on."""
+    """What an engine answers: an epoch, why the trial cannot go on, or nothing where a new trial has no epoch yet.
+
+    Attributes:
+        epoch: Epochs trained so far; 0 without ``metrics``.
+        metrics: The numbers of that epoch.
+        is_best: Whether the epoch is the trial's best so far.
+        error: Why the trial cannot go on.
+    """
 
     epoch: int = 0
     metrics: Mapping[str, float] | None = None
@@ -51,19 +58,24 @@ class Answer:
 
 
 class FusedEngine:
-    """Trains the trials of one device; a Ray actor with many threads."""
+    """Trains the trials of one device; a Ray actor with several threads per trial.
+
+    Args:
+        workload: Makes the group of trials that is trained.
+        gpus: The numbers of the GPUs on which the trials train, as ``CUDA_VISIBLE_DEVICES`` wants them.
+    """
 
     def __init__(self, workload: Workload, gpus: list[str]) -> None:
-        # The trials hold the GPUs for it. It asks Ray for none itself, and so what it sees is not what they have.
+        # The actors of the trials hold the GPUs in Ray's books. The engine asks Ray for no GPU, so Ray shows it none.
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         self._rounds = EpochBarrier(workload.together)
 
     def members(self) -> int | None:
-        """Return how many trials are there; ``None`` where it hangs, and nobody waits for that any more."""
+        """Return how many trials are members; ``None`` if the engine hangs and all its trials have been ended."""
         return None if self._rounds.is_stuck else self._rounds.members
 
     def reserve(self, name: str, process: int) -> None:
-        """Keep a place for a trial, for as long as the process of the trial's actor, on this machine, lives."""
+        """Keep a place for a trial, as long as the process of the trial's actor lives; it is on this machine."""
         self._rounds.reserve(name, _watch(process))
 
     def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
@@ -84,7 +96,7 @@ class FusedEngine:
 
 
 def _watch(number: int) -> Callable[[], bool]:
-    """Return what says whether a process that runs now, by its number, still does."""
+    """Return a function that says whether a process, which is named by its number now, still runs."""
     try:
         process = psutil.Process(number)
     except psutil.NoSuchProcess:
@@ -93,7 +105,7 @@ def _watch(number: int) -> Callable[[], bool]:
 
 
 def _answer(work: Callable[[], EpochReport | None]) -> Answer:
-    """Return what happened; errors as values, because Ray's copy of an error has a traceback for its text."""
+    """Return the outcome of some work; errors as values, because Ray passes an exception on as a traceback's text."""
     try:
         report = work()
     except (DivergedError, UserError) as error:
@@ -102,12 +114,12 @@ def _answer(work: Callable[[], EpochReport | None]) -> Answer:
 
 
 class EngineDirectory:
-    """Knows the engines and starts them; a Ray actor, one an experiment.
+    """Knows the engines and starts them; a Ray actor, one per experiment.
 
     Args:
-        workload: What the trials run.
-        fuse: So many trials are in an engine.
-        share: What an engine takes of the machines, by Ray's ``cpu`` and ``gpu``.
+        workload: Makes the group of trials that an engine trains.
+        fuse: The number of trials in an engine, >= 2.
+        share: The CPUs (``cpu``) and GPUs (``gpu``) that an engine with all its trials takes.
     """
 
     def __init__(self, workload: Workload, fuse: int, share: Mapping[str, float]) -> None:
@@ -115,7 +127,14 @@ class EngineDirectory:
         self._engines: dict[tuple[str, ...], list[Any]] = {}
 
     def engine_for(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
-        """Return the engine for a trial on a node with these GPUs: the emptiest there, or one that is new."""
+        """Return the engine for a trial on a node with these GPUs: the one with the fewest trials, or a new one.
+
+        Args:
+            name: A name for the trial that is new with each attempt.
+            process: The number of the process of the trial's actor.
+            node: Ray's id of the node on which that actor runs.
+            gpus: The numbers of the GPUs that the actor holds.
+        """
         here = self._engines.setdefault((node, *gpus), [])
         members = {engine: count for engine in list(here) if (count := self._members(engine, here)) is not None}
         cpus = next(each["Resources"].get("CPU", 1) for each in ray.nodes() if each["NodeID"] == node)
@@ -128,13 +147,13 @@ class EngineDirectory:
         return chosen
 
     def _members(self, engine: Any, here: list[Any]) -> int | None:
-        """Return how many trials an engine has; one that is dead, or is now because it hung, is dropped."""
+        """Return how many trials an engine has; ``None`` for a dead or hanging engine, which is killed and dropped."""
         try:
             members: int | None = ray.get(engine.members.remote(), timeout=ANSWER_SECONDS)
         except RayActorError:
             members = None
         except GetTimeoutError:
-            # Not even a thread that has nothing to do with what it trains gets its turn.
+            # The thread that should answer has nothing to do with the training: not even such a thread gets its turn.
             members = None
         if members is None:
             here.remove(engine)
@@ -143,18 +162,18 @@ class EngineDirectory:
 
     def _start(self, node: str, gpus: list[str]) -> Any:
         there = NodeAffinitySchedulingStrategy(node, soft=False)
-        # No CPU of its own: its trials hold what it uses.
+        # No CPU of its own: the actors of its trials hold, in Ray's books, the CPUs that the engine uses.
         options = {"num_cpus": 0, "max_concurrency": self._fuse * THREADS, "scheduling_strategy": there}
         return ray.remote(FusedEngine).options(**options).remote(self._workload, gpus)
 
 
 def room(share: Mapping[str, float], cpus: float, gpus: int) -> int:
-    """Return how many engines may be in one place.
+    """Return how many engines may run in one place: on the same GPUs of a node, or on the CPUs of a node.
 
     Args:
-        share: What one takes, by ``cpu`` and ``gpu``.
-        cpus: Of the node.
-        gpus: How many GPUs a trial there sees: a part of a GPU is a part of one that it sees whole.
+        share: The CPUs (``cpu``) and GPUs (``gpu``) that an engine takes.
+        cpus: The CPUs of the node.
+        gpus: The number of GPUs that a trial there sees; a trial with half a GPU sees the whole GPU.
     """
     wanted, there = (share["gpu"], gpus) if gpus else (share["cpu"], cpus)
     return max(1, int(there / wanted + 1e-6)) if wanted else 1
@@ -162,16 +181,16 @@ def room(share: Mapping[str, float], cpus: float, gpus: int) -> int:
 
 @dataclass(frozen=True)
 class FusedTraining:
-    """Trains in an engine what an actor would train itself.
+    """Trains a trial in an engine, in the place of the workload that an actor would otherwise run itself.
 
     Attributes:
-        engine_directory: Handle of the ``EngineDirectory``.
+        engine_directory: Ray's handle of the ``EngineDirectory``.
     """
 
     engine_directory: Any
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
-        """Yield a report an epoch; see ``Workload``."""
+        """Yield a report after each epoch, as ``Workload.train`` does."""
         name, context = uuid.uuid4().hex, ray.get_runtime_context()
         gpus = sorted(map(str, context.get_accelerator_ids().get("GPU", [])))
         engine = ray.get(self.engine_directory.engine_for.remote(name, os.getpid(), context.get_node_id(), gpus))
@@ -193,24 +212,25 @@ class FusedTraining:
 
 @contextmanager
 def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[TrialRunner]:
-    """Yield what the trials' actors are to run: the workload itself, or, of more than 1, what asks an engine for it.
+    """Yield what the trials' actors run: the workload itself or, if trials are fused, training in an engine.
 
     Args:
-        workload: What the trials run.
-        fuse: So many trials are in an engine.
-        resources: What a trial asks Ray for, by ``cpu`` and ``gpu``.
+        workload: Trains a trial.
+        fuse: The number of trials in an engine; with 1 there are no engines.
+        resources: The CPUs (``cpu``) and GPUs (``gpu``) that the actor of a trial asks Ray for.
     """
     if fuse == 1:
         yield workload
         return
-    # On the driver's machine: it is to outlive all others.
+    # On the driver's machine, because the directory has to outlive every other machine of the cluster.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    # One that died is started again, knows no engine, and has none: Ray ends what a dead process has started.
+    # Ray starts a directory that died again. The new one knows no engine, and none is left: Ray ends the actors that
+    # a dead process has started.
     options = {"num_cpus": 0, "scheduling_strategy": here, "max_restarts": -1, "max_task_retries": -1}
     share = {name: amount * fuse for name, amount in resources.items()}
     engine_directory: Any = ray.remote(EngineDirectory).options(**options).remote(workload, fuse, share)
     try:
         yield FusedTraining(engine_directory)
     finally:
-        # Its engines go with it.
+        # Ray ends the engines with the directory that started them.
         ray.kill(engine_directory)

@@ -1,8 +1,8 @@
-"""Waiting for the first machine of a cluster that runs trials: an autoscaler brings machines only when they are wanted.
+"""Waits until a cluster has its first machine that runs trials.
 
-A cluster whose head has no CPUs is meant to grow; a trial that "fits none of its machines" would be refused too soon.
-Ray tells nobody in a stable way whether an autoscaler is there, and a person may start a machine by hand as well, so
-the wait has an end instead.
+A cluster whose head has no CPUs is meant to grow: an autoscaler starts machines once they are wanted. A search that
+refused to start because a trial fits no machine would refuse too soon. Ray has no stable way to tell whether a cluster
+has an autoscaler, and a person may start a machine by hand as well; therefore the search waits, for a limited time.
 """
 
 import time
@@ -17,24 +17,24 @@ from orchestrator.machines.nodes import Node, alive
 from orchestrator.text.terminal import say
 
 LONGEST_SECONDS = 900.0
-"""How long the first machine may take; as long as Ray's autoscaler gives a machine to start."""
+"""Seconds within which the first machine must join; Ray's autoscaler gives a machine as long to start."""
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the machines."""
+"""Seconds between two looks at the machines."""
 
 
 def machines_that_run_trials(wanted: Resources, is_over: Callable[[], bool]) -> list[Node]:
-    """Return the machines of the cluster, after the first that can run a trial has come where none runs any.
+    """Return the machines of the cluster; if none of them runs trials, wait for the first one that does.
 
     Args:
         wanted: What a trial asks for.
-        is_over: Whether the process is to end, so that nobody needs machines any more.
+        is_over: Returns whether the process is to end, so that no machine is needed any more.
 
     Returns:
-        The machines; empty where the process is to end before one has come.
+        The machines; empty if the process is to end before a machine has joined.
 
     Raises:
-        ClusterError: If none came in time.
+        ClusterError: If no machine joined in time.
     """
     nodes = alive(ray.nodes())
     if any(node.cpus > 0 for node in nodes):

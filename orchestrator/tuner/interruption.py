@@ -13,9 +13,9 @@ from orchestrator.tuner.not_pickled import NotPickled
 
 
 class Interruption(NotPickled, tune.Stopper):
-    """Asks Tune to end when there is a reason to, or the process is told to end.
+    """Asks Ray Tune to end when a limit is reached, or when a signal tells the process to end.
 
-    The first signal is noted, a second one is obeyed at once.
+    The first signal is noted, and the search ends in order. A second signal raises ``KeyboardInterrupt`` at once.
 
     Attributes:
         signal: The signal that came; ``None`` while there was none.
@@ -26,16 +26,16 @@ class Interruption(NotPickled, tune.Stopper):
         self._is_over = is_over
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """End no single trial."""
+        """Let every trial go on: this stopper ends all trials or none."""
         return False
 
     def stop_all(self) -> bool:
-        """Say whether a signal came or there is another reason."""
+        """Say whether a signal has come or a limit is reached."""
         return self.signal is not None or self._is_over()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM for the length of a ``with`` block."""
+        """Handle SIGINT and SIGTERM inside a ``with`` block; outside of the main thread Python allows no handlers."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,7 +1,8 @@
-"""What a stage runs, handed to Ray trial by trial: Ray's searcher interface over a source of ours.
+"""Hands the trials of a stage to Ray Tune one by one, through Ray's searcher interface.
 
-A stage is the search itself, or what is trained again after it. Ray asks for its next trial here and is told here how
-each went; which trials there are, and in which order, is the source's business alone.
+A stage is the search itself, or the trainings after it that confirm its best candidates. Ray Tune asks the issuer for
+the next trial and tells the issuer how each trial went. Which trials there are, and in which order they run, is decided
+by the ``TrialSource`` alone.
 """
 
 import json
@@ -20,7 +21,8 @@ from orchestrator.tuner.not_pickled import NotPickled
 class Issuer(NotPickled, Searcher):
     """Issues the trials of a source, some at a time.
 
-    A trial that the journal holds as running is issued again under its own id, and finds its checkpoint itself.
+    A trial that the journal holds as running, after a crash say, is issued again under its own id; its actor finds the
+    trial's checkpoint.
     """
 
     def __init__(
@@ -33,10 +35,10 @@ class Issuer(NotPickled, Searcher):
         """Begin with the first trial.
 
         Args:
-            source: Of the trials.
-            at_a_time: How many may run at once; ``None`` is as many as fit.
-            halvings: How often that was halved already.
-            has_room: Whether there is room for a trial beside others.
+            source: Decides which trials there are.
+            at_a_time: How many trials may run at once, >= 1; ``None``: as many as the resources allow.
+            halvings: How often ``at_a_time`` was halved already for want of memory.
+            has_room: Returns whether there is room for one more trial beside those that run.
         """
         super().__init__()
         self._source, self._at_a_time, self._halvings = source, at_a_time, halvings
@@ -46,7 +48,7 @@ class Issuer(NotPickled, Searcher):
         self._made_way: frozenset[str] = frozenset()
 
     def suggest(self, trial_id: str) -> Any:
-        """Return what Ray's trial of that id is to run; ``FINISHED`` after the last."""
+        """Return the config of Ray's trial of that id, ``None`` for now, or ``FINISHED`` after the last trial."""
         if self._at_a_time is not None and len(self._live) >= self._at_a_time:
             return None
         if self._live and not self._has_room():
@@ -56,33 +58,39 @@ class Issuer(NotPickled, Searcher):
             # A trial that runs may have to be tried again, or show that its study is worth going on with.
             return None if self._live or self._source.outstanding else str(Searcher.FINISHED)
         self._live[trial_id] = trial
-        # Those that are fused fail together: each has its last chance alone, lest it pays for what another one does.
+        # Fused trials fail together, whichever of them is the cause: for its last try each trial runs alone.
         alone = trial.setbacks >= MAX_FAILURES
         # As text, because Ray copies and searches a nested config for values to resolve.
         return {"trial": trial.id, "config": json.dumps(trial.config), "halvings": self._halvings, "alone": alone}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Let the source see the epoch, which the scheduler has put in the journal by now."""
+        """Let the source see the epoch; Ray Tune calls the scheduler first, so the journal has the epoch by now."""
         self._source.observe(self._live[trial_id])
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Let the source know the end; of an error it hears from ``TrialCallback``, which Ray tells after this."""
+        """Let the source see that a trial has ended.
+
+        Of a trial that failed the source hears from ``TrialCallback.on_trial_error``, which Ray Tune calls after this
+        method and which alone knows whether the trial is tried again.
+        """
         trial = self._live.pop(trial_id)
         if not error:
             self._source.observe(trial)
 
     def issue_again(self, trial: Trial) -> None:
-        """Issue a trial that failed before any other, once there is room for it."""
+        """Issue a failed trial again, before any new trial, once there is room."""
         self._again.append(trial)
 
     def run_fewer(self, trial_id: str) -> int | None:
-        """Halve the number of trials at a time after one of them failed, and return it.
+        """Halve the number of trials that run at a time, after one of them failed, and return the new number.
 
-        ``None`` where it ran alone, or beside one for which that was done: trials that fail together, as those of one
-        stack or one GPU do, count once.
+        Trials of one stack or one GPU fail together; such a group of failures halves the number once.
 
         Args:
-            trial_id: Ray's, of the trial that failed; each attempt has its own.
+            trial_id: Ray's id of the trial that failed; each attempt of a trial has an id of its own.
+
+        Returns:
+            The new number; ``None`` if the trial ran alone, or if the number was halved for a trial beside this one.
         """
         running = len(self._live) + 1
         if running == 1 or trial_id in self._made_way:

@@ -1,10 +1,14 @@
-"""Trials of one process in step: a round is one epoch of all that are there.
+"""Trials of one process in lockstep: a round trains one epoch of all member trials at once.
 
-Whoever trains a trial asks here for its next epoch and gets it when the round has ended. A round begins when all
-members have asked, or when some have waited long enough for the others: a trial that is late joins the next one, and
-one that is gone stops nobody: that whose process died without a word is let go before the next round. Everything that
-is trained is touched by one thread alone. A thread that hangs cannot be ended, but it can be told: those whom it trains
-are ended one by one because they are silent, and then nobody is left who waits for it.
+The actor of a trial asks ``EpochBarrier.next`` for the trial's next epoch; the call returns when a round has trained
+the epoch. A round begins when all members have asked, or when the members that asked have waited long enough for the
+others. A trial that asks late joins the next round. A trial whose process died without leaving is dropped before the
+next round, so that no round waits for a dead trial.
+
+One thread, the worker, does everything that touches models: it takes trials in, lets trials go and trains rounds.
+Other threads only leave requests under a lock. A worker that hangs cannot be ended, but a hang can be recognised: Ray
+ends the silent trials of the round one by one, until the worker is busy with trials of which none is a member any more
+(``is_stuck``).
 """
 
 import threading
@@ -21,15 +25,22 @@ from trainables.config import TrialConfig
 from trainables.reports import EpochReport, Outcome
 
 PATIENCE = 5.0
-"""Seconds that those who asked wait for the others, at least."""
+"""Seconds for which the trials that have asked wait for the other members, at least."""
 
 WAITING_SHARE = 0.1
-"""The same as a part of the round before, where that is more."""
+"""Where it is longer than ``PATIENCE``: the wait as a share of the duration of the last round."""
 
 
 @dataclass
 class _Arrival:
-    """A trial that wants to be taken in."""
+    """A trial that asks to become trained here.
+
+    Attributes:
+        name: Name of the trial.
+        config: What the trial trains.
+        resume: The checkpoint from which the trial goes on, or ``None``.
+        told: Gets the report of the checkpoint, or the error, once the worker has taken the trial in.
+    """
 
     name: str
     config: TrialConfig
@@ -38,11 +49,11 @@ class _Arrival:
 
 
 class EpochBarrier:
-    """Rounds of the trials of this process.
+    """Trains the member trials of this process in rounds.
 
     Args:
-        make: Makes what trains them, on the thread that will.
-        patience: See ``PATIENCE``.
+        make: Makes the group of trials that is trained; called on the worker thread, which alone touches the group.
+        patience: Replaces ``PATIENCE``; seconds, >= 0.
     """
 
     def __init__(self, make: Callable[[], TrialGroup], patience: float = PATIENCE) -> None:
@@ -60,33 +71,33 @@ class EpochBarrier:
 
     @property
     def members(self) -> int:
-        """How many trials are there, or on their way."""
+        """How many trials are members, whether they have been taken in yet or not."""
         with self._changed:
             return sum(is_alive() for is_alive in self._members.values())
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it trains, or takes in, trials of which none is there any more."""
+        """Whether the worker is busy with trials of which none is a living member any more."""
         with self._changed:
             there = (name in self._members and self._members[name]() for name in self._busy_with)
             return bool(self._busy_with) and not any(there)
 
     def reserve(self, name: str, is_alive: Callable[[], bool]) -> None:
-        """Count a trial as a member, for which the next round waits, before it is there.
+        """Make a trial a member before it is taken in, so that the next round waits for the trial.
 
         Args:
-            name: Of the trial.
-            is_alive: Whether whoever asks for it is still there.
+            name: Name of the trial.
+            is_alive: Returns whether the process of the trial's actor still runs.
         """
         with self._changed:
             self._members[name] = is_alive
             self._awaited.add(name)
 
     def start(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
-        """Take a trial in that is a member; return the report of its checkpoint where it is resumed.
+        """Take a member trial in; return the report of its checkpoint if the trial is resumed, else ``None``.
 
         Raises:
-            UserError: If it cannot run.
+            UserError: If the trial cannot run.
         """
         arrival = _Arrival(name, config, resume)
         with self._changed:
@@ -98,14 +109,15 @@ class EpochBarrier:
         return report
 
     def next(self, name: str) -> EpochReport:
-        """Return a trial's next epoch, after the round that trains it.
+        """Wait for the round that trains a trial's next epoch, and return the epoch's report.
 
         Raises:
-            DivergedError: If it diverged; it is no member any more.
-            PluginError: The same, if the code of its plug-in failed.
+            DivergedError: If the trial diverged; the group of trials has let it go.
+            PluginError: If the code of the trial's plug-in failed; the group of trials has let it go.
         """
         told: Future[Outcome] = Future()
         with self._changed:
+            # The wait for the others counts from the first trial that asks for a round.
             if not self._asked:
                 self._asked_since = time.monotonic()
             self._awaited.add(name)
@@ -118,11 +130,14 @@ class EpochBarrier:
         return outcome
 
     def save(self, name: str, directory: Path) -> None:
-        """Write the checkpoint of a trial's newest epoch; before it asks for the next one."""
+        """Write the checkpoint of a trial's newest epoch.
+
+        To be called before the trial asks for its next epoch: the next round changes the weights.
+        """
         self._reports[name].save(directory)
 
     def leave(self, name: str) -> None:
-        """Let a trial go, which nobody waits for from now on."""
+        """Let a trial go; no round waits for the trial from now on."""
         with self._changed:
             self._forget(name)
             self._changed.notify_all()
@@ -133,6 +148,7 @@ class EpochBarrier:
         if asked := self._asked.pop(name, None):
             asked.cancel()
         self._reports.pop(name, None)
+        # The worker alone removes the trial's model, between two rounds.
         self._gone.append(name)
 
     def _work(self) -> None:
@@ -144,7 +160,7 @@ class EpochBarrier:
                     with self._busy([arrival.name]):
                         together = together or self._make()
                         report = together.add(arrival.name, arrival.config, arrival.resume)
-                except Exception as error:  # noqa: BLE001  # whatever it is, whoever asked is to hear of it
+                except Exception as error:  # noqa: BLE001  # the actor that asked must get any error, or it waits forever
                     arrival.told.set_exception(error)
                 else:
                     arrival.told.set_result(report)
@@ -160,7 +176,7 @@ class EpochBarrier:
         try:
             with self._busy(asked):
                 outcomes = together.run_epoch(list(asked))
-        except Exception as error:  # noqa: BLE001  # e.g. no memory for all of them
+        except Exception as error:  # noqa: BLE001  # e.g. the memory does not suffice: every trial of the round must hear of it
             for told in asked.values():
                 told.set_exception(error)
             return
@@ -170,7 +186,11 @@ class EpochBarrier:
 
     @contextmanager
     def _busy(self, names: Iterable[str]) -> Iterator[None]:
-        """Remember whom the work is for; it ends before they are told of it, after which they may go."""
+        """Remember for which trials the worker works, for ``is_stuck``.
+
+        The note is removed before the trials get their results: a trial that has its result may leave at once, and a
+        worker that has just finished must not look as if it hung.
+        """
         with self._changed:
             self._busy_with = frozenset(names)
         try:
@@ -180,7 +200,7 @@ class EpochBarrier:
                 self._busy_with = frozenset()
 
     def _wait(self) -> "tuple[list[_Arrival], list[str], dict[str, Future[Outcome]]]":
-        """Wait until there is something to do, and take it: those who come and go before a round."""
+        """Wait for work and take it; trials that come or go are served before the next round."""
         with self._changed:
             while True:
                 arrivals, gone = list(self._arrivals), list(self._gone)
@@ -189,6 +209,7 @@ class EpochBarrier:
                 if arrivals or gone:
                     return arrivals, gone, {}
                 if self._asked:
+                    # Before the wait, because a round would wait for a trial whose process is dead until patience ends.
                     if lapsed := [name for name, is_alive in self._members.items() if not is_alive()]:
                         for name in lapsed:
                             self._forget(name)
@@ -196,7 +217,8 @@ class EpochBarrier:
                     left = self._asked_since + self._seconds_to_wait() - time.monotonic()
                     if self._awaited <= self._asked.keys() or left <= 0:
                         asked, self._asked = self._asked, {}
-                        # Who was late is waited for again when it asks again.
+                        # The next round waits for the trials of this one. A trial that was late is waited for only
+                        # after it has asked again, so that a trial that never comes back delays a single round.
                         self._awaited = set(asked)
                         return [], [], asked
                     self._changed.wait(left)

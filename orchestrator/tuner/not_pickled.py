@@ -1,4 +1,4 @@
-"""For parts that Ray pickles although nobody will ever read them back."""
+"""A base class for objects that Ray pickles although nothing ever reads the pickles."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Work with Ray in a thread of its own, while the main thread watches the processes of Ray and hears the signals.
+"""Calls of Ray in a thread of their own, while the main thread watches the processes of Ray and handles signals.
 
-Where Ray's control store (GCS) or its node manager (raylet) dies, a call of Ray blocks for up to a minute, and then Ray
-ends this process without a word of ours; nobody can interrupt a blocked call. The main thread makes none meanwhile, so
-that it can end the search in order.
+When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
+interrupted, and then Ray ends this process without a message of ours. The main thread therefore calls nothing of Ray
+while the work goes on, so that it can end the search in order.
 """
 
 import threading
@@ -19,28 +19,28 @@ from orchestrator.storage.bucket import connection_problem
 from trainables.errors import UserError
 
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
-"""The processes without which Ray does nothing more: name -> what is said when they are gone."""
+"""The processes without which Ray cannot work: name -> what the user is told when the process is gone."""
 
 LOOK_SECONDS = 0.2
-"""Between two looks at the processes of Ray."""
+"""Seconds between two looks at the processes of Ray."""
 
 ASK_SECONDS = 5.0
-"""Between two attempts to reach the head of a cluster."""
+"""Seconds between two attempts to reach the head of a cluster."""
 
 SILENT_SECONDS = 40.0
-"""How long the head of a cluster may be out of reach; after 60 s Ray itself ends this process."""
+"""Seconds for which the head of a cluster may be out of reach; after 60 s Ray itself ends this process."""
 
 GRACE_SECONDS = 1.0
-"""Who ends the processes of Ray may be about to signal this one as well: so long a signal is waited for."""
+"""Seconds to wait for a signal after Ray has died: whoever ended Ray may be about to signal this process as well."""
 
 
 class RayLostError(UserError):
-    """A process of Ray died; what was written down before is whole.
+    """A process of Ray died; the journal and the checkpoints are whole.
 
     Args:
-        place: What was being written.
-        lost: What of Ray is gone.
-        cost: What that costs.
+        place: The folder that was being written.
+        lost: What of Ray is gone, for people.
+        cost: What the user loses, for people.
     """
 
     exit_code = 1
@@ -56,25 +56,25 @@ class Ray(Protocol):
     """The Ray that some work calls.
 
     Attributes:
-        is_ours: Whether this process has started it, and nobody else uses it.
+        is_ours: Whether this process has started Ray, so that no other process uses it.
     """
 
     is_ours: bool
 
     def lost(self) -> list[str]:
-        """Return what is gone and without which Ray does nothing more, for people."""
+        """Return, for people, what of Ray is gone without which Ray cannot work; empty while Ray works."""
         ...
 
     def kill(self) -> None:
-        """Kill what is left of it, where it is ours."""
+        """Kill what is left of Ray's processes, if this process started them."""
         ...
 
 
 class JoinedRay:
-    """A Ray that others started, and that we leave as it is.
+    """A Ray that another process started, and that is left running.
 
     Args:
-        address: ``host:port`` of its head; ``None`` where the caller watches over it.
+        address: ``host:port`` of the head; ``None`` if the caller watches over Ray.
     """
 
     is_ours = False
@@ -84,7 +84,7 @@ class JoinedRay:
         self._asked = self._answered = time.monotonic()
 
     def lost(self) -> list[str]:
-        """See ``Ray``."""
+        """Return the head, if it has been out of reach for longer than ``SILENT_SECONDS``."""
         if self._address is None:
             return []
         if time.monotonic() - self._asked >= ASK_SECONDS:
@@ -96,14 +96,14 @@ class JoinedRay:
         return [f"its head at {self._address} has not answered for {silent:.0f} s"] if silent > SILENT_SECONDS else []
 
     def kill(self) -> None:
-        """See ``Ray``."""
+        """Kill nothing: others use this Ray."""
 
 
 class OwnRay:
     """A Ray that this process has started.
 
     Args:
-        processes: What Ray has started directly.
+        processes: The processes that ``ray.init`` has started directly.
     """
 
     is_ours = True
@@ -114,23 +114,23 @@ class OwnRay:
         self._workers: list[psutil.Process] = []
 
     def lost(self) -> list[str]:
-        """See ``Ray``."""
+        """Return which of the processes in ``CORE`` have ended."""
         gone = [CORE[name] for name, process in self._core.items() if not is_alive(process)]
         if self._core and not gone:
-            # Noted beforehand, because nobody can tell whose the workers of a dead raylet were.
+            # Noted while the raylet lives: once it is dead, nothing says which processes were its workers.
             with suppress(psutil.Error):
                 self._workers = self._core["raylet"].children(recursive=True)
         return gone
 
     def kill(self) -> None:
-        """See ``Ray``; the workers go as well."""
+        """Kill the processes of Ray and the workers that they had at the last look."""
         for process in (*self._workers, *self._started):
             with suppress(psutil.Error):
                 process.kill()
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Say whether a process runs; one that has ended, and that nobody has waited for yet, does not."""
+    """Say whether a process runs; a zombie, which has ended but was not waited for, does not run."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -139,7 +139,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 class RayWork(threading.Thread):
-    """Something that calls Ray, in a thread which does not keep the process from ending."""
+    """Work that calls Ray, in a daemon thread, which does not keep the process from ending."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(name="ray work", daemon=True)
@@ -147,17 +147,17 @@ class RayWork(threading.Thread):
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Work, and keep what it raises for the main thread."""
+        """Do the work, and keep an exception for the main thread."""
         with self:
             self._work()
 
     def __enter__(self) -> None:
-        """Begin to keep what is raised."""
+        """Begin to keep exceptions."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Keep what was raised."""
+        """Keep the exception, if there is one, for ``finish``."""
         self._error = error
         return True
 
@@ -169,16 +169,17 @@ class RayWork(threading.Thread):
         as well (``timeout``, systemd), and a Ray that ends in its own way ends this process, too, without a word.
 
         Args:
-            ray: What it calls.
-            abandon: Called before this returns or raises while the work goes on, which nobody can keep from doing so.
-            is_told: Says whether a signal has told this process to end.
+            ray: The Ray that the work calls.
+            abandon: Called if this method ends while the thread still works; a thread cannot be stopped, so ``abandon``
+                has to keep it from writing anything more.
+            is_told: Returns whether a signal has told this process to end.
 
         Returns:
-            What of Ray is gone, so that the work is left undone; of a Ray of our own nothing runs any more then. Empty
-            where the work is done.
+            What of Ray is gone, so that the work is left undone; nothing of a Ray of our own runs any more then. Empty
+            if the work is done.
 
         Raises:
-            BaseException: What the work raised, or a signal's handler.
+            BaseException: What the work, or the handler of a signal, raised.
         """
         self.start()
         try:
@@ -192,7 +193,7 @@ class RayWork(threading.Thread):
             if self.is_alive():
                 abandon()
         if self._error is not None and not lost:
-            # What it raised may be what a Ray makes of its own death, between two looks at its processes.
+            # The error may be the first sign of Ray's death, which happened since the last look at its processes.
             lost = ray.lost()
         if self._error is None and not self.is_alive():
             return []

@@ -1,7 +1,7 @@
-"""How trials run: Ray is started, told what to run, and ended.
+"""``run_trials`` starts Ray, lets Ray Tune run the trials of a source, and ends Ray.
 
-Ray keeps no state that we read again: its checkpoints are off, its storage is a scratch directory that goes with the
-process, and whatever must survive stands in the journal and in the trials' own checkpoints.
+This software reads no state of Ray's again: Ray's checkpoints are off, and Ray's storage is a scratch directory that is
+removed when the process ends. What must survive a crash is in the journal and in the trials' own checkpoints.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,12 +31,12 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     """Run what is left of a source's trials until the last has ended, a limit is reached or a signal comes.
 
     Args:
-        session: Of the process.
-        source: Which trials.
-        scheduler: Judges every epoch, and puts it in the journal.
+        session: What this start of the experiment shares.
+        source: Decides which trials there are.
+        scheduler: Judges every epoch and writes the epoch into the journal.
 
     Returns:
-        The signal that ended it, or ``None``.
+        The number of the signal that ended the stage, or ``None``.
 
     Raises:
         ClusterError: If no machine that runs trials has joined the cluster in time.
@@ -53,7 +53,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     tune_config = tune.TuneConfig(
         search_alg=issuer,
         scheduler=scheduler,
-        # As many as the source has; what is tried again counts again.
+        # No limit of Tune's own: to Tune each new try of a trial is one more sample. The source says when to end.
         num_samples=-1,
         reuse_actors=True,
         trial_name_creator=_name,
@@ -68,7 +68,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         verbose=0,
     )
     work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
-    # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
+    # In this order: starting Ray replaces the handler of SIGTERM, so ours is set after Ray has started.
     with ray_runtime(session.scratch, session.cluster.address) as own, interruption.listening():
         lost = work.finish(own, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
@@ -95,14 +95,15 @@ def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
     try:
         tuner.fit()
     except tune.TuneError:
-        # Whatever goes wrong while a result is handled reaches us as the text of a traceback.
+        # Tune passes on what goes wrong while it handles a result as the text of a traceback. The ledger keeps the
+        # error itself, a full disk say, for which there is a sentence.
         if ledger.problem is not None:
             raise ledger.problem from None
         raise
 
 
 def _resources(shares: Mapping[str, float], config: dict[str, Any]) -> tune.PlacementGroupFactory:
-    """Return what a trial asks for, which knows how often memory had run out when it was issued."""
+    """Return the resources of a trial; the trial's share of a GPU grew each time memory ran out before its issue."""
     return tune.PlacementGroupFactory(
         [{"CPU": shares["cpu"], "GPU": share_after_oom(shares["gpu"], config["halvings"])}]
     )
@@ -113,5 +114,5 @@ def _name(trial: RayTrial) -> str:
 
 
 def _folder(trial: RayTrial) -> str:
-    # Of its own for each attempt, so that what went wrong is found apart.
+    # Each attempt of a trial has a folder of its own, so that Ray's error files of two attempts do not mix.
     return str(trial.trial_id)

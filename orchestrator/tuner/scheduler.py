@@ -1,7 +1,7 @@
-"""Which trials go on: halving by rungs, or the median, a study at a time, so that only like is compared with like.
+"""Which trials go on: successive halving by rungs, or the median rule. Trials are compared within their study alone.
 
-Every result of a trial comes through here before anybody acts on it: it is judged, and the epoch goes into the journal
-together with the verdict. What is compared is the best value so far.
+Every result of a trial comes through this module before anything acts on the result: the scheduler judges the trial and
+writes the epoch into the journal together with the verdict. Trials are compared by their best value so far.
 
 References:
     [Golovin2017] Golovin et al., Google Vizier: A Service for Black-Box Optimization, section 3.1. KDD 2017
@@ -29,7 +29,7 @@ from orchestrator.tuner.tune_places import Places
 
 
 class Rungs:
-    """The rungs of one study [Li2020], as Ray climbs them."""
+    """The rungs of one study [Li2020]: Ray's own ASHA decides, trial by trial."""
 
     def __init__(self, epochs: int, rules: Scheduler, bracket: int = 0) -> None:
         grace = round(rules.grace_epochs * rules.reduction_factor**bracket)
@@ -45,7 +45,8 @@ class Rungs:
 
     def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
         """Note the best value so far at an epoch; say whether the trial may go on."""
-        # Of a Ray trial, all that is looked at is its id; ours is the one that outlives a restart.
+        # Ray's ASHA reads nothing of a Ray trial but its id. The id of our trial stays the same when a search is
+        # resumed, so that epochs judged before the restart count for the same trial.
         proxy: Any = SimpleNamespace(trial_id=trial_id)
         nobody: Any = None
         if trial_id not in self._known:
@@ -55,7 +56,7 @@ class Rungs:
 
 
 class Brackets:
-    """Ladders that begin to judge one after the other [Li2018]: a trial that is slow at first has one to its liking."""
+    """Several rungs per study, each with a later first rung [Li2018]: some of them let slow starters run for longer."""
 
     def __init__(self, epochs: int, rules: Scheduler) -> None:
         self._ladders = [Rungs(epochs, rules, bracket) for bracket in range(rules.brackets)]
@@ -68,7 +69,8 @@ class Brackets:
 class Median:
     """A trial goes on while its best value is no lower than the median of the others' at the same epoch [Golovin2017].
 
-    The original compares running averages, to which an early lead clings; here the one value that counts everywhere.
+    The original compares running averages, in which an early lead persists; this rule compares best values, as every
+    other comparison of this software does.
     """
 
     def __init__(self, rules: Scheduler) -> None:
@@ -98,10 +100,10 @@ def make_rule(rules: Scheduler, epochs: int) -> Rungs | Brackets | Median | None
 
 
 class RecordingScheduler(NotPickled, FIFOScheduler):
-    """Records every epoch of every trial with the verdict on it; itself it ends none before its last epoch.
+    """Records every epoch of every trial with the verdict on the trial; ends no trial before the trial's last epoch.
 
     Attributes:
-        places: What is free for trials.
+        places: The resources that are free for trials.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -111,12 +113,14 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
         """Record a step of a trial and return how the trial stands after it."""
+        # Damage first: the epoch below was trained from an older checkpoint because of it.
         for damage in step.damage:
             self._ledger.note_damage(trial, damage)
         if step.diverged is not None:
             self._ledger.end(trial, TrialState.DIVERGED, step.diverged)
         elif step.refused is not None:
             self._ledger.end(trial, TrialState.FAILED, step.refused)
+        # A resumed trial reports its checkpoint's epoch again; an epoch that the journal has is not recorded twice.
         elif step.epoch > trial.last_epoch and trial.state is TrialState.RUNNING:
             value = step.metrics[trial.metric]
             best = value if trial.best_value is None else max(value, trial.best_value)
@@ -124,20 +128,20 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         return trial.state
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:
-        """Judge what an actor returned; ``STOP`` ends the trial there."""
+        """Judge what an actor returned, and tell Ray Tune to let the trial go on or to end the trial (``STOP``)."""
         ours = self._ledger.history.trials[trial.config["trial"]]
         state = self.judge(ours, result["step"])
         goes_on = state is TrialState.RUNNING and not self.pauses(ours)
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
-        """Return the trial for an actor that has become free, and let Ray forget those that have ended."""
+        """Return the trial for an actor that has become free, and let Ray forget the trials that have ended."""
         controller = tune_controller._tune_controller
         forget_ended(controller)
         return self.places.offer(controller)
 
     def pauses(self, trial: Trial) -> bool:
-        """Say whether a trial is to leave its actor to others, and will be issued again."""
+        """Say whether a trial leaves its actor to other trials now, to be issued again later."""
         return False
 
     def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
@@ -152,7 +156,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
 
 
 class PopulationScheduler(RecordingScheduler):
-    """Lets the trials of a population wait for each other; what becomes of them is decided in ``studies/pbt.py``."""
+    """Lets the trials of a population wait for each other; ``studies/pbt.py`` decides which trial copies which."""
 
     def __init__(self, rules: Scheduler, ledger: Ledger) -> None:
         super().__init__(ledger)
@@ -167,7 +171,7 @@ class PopulationScheduler(RecordingScheduler):
 
 
 class StudyScheduler(RecordingScheduler):
-    """Ends trials that are worse than others of their study; starts from what the journal says was judged before."""
+    """Ends trials that are worse than others of their study; begins with the epochs that the journal holds already."""
 
     def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
         super().__init__(ledger)
@@ -193,7 +197,11 @@ class StudyScheduler(RecordingScheduler):
         return rule.may_continue(trial.id, trial.number, epoch, fmean(values))
 
     def _replay(self) -> None:
-        """Judge again in the order of the journal, so that the rules know what they knew."""
+        """Judge the recorded epochs again, in the order of the journal.
+
+        The rules keep their state in memory alone, and ASHA's cuts depend on the order in which values arrive. Replayed
+        in the recorded order, a resumed search has the rungs that the interrupted search had.
+        """
         best: dict[str, float] = {}
         trials = self._ledger.history.trials
         for record in self._ledger.past:

@@ -16,13 +16,13 @@ class Session:
     """What the stages of one start of an experiment share.
 
     Attributes:
-        experiment: What is run.
-        ledger: Where everything is written down, and what was written before.
-        workload: What a trial runs.
-        checkpoints: Where those of the trials lie.
-        scratch: Directory of this process alone; short, because paths of sockets are made under it.
-        on_step: Called several times a second, e.g. to draw.
-        limit: Asked as often; anything but ``None`` ends the stage, and what runs stays resumable.
+        experiment: The experiment that is run.
+        ledger: Writes the journal, and holds what the journal says so far.
+        workload: Trains a trial.
+        checkpoints: Finds and saves the trials' checkpoints.
+        scratch: Directory of this process alone; a short path, because Ray makes sockets under it.
+        on_step: Called several times a second, by which the display draws.
+        limit: Called as often; a text (the reason) ends the stage, and the running trials stay resumable.
         cluster: Where trials run.
     """
 
@@ -36,6 +36,6 @@ class Session:
     cluster: Cluster = field(default_factory=Cluster)
 
     def at_a_time(self) -> int | None:
-        """Return how many trials may run at once: what was asked for, or less where memory was short before."""
+        """Return how many trials may run at once: as the experiment says, or fewer where memory was short before."""
         limits = (self.experiment.resources.max_concurrent, self.ledger.history.concurrency)
         return min((limit for limit in limits if limit is not None), default=None)

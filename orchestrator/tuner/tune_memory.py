@@ -1,8 +1,8 @@
-"""What Ray Tune keeps of trials that have ended, dropped: an analysis of its own, which nobody reads.
+"""Drops what Ray Tune keeps of trials that have ended, for a final analysis that this software does not use.
 
-Otherwise the driver grows by about 7 KB a trial: the trial with copies of its storage, checkpoint settings and config,
-and a task for an actor that was asked for and not needed, because one became free. All of it is private to the locked
-version of Ray; the test of this file fails where another one keeps it elsewhere.
+Without it the driver grows by about 7 KB a trial: the trial with copies of its storage, checkpoint settings and config,
+and a task for an actor that was asked for and not needed, because another actor became free. The attributes changed
+here are private to the locked version of Ray; the test of this module fails where another version keeps them elsewhere.
 """
 
 from typing import Any

@@ -1,11 +1,11 @@
-"""Which of Ray Tune's trials gets a place: actors start side by side, and none loses one that is starting.
+"""Which waiting trial gets an actor, so that actors start side by side.
 
-By itself Tune asks a searcher for one trial at a time, and gives an actor that becomes free to a trial whose own is
-still starting, which it ends for that. So places fill one after the other, and where trials take less time than actors
-to start, there is never a second one. Here as many trials wait as there are places free, and one more, or several where
-an autoscaler is to see that more nodes are wanted; an actor that becomes free is for the first of them that has no
-place yet. All of it is private to the locked version of Ray; the test of this file fails where another one does it
-elsewhere.
+By itself Ray Tune asks a searcher for one trial at a time, and gives an actor that becomes free to a trial whose own
+actor is still starting; Tune ends the starting actor for that. So actors start one after the other, and where a trial
+takes less time than the start of an actor, a second actor never comes to run. With ``Places`` as many trials wait as
+there are free places, and one more, or several more where an autoscaler is to see that more nodes are wanted. An actor
+that becomes free takes the first waiting trial that has no actor yet. The attributes read here are private to the
+locked version of Ray; the test of this module fails where another version of Ray keeps them elsewhere.
 """
 
 import time
@@ -16,21 +16,21 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 
 LOOK_SECONDS = 2.0
-"""So long what the machines had free is taken for true, less what was started since: to ask takes a while."""
+"""Seconds for which an answer of Ray about free resources is reused, less what was started since: asking is slow."""
 
 
 class Places:
-    """Those of one cluster, as far as they are free."""
+    """The free places for trials on one cluster."""
 
     def __init__(self) -> None:
         self._controller: Any = None
         self._looked, self._free, self._live = float("-inf"), 0, 0
 
     def has_room(self, beyond: int) -> bool:
-        """Say whether one trial more is to be asked for; not before Tune has come by for the first time.
+        """Say whether the issuer is to issue one more trial; ``False`` until Ray Tune has called ``offer`` once.
 
         Args:
-            beyond: How many are to wait for which there is no room, >= 1.
+            beyond: How many trials are to wait although there is no room for them, >= 1.
         """
         if self._controller is None:
             return False
@@ -38,7 +38,7 @@ class Places:
         return waiting < self._room(self._controller) + beyond
 
     def offer(self, controller: Any) -> RayTrial | None:
-        """Return the trial that an actor has become free for, if one has.
+        """Return the trial that takes an actor which has become free; ``None`` if no actor is free.
 
         Args:
             controller: Ray's ``TuneController``, between two of its steps.
@@ -54,7 +54,7 @@ class Places:
         return next(waiting, None)
 
     def _room(self, controller: Any) -> int:
-        """Return how many trials more would fit now."""
+        """Return how many more trials would fit on the machines now."""
         live = controller._actor_manager.num_live_actors
         if not controller._trials:
             return 0

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.rows import COLUMNS, Row, load, write_json
+from trainables.devices import choose_device
+from trainables.errors import ConfigError
 
 BENCHMARKS = {
     "losses": "the losses and the metrics beside naive references",
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
     "fused": "trials as one stacked model, beside one after another and a process each",
+    "gpu": "trainings on a GPU beside its CPU: time, agreement, determinism, bf16, memory",
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
@@ -37,6 +40,9 @@ BENCHMARKS = {
 
 ON_GPU = ("epoch", "evaluation", "fused", "search_efficiency")
 """Those that take ``--device cuda``; the others measure what a GPU has no part in, or the memory of processes."""
+
+GPU_ALONE = ("gpu",)
+"""Those that need a GPU."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -95,11 +101,15 @@ def run_one(name: str, given: Sequence[str]) -> list[Row]:
 
 
 def run_all(options: argparse.Namespace) -> None:
-    """Run all benchmarks one after the other; exit with an error if one failed, after the others."""
+    """Run all benchmarks of a device one after the other; exit with an error if one failed, after the others.
+
+    Raises:
+        SystemExit: With a sentence, also where there is no such device.
+    """
     rows: dict[str, list[Row]] = {}
     seconds: dict[str, float] = {}
     loads, failed = [load()], []
-    for name in BENCHMARKS:
+    for name in names_on(options.device):
         report = run_apart(name, options.device)
         loads.append(load())
         if report is None:
@@ -112,6 +122,17 @@ def run_all(options: argparse.Namespace) -> None:
         write_json(options.json, rows, seconds, loads)
     if failed:
         sys.exit(f"error: {', '.join(failed)} failed")
+
+
+def names_on(device: str) -> list[str]:
+    """Return the benchmarks that are run on a device: on a GPU those alone in which it has a part."""
+    if device == "cpu":
+        return [name for name in BENCHMARKS if name not in GPU_ALONE]
+    try:
+        choose_device(device)
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+    return [name for name in BENCHMARKS if name in (*GPU_ALONE, *ON_GPU)]
 
 
 def run_apart(name: str, device: str) -> dict[str, Any] | None:

@@ -1,0 +1,185 @@
+"""Everything of a trial on a GPU, as far as a CPU can show it: each tensor is where its operation needs it.
+
+See ``tests/support/simulated_gpu.py`` for what stays open; ``python -m tests.benchmarks --device cuda`` measures that.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.support.simulated_gpu import GpuTensor, simulated_gpu
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
+from trainables.checkpoint import save_epoch
+from trainables.cocos import Convention, count_contributions
+from trainables.config import Change, TrialConfig
+from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
+from trainables.fused.trials import FusedTrials
+from trainables.losses import LOSSES, build_loss
+from trainables.models import MODELS
+from trainables.plugins.offers import Offer
+from trainables.plugins.plugin_loss import make_loss
+from trainables.reports import EpochReport
+from trainables.trial import run_trial
+
+DATA = tiny_dataset(images=9)
+
+LEARNED = {name: "learned" for name in ("temperature", "bias")}
+
+CHANGE = Change(epoch=2, loss_parameters={"temperature": 0.2}, training={"batch_size": 8})
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sgd without a clip": {"optimizer": "sgd", "gradient_clip": None, "learning_rate": 1e-3},
+    "weight decay and warm-up": {"weight_decay": 0.1, "warmup_epochs": 2},
+    "buckets": {"length_buckets": 3},
+    "images": {"batches": "images", "batch_size": 3},
+}
+
+
+def config(loss: str = "nt_xent", model: str = "vsepp", *, epochs: int = 1, **rest: Any) -> TrialConfig:
+    parts = {name: rest.pop(name) for name in ("loss_parameters", "model_parameters", "schedule") if name in rest}
+    made = tiny_config(loss=loss, epochs=epochs, embedding_size=8, word_size=8, **rest)
+    return replace(made, model=model, **parts)
+
+
+def train(each: TrialConfig, resume: Path | None = None) -> list[EpochReport]:
+    return list(run_trial(each, suited(DATA, each.model), resume, device="cuda"))
+
+
+def expected(each: TrialConfig) -> list[EpochReport]:
+    """Train on the CPU; called outside of the GPU's life."""
+    return list(run_trial(each, suited(DATA, each.model), device="cpu"))
+
+
+TRIALS = (
+    [pytest.param(config(loss), id=loss) for loss in LOSSES]
+    + [pytest.param(config("warp", model), id=model) for model in MODELS if model != "vsepp"]
+    + [pytest.param(config(**settings), id=name) for name, settings in SETTINGS.items()]
+    + [
+        pytest.param(config("sigmoid", loss_parameters=LEARNED), id="learned"),
+        pytest.param(config(epochs=2, schedule=(CHANGE,)), id="schedule"),
+    ]
+)
+
+
+@pytest.mark.parametrize("each", TRIALS)
+def test_a_trial_on_the_gpu_gives_the_numbers_of_the_cpu(each: TrialConfig) -> None:
+    wanted = expected(each)
+    with simulated_gpu():
+        reports = train(each)
+    for got, other in zip(reports, wanted, strict=True):
+        assert got.metrics.keys() == other.metrics.keys() and any(name.startswith("cocos/") for name in got.metrics)
+        # The GPU's GRU is PyTorch's and the CPU's is ours: their sums round differently.
+        assert got.metrics["train/loss"] == pytest.approx(other.metrics["train/loss"], rel=1e-3)
+        assert got.metrics["val/rsum"] == pytest.approx(other.metrics["val/rsum"], abs=60)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_checkpoint_of_the_gpu_is_resumed_and_evaluated_on_either(model: str, tmp_path: Path) -> None:
+    each = config(model=model, epochs=2, loss_parameters={"temperature": "learned"})
+    data = suited(DATA, model)
+    with simulated_gpu():
+        trial = run_trial(each, data, device="cuda")
+        first = save_epoch(tmp_path, next(trial))
+        undisturbed = next(trial).metrics
+        _, resumed = train(each, first)
+        on_gpu = evaluate_checkpoint(first, data, "test", device="cuda")
+        ranks = rank_checkpoint(first, data, ["val", "test"], device="cuda")
+    _, moved = run_trial(each, data, first, device="cpu")
+    assert resumed.metrics["train/loss"] == pytest.approx(undisturbed["train/loss"], rel=1e-6)
+    assert moved.metrics["train/loss"] == pytest.approx(undisturbed["train/loss"], rel=1e-3)
+    assert ranks["test"][0] == on_gpu
+    assert on_gpu["rsum"] == pytest.approx(evaluate_checkpoint(first, data, "test", device="cpu")["rsum"], abs=30)
+
+
+STACKS = {
+    "temperatures": [config(loss_parameters={"temperature": value}) for value in (0.1, "learned")],
+    "losses": [config(loss) for loss in LOSSES],
+    "seeds": [replace(config("warp"), seed=seed) for seed in (0, 1)],
+    **{model: [config("warp", model, learning_rate=rate) for rate in (1e-3, 5e-3)] for model in MODELS},
+}
+
+
+@pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in STACKS.items()])
+def test_stacked_trials_on_the_gpu_give_the_numbers_of_each_alone(configs: list[TrialConfig]) -> None:
+    wanted = [expected(each)[0] for each in configs]
+    data = suited(DATA, configs[0].model)
+    with simulated_gpu():
+        together = FusedTrials("cuda")
+        for place, each in enumerate(configs):
+            together.add(str(place), each, data)
+        outcomes = together.run_epoch([str(place) for place in range(len(configs))])
+    for place, other in enumerate(wanted):
+        got = outcomes[str(place)]
+        assert isinstance(got, EpochReport)
+        assert got.metrics["train/loss"] == pytest.approx(other.metrics["train/loss"], rel=1e-3)
+
+
+COUNTED = [(loss, "paper") for loss in LOSSES] + [(loss, "published") for loss in ("triplet", "nt_xent", "smooth_ap")]
+
+
+@pytest.mark.parametrize(("loss", "convention"), COUNTED)
+def test_contributions_are_counted_on_the_gpu(loss: str, convention: Convention) -> None:
+    similarity = torch.linspace(-0.9, 0.9, 200)[torch.randperm(200, generator=torch.Generator().manual_seed(0))]
+    similarity, positives = similarity.reshape(10, 20), torch.arange(20) // 2 == torch.arange(10)[:, None]
+    made = build_loss(loss)
+    torch.manual_seed(1)
+    here = count_contributions(made, similarity, positives, convention=convention)
+    torch.manual_seed(1)
+    with simulated_gpu() as gpu:
+        there = count_contributions(made, similarity.to(gpu), positives.to(gpu), convention=convention)
+        assert all(isinstance(value, GpuTensor) for value in there.values()), "nothing waits for the GPU"
+    assert {name: value.tolist() for name, value in there.items()} == pytest.approx(
+        {name: value.tolist() for name, value in here.items()}, nan_ok=True
+    )
+
+
+def test_a_loop_over_stacked_trials_lets_each_draw_what_it_draws_alone() -> None:
+    offer = Offer("losses", "noisy", noisy, {})
+    loss = make_loss(offer, "noisy.py:1", build_loss)(weight=torch.tensor([1.0, 1.0]))
+    with simulated_gpu() as gpu:
+        scores = GpuTensor(torch.eye(4).expand(2, 4, 4).contiguous(), requires_grad=True)
+        first, second = loss(scores, torch.eye(4, dtype=torch.bool).to(gpu)).tolist()
+    assert first == second != 0.0
+
+
+def noisy(similarity: Tensor, positives: Tensor, ignore: Tensor | None, weight: float = 1.0) -> Tensor:
+    return weight * (similarity * torch.rand(similarity.shape, device=similarity.device)).sum()
+
+
+def on_the_cpu(similarity: Tensor, positives: Tensor) -> Tensor:
+    return (similarity * torch.eye(len(similarity))).sum()
+
+
+def as_numpy(similarity: Tensor, positives: Tensor) -> Tensor:
+    return torch.from_numpy(similarity.detach().numpy())
+
+
+def stepped(similarity: Tensor, positives: Tensor) -> Tensor:
+    layer = torch.nn.Linear(similarity.shape[-1], 1)
+    return layer(similarity)
+
+
+def indexed(similarity: Tensor, positives: Tensor) -> Tensor:
+    return similarity[torch.arange(2)[:, None], torch.arange(2)] * 2.0
+
+
+@pytest.mark.parametrize("wrong", [on_the_cpu, as_numpy, stepped])
+def test_what_a_gpu_refuses_is_refused(wrong: Callable[[Tensor, Tensor], Tensor]) -> None:
+    similarity, positives = torch.eye(4), torch.eye(4, dtype=torch.bool)
+    wrong(similarity, positives)
+    with simulated_gpu() as gpu, pytest.raises((RuntimeError, TypeError), match=r"one device|copy it to the CPU"):
+        wrong(similarity.to(gpu), positives.to(gpu))
+
+
+def test_what_a_gpu_takes_is_taken() -> None:
+    with simulated_gpu() as gpu:
+        found = indexed(torch.eye(4).to(gpu), torch.eye(4, dtype=torch.bool).to(gpu))
+        assert isinstance(found, GpuTensor) and found.device == torch.device("cuda", 0)
+        assert found.cpu().tolist() == [[2.0, 0.0], [0.0, 2.0]]
+        assert torch.zeros(2, device=gpu).add_(1.0).sum().item() == 2.0
+    assert not torch.cuda.is_available()
