@@ -1,0 +1,100 @@
+"""Machines that are taken away and come back: every trial reaches its last epoch, and a preemption costs no try.
+
+As Ray's own tests do it with its worker killer, but on nodes that are processes of one machine, and faster.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.journal.journal import read_journal
+from tests.faults.invariants import assert_invariants
+from tests.faults.searches import Searches, grid
+from tests.faults.troubled_workload import TroubledWorkload
+from tests.support.simulated_nodes import simulated_nodes
+
+pytestmark = pytest.mark.soak
+
+WORKERS = 3
+EVERY = 5.0
+"""Seconds between two looks of the killer; Ray's own takes 10."""
+SPARED = 12.0
+"""Seconds for which a new machine is left alone; Ray's own takes 45."""
+CHANCE = 0.25
+"""With which a machine dies at a look; Ray's own takes 0.03, and lasts longer."""
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that runs no trials, and some workers with a CPU each."""
+    monkeypatch.setenv("RAY_health_check_period_ms", "500")
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "4")
+    with simulated_nodes(1, cpus=0, token=True) as made:
+        for _ in range(WORKERS):
+            add(made)
+        yield made
+
+
+def add(machines: Any) -> Any:
+    head = machines.head_node
+    return machines.add_node(num_cpus=1, object_store_memory=80 * 2**20, temp_dir=head.get_temp_dir_path())
+
+
+def drain(machines: Any, node: Any, seconds: float) -> None:
+    """Tell Ray what a cloud tells of a spot machine: that the machine will be taken away."""
+    from ray._raylet import GcsClient
+    from ray.core.generated import autoscaler_pb2
+
+    reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+    deadline = round((time.time() + seconds) * 1000)
+    accepted, why_not = GcsClient(address=machines.address).drain_node(node.node_id, reason, "spot", deadline)
+    assert accepted, why_not
+
+
+@pytest.mark.timeout(900)
+def test_a_search_outlives_a_killer_of_machines(searches: Searches, machines: Any, tmp_path: Path) -> None:
+    searches.address = machines.address
+    experiment = grid([0.3, 0.05, 0.2, 0.02, 0.1, 0.15], training={"epochs": 8}, resources={"max_concurrent": WORKERS})
+    workload = TroubledWorkload(seconds=1.0, log=tmp_path / "trained.jsonl")
+    born = {node: time.monotonic() for node in machines.worker_nodes}
+    chance, killed = random.Random(0), 0
+    process = searches.start(experiment, workload)
+    searches.wait_for(lambda history: bool(history.running()), process)
+    while process.is_alive():
+        process.join(EVERY)
+        for node in [node for node, since in born.items() if time.monotonic() - since > SPARED]:
+            # Two at least, so that the test tests something whatever the speed of the machine.
+            if process.is_alive() and (killed < 2 or chance.random() < CHANCE):
+                machines.remove_node(node, allow_graceful=False)
+                del born[node]
+                born[add(machines)] = time.monotonic()
+                killed += 1
+    assert process.exitcode == 0, searches.errors()
+    assert killed >= 2
+    assert_invariants(searches.output, log=workload.log, kills=killed)
+
+
+@pytest.mark.timeout(600)
+def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: Any, tmp_path: Path) -> None:
+    searches.address = machines.address
+    values = [0.3, 0.05, 0.2]
+    experiment = grid(values, training={"epochs": 12}, resources={"max_concurrent": WORKERS})
+    workload = TroubledWorkload(seconds=1.0, log=tmp_path / "trained.jsonl")
+    process = searches.start(experiment, workload)
+    searches.wait_for(lambda history: sum(trial.last_epoch >= 1 for trial in history.running()) == len(values), process)
+    taken = machines.worker_nodes.copy().pop()
+    drain(machines, taken, seconds=4.0)
+    time.sleep(4.0)
+    machines.remove_node(taken, allow_graceful=False)
+    add(machines)
+    process.join(300)
+    assert process.exitcode == 0, searches.errors()
+    records = read_journal(searches.output / "tiny" / "journal.jsonl")
+    retried = [record for record in records if record["kind"] == "trial_retried"]
+    assert [record["cause"] for record in retried] == ["preempted"]
+    assert all(trial.setbacks == 0 for trial in searches.history().trials.values())
+    assert_invariants(searches.output, log=workload.log, kills=1)
