@@ -18,7 +18,7 @@ from typing import Any
 
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError
-from trainables.files import force_directory, write_whole
+from trainables.files import aside, take_place, write_whole
 from trainables.reports import EpochReport
 
 FORMAT = 1
@@ -27,7 +27,7 @@ BEST = "best.pt"
 MANIFEST = "manifest.json"
 
 _EPOCH = re.compile(r"epoch_([0-9]{4,})")
-_PARTIAL = re.compile(r"\.epoch_[0-9]{4,}\.[0-9]+")
+_PARTIAL = re.compile(r"\.epoch_[0-9]{4,}\.[0-9a-f]+")
 
 
 def write_file(path: Path, payload: dict[str, Any]) -> None:
@@ -103,36 +103,26 @@ def save_epoch(
     """
     root.mkdir(parents=True, exist_ok=True)
     final = root / f"epoch_{report.epoch:04d}"
-    partial = root / f".{final.name}.{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
+    with aside(final) as partial:
         report.save(partial)
         _write_manifest(partial)
         with guard:
-            _clear_way(final)
-            partial.rename(final)
-            force_directory(root)
+            take_place(partial, final)
             for old in list_epochs(root)[:-keep]:
                 shutil.rmtree(old)
-    finally:
-        # Where the disk is full, what was written of it would take the room that others need.
-        shutil.rmtree(partial, ignore_errors=True)
     return final
 
 
 def replace_epochs(root: Path, found: Path) -> None:
     """Put a copy of a checkpoint in the place of all that are under ``root``; of one that is missing, nothing."""
-    copied = root / f".{found.name}.{os.getpid()}"
-    shutil.rmtree(copied, ignore_errors=True)
-    if found.exists():
-        shutil.copytree(found, copied)
-    for old in list_epochs(root):
-        shutil.rmtree(old)
-    if copied.exists():
-        _clear_way(root / found.name)
-        copied.rename(root / found.name)
-        force_directory(root)
+    with aside(root / found.name) as copied:
+        is_there = found.exists()
+        if is_there:
+            shutil.copytree(found, copied, dirs_exist_ok=True)
+        for old in list_epochs(root):
+            shutil.rmtree(old)
+        if is_there:
+            take_place(copied, root / found.name)
 
 
 def list_epochs(root: Path) -> list[Path]:
@@ -180,14 +170,6 @@ def resolve_checkpoint(path: Path) -> Path:
 def read_config(directory: Path) -> TrialConfig:
     """Return the config that a checkpoint's best model was trained with."""
     return TrialConfig.from_dict(read_file(directory, BEST)["config"])
-
-
-def _clear_way(final: Path) -> None:
-    """Remove what has the name that a checkpoint is to get: an older one, or a stray file."""
-    if final.is_dir() and not final.is_symlink():
-        shutil.rmtree(final)
-    else:
-        final.unlink(missing_ok=True)
 
 
 def _write_manifest(directory: Path) -> None:

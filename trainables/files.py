@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,39 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
         raise
     force_directory(path.parent)
+
+
+@contextmanager
+def aside(target: Path) -> Iterator[Path]:
+    """Give an empty folder beside ``target`` for what is to become ``target``; what is left of the folder goes.
+
+    What fails to be written goes as well: where the disk is full, it would take the room that others need.
+
+    Example:
+        >>> import tempfile
+        >>> target = Path(tempfile.mkdtemp()) / "model"
+        >>> with aside(target) as partial:
+        ...     (partial / "weights").touch()
+        ...     take_place(partial, target)
+        >>> [path.name for path in target.parent.rglob("*")]
+        ['model', 'weights']
+    """
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def take_place(partial: Path, target: Path) -> None:
+    """Give a folder that was made beside ``target`` the name of ``target``, in the place of what has the name."""
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+    partial.rename(target)
+    force_directory(target.parent)
 
 
 @contextmanager

@@ -93,12 +93,28 @@ def list_metrics() -> list[Entry]:
     return [Entry(name, meaning, {"can be": role}) for names, role in searched for name, meaning in names.items()]
 
 
+def list_records() -> list[Entry]:
+    """Return the kinds of records of a journal with their fields."""
+    from orchestrator.commands.record_reference import list_fields, meaning_of
+    from orchestrator.journal.records import RECORDS
+
+    return [
+        Entry(
+            kind.kind,
+            meaning_of(kind),
+            {"fields": "\n".join(f"{one.name} ({one.type}): {one.meaning}" for one in list_fields(kind))},
+        )
+        for kind in RECORDS
+    ]
+
+
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "experiments": list_experiments,
     "suites": list_suites,
     "losses": list_losses,
     "models": list_models,
     "metrics": list_metrics,
+    "records": list_records,
 }
 """What can be listed, by name; keys of configurations are listed by ``config_schema``."""
 

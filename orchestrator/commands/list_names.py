@@ -13,7 +13,7 @@ from trainables.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-What = Literal["experiments", "suites", "losses", "models", "metrics", "keys"]
+What = Literal["experiments", "suites", "losses", "models", "metrics", "keys", "records"]
 Kind = Literal["experiment", "suite", "training"]
 
 
@@ -21,15 +21,22 @@ def list_names(
     what: Annotated[What, typer.Argument(help="What to list.")],
     of: Annotated[Kind, typer.Option(help="keys: of which kind of file.")] = "experiment",
     schema: Annotated[bool, typer.Option("--schema", help="keys: print the JSON schema that editors read.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="keys: print the reference of all kinds.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="keys, records: print the reference of all.")] = False,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments and suites that ship, losses, models, metrics, and all keys of YAML files."""
-    if what != "keys" and (schema or markdown):
-        raise UserError(f"--schema and --markdown go with `orchestrator list keys`, not with {what}")
+    """List experiments and suites that ship, losses, models, metrics, keys of YAML files, records of journals."""
+    if (schema and what != "keys") or (markdown and what not in ("keys", "records")):
+        raise UserError(
+            f"--schema goes with `orchestrator list keys`, and --markdown with that or `list records`, not with {what}"
+        )
     if what == "keys":
         _list_keys(of, schema, markdown, as_json)
+        return
+    if markdown:
+        from orchestrator.commands.record_reference import write_record_reference
+
+        say(*write_record_reference().splitlines())
         return
     from orchestrator.commands.catalogue import LISTS
     from orchestrator.experiment.plugins import load_plugins

@@ -6,7 +6,7 @@ repair says what is lost with it, and keeps the journal as it was.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +16,11 @@ import yaml
 
 from orchestrator.doctor.machine import Finding
 from orchestrator.experiment.yaml_text import YamlTextError, parse_yaml
-from orchestrator.journal.actors import has_ended
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import (
     Journal,
     JournalError,
-    Record,
     copy_name,
     is_damaged,
     read_journal,
@@ -31,8 +29,10 @@ from orchestrator.journal.journal import (
 )
 from orchestrator.journal.leftovers import find_processes
 from orchestrator.journal.lock import find_holder, hold, left_scratch, read_lock
+from orchestrator.journal.record import Record
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.journal.trial_records import EpochEnded, has_ended
 from orchestrator.results.summary import summarise
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.storage.checkpoints import FolderCheckpoints
@@ -135,13 +135,13 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
             way_out = f"--repair cuts it off, and keeps the file as it is as {copy_name(path, content).name}"
         yield Breach(Finding("journal", "fail", found, way_out), _cut(path))
     way_out = "the journal contradicts itself: restore it from a backup"
-    ends = Counter(record["trial"] for record in records if has_ended(record))
+    ends = Counter(record.trial for record in records if has_ended(record))
     for trial in history.trials.values():
         if ends[trial.id] != (trial.state is not TrialState.RUNNING):
             yield Breach(Finding("trial", "fail", f"{trial.id}: ended {ends[trial.id]} times", way_out))
         if sorted(trial.epochs) != list(range(1, trial.last_epoch + 1)):
             yield Breach(Finding("trial", "fail", f"{trial.id}: has epochs {sorted(trial.epochs)}", way_out))
-    epochs = Counter((record["trial"], record["epoch"]) for record in records if record["kind"] == "epoch")
+    epochs = Counter((record.trial, record.epoch) for record in records if isinstance(record, EpochEnded))
     for (name, epoch), times in epochs.items():
         if times > 1:
             yield Breach(Finding("trial", "fail", f"{name}: epoch {epoch} is there {times} times", way_out))
@@ -288,7 +288,7 @@ def _write(path: Path, text: str) -> Callable[[], None]:
     return lambda: write_whole(path, text)
 
 
-def _deliver(directory: Path, records: Iterable[Mapping[str, Any]], uri: str) -> Callable[[], None]:
+def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[], None]:
     def deliver() -> None:
         from orchestrator.tracking import first_line, restore, store_failures
         from orchestrator.tracking.tracker import Tracker

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from orchestrator.journal.journal import Record
-
-LEAVES = ("trial_retried", "trial_paused")
-"""Records of trials that go on later, in another actor."""
+from orchestrator.journal.experiment_records import ExperimentEnded, ExperimentStarted
+from orchestrator.journal.record import Record
+from orchestrator.journal.trial_records import TrialPaused, TrialRetried, TrialStarted, has_ended
 
 
 @dataclass
@@ -20,14 +19,10 @@ class Actors:
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
-        if record["kind"] == "trial_started":
-            self.gpus[record["trial"]] = record["gpus"]
-        elif record["kind"] in ("experiment_started", "experiment_ended"):
+        if isinstance(record, TrialStarted):
+            self.gpus[record.trial] = record.gpus
+        elif isinstance(record, (ExperimentStarted, ExperimentEnded)):
             self.gpus.clear()
-        elif record["kind"] in LEAVES or has_ended(record):
-            self.gpus.pop(record["trial"], None)
-
-
-def has_ended(record: Record) -> bool:
-    """Say whether a record is the last of its trial."""
-    return bool(record.get("state", "running") != "running")
+        # A trial that is retried or paused goes on later, in another actor.
+        elif isinstance(record, (TrialRetried, TrialPaused)) or has_ended(record):
+            self.gpus.pop(record.trial, None)

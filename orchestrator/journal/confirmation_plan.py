@@ -1,6 +1,5 @@
 """What a confirmation was going to train, written down before any of its trainings ran."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,9 +30,3 @@ class ConfirmationPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "ConfirmationPlan":
-        """Return the plan of a record; keys of the record that are not of the plan are ignored."""
-        fields = {name: values[name] for name in cls.__dataclass_fields__}
-        return cls(**{**fields, "candidates": tuple(values["candidates"])})

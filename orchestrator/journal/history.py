@@ -5,15 +5,33 @@ so a fresh process that reads the journal knows what the process that wrote it k
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.journal.actors import Actors
 from orchestrator.journal.confirmation_plan import ConfirmationPlan
-from orchestrator.journal.journal import Record
+from orchestrator.journal.confirmation_records import ConfirmationPlanned, EvaluatedOnTest, OpenedTest
+from orchestrator.journal.experiment_records import (
+    ConcurrencyLowered,
+    ExperimentEnded,
+    ExperimentStarted,
+    FusionMeasured,
+    MemoryMeasured,
+    PopulationMoved,
+    WarmStarted,
+)
+from orchestrator.journal.record import Record
 from orchestrator.journal.running_time import RunningTime
-from orchestrator.journal.trial import Move, Stage, Trial, TrialState, WarmTrial
+from orchestrator.journal.spending import Spending
+from orchestrator.journal.trial import Move, Stage, Trial, WarmTrial
+from orchestrator.journal.trial_records import (
+    CheckpointDamaged,
+    EpochEnded,
+    TrialCreated,
+    TrialEnded,
+    TrialRetried,
+)
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
@@ -51,8 +69,8 @@ class History:
         concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources here.
         halvings: How often that was halved.
         moved: Study -> the epoch after which its population moved last.
-        actors: Of the newest start.
-        running_time: Of the experiment, over all its starts.
+        ended: Trials in the order in which they ended.
+        spending: What the experiment has used, over all its starts.
     """
 
     experiment: Mapping[str, Any] = field(default_factory=dict)
@@ -76,8 +94,18 @@ class History:
     concurrency: int | None = None
     halvings: int = 0
     moved: dict[str, int] = field(default_factory=dict)
-    actors: Actors = field(default_factory=Actors)
-    running_time: RunningTime = field(default_factory=RunningTime)
+    ended: list[Trial] = field(default_factory=list)
+    spending: Spending = field(default_factory=Spending)
+
+    @property
+    def actors(self) -> Actors:
+        """The actors of the newest start."""
+        return self.spending.actors
+
+    @property
+    def running_time(self) -> RunningTime:
+        """The running time of the experiment, over all its starts."""
+        return self.spending.running_time
 
     @property
     def finished(self) -> bool:
@@ -94,9 +122,8 @@ class History:
 
     def apply(self, record: Record) -> None:
         """Take one record into account; kinds that say nothing about the standing are passed over."""
-        self.running_time.apply(record)
-        self.actors.apply(record)
-        handler = _HANDLERS.get(record["kind"])
+        self.spending.apply(record)
+        handler = _HANDLERS.get(type(record))
         if handler is not None:
             handler(self, record)
 
@@ -131,16 +158,16 @@ class History:
         return {standing: number for standing, number in counts.items() if number}
 
 
-def _start(history: History, record: Record) -> None:
-    if _runs_on(record["experiment"], record["environment"]) != _runs_on(history.experiment, history.environment):
+def _start(history: History, record: ExperimentStarted) -> None:
+    if _runs_on(record.experiment, record.environment) != _runs_on(history.experiment, history.environment):
         # What was measured, or showed, with other resources or on another machine.
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
     # Whoever reads the configs of its trials has to know the names in them; no code of a plug-in runs for that.
-    use(Plugin(**plugin) for plugin in record["experiment"].get("plugins", ()))
-    history.experiment, history.data = _as_begun(record["experiment"]), record["data"]
-    history.environment = record["environment"]
-    history.storage, history.options = record.get("storage"), record.get("options", {})
+    use(Plugin(**plugin) for plugin in record.experiment.get("plugins", ()))
+    history.experiment, history.data = _as_begun(record.experiment), record.data
+    history.environment = record.environment
+    history.storage, history.options = record.storage, record.options
     history.outcome = history.ended_by = None
 
 
@@ -156,125 +183,130 @@ def _runs_on(experiment: Mapping[str, Any], environment: Mapping[str, Any]) -> t
     return experiment.get("resources"), environment.get("machine")
 
 
-def _stop(history: History, record: Record) -> None:
-    history.outcome, history.ended_by = record["outcome"], record.get("ended_by")
+def _stop(history: History, record: ExperimentEnded) -> None:
+    history.outcome, history.ended_by = record.outcome, record.ended_by
 
 
-def _create(history: History, record: Record) -> None:
-    fields = {name: record[name] for name in ("study", "number", "params", "config", "candidate")}
+def _create(history: History, record: TrialCreated) -> None:
+    config = record.config
     newest = next(reversed(history.trials.values()), None)
-    training = record["config"].get("training")
+    training = config.get("training")
     if training is not None and newest is not None and newest.config.get("training") == training:
         # Most trials are trained alike: of thousands, equal settings are kept once.
-        fields["config"] = {**record["config"], "training": newest.config["training"]}
-    stage = Stage(record["stage"])
-    history.trials[record["trial"]] = Trial(
-        id=record["trial"],
-        created=record["time"],
+        config = {**config, "training": newest.config["training"]}
+    history.trials[record.trial] = Trial(
+        id=record.trial,
+        study=record.study,
+        number=record.number,
+        params=record.params,
+        config=config,
+        created=record.time,
         created_after=history.running_time.seconds,
-        stage=stage,
-        **fields,
+        stage=record.stage,
+        candidate=record.candidate,
     )
 
 
-def _epoch(history: History, record: Record) -> None:
-    trial = history.trials[record["trial"]]
-    trial.epochs[record["epoch"]] = record["metrics"]
-    trial.times[record["epoch"]] = record["time"]
+def _epoch(history: History, record: EpochEnded) -> None:
+    trial = history.trials[record.trial]
+    trial.epochs[record.epoch] = record.metrics
+    trial.times[record.epoch] = record.time
     trial.setbacks = 0
     if not trial.environments or trial.environments[-1] is not history.environment:
         trial.environments = (*trial.environments, history.environment)
     _set_state(history, trial, record)
 
 
-def _end(history: History, record: Record) -> None:
-    trial = history.trials[record["trial"]]
-    trial.error = record["error"]
+def _end(history: History, record: TrialEnded) -> None:
+    trial = history.trials[record.trial]
+    trial.error = record.error
     _set_state(history, trial, record)
 
 
-def _set_state(history: History, trial: Trial, record: Record) -> None:
-    trial.state = TrialState(record["state"])
-    trial.ended = record["time"] if trial.has_ended else None
+def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) -> None:
+    trial.state = record.state
+    trial.ended = record.time if trial.has_ended else None
     trial.ended_after = history.running_time.seconds if trial.has_ended else None
+    if trial.has_ended:
+        history.ended.append(trial)
 
 
-def _move(history: History, record: Record) -> None:
-    history.moved[record["study"]] = record["epoch"]
-    for move in record["moves"]:
-        trial, source = history.trials[move["trial"]], history.trials[move["from"]]
+def _move(history: History, record: PopulationMoved) -> None:
+    history.moved[record.study] = record.epoch
+    for move in record.moves:
+        trial, source = history.trials[move.trial], history.trials[move.source]
         trial.abandoned = trial.reported
-        trial.epochs = {epoch: source.epochs[epoch] for epoch in sorted(source.epochs) if epoch <= record["epoch"]}
-        trial.moves = (*trial.moves, Move(record["epoch"], source.id, trial.config))
-        trial.params, trial.config = move["params"], move["config"]
+        trial.epochs = {epoch: source.epochs[epoch] for epoch in sorted(source.epochs) if epoch <= record.epoch}
+        trial.moves = (*trial.moves, Move(record.epoch, source.id, trial.config))
+        trial.params, trial.config = move.params, move.config
 
 
-def _note_damage(history: History, record: Record) -> None:
-    trial = history.trials[record["trial"]]
-    trial.damage = (*trial.damage, record["damage"])
+def _note_damage(history: History, record: CheckpointDamaged) -> None:
+    trial = history.trials[record.trial]
+    trial.damage = (*trial.damage, record.damage)
 
 
-def _retry(history: History, record: Record) -> None:
-    trial = history.trials[record["trial"]]
+def _retry(history: History, record: TrialRetried) -> None:
+    trial = history.trials[record.trial]
     trial.retries += 1
-    if record.get("cause") == "memory":
+    if record.cause == "memory":
         trial.memory_retries += 1
-    elif record.get("cause") != "preempted":
+    elif record.cause != "preempted":
         trial.setbacks += 1
 
 
-def _run_fewer(history: History, record: Record) -> None:
-    history.concurrency = record["trials"]
+def _run_fewer(history: History, record: ConcurrencyLowered) -> None:
+    history.concurrency = record.trials
     history.halvings += 1
 
 
-def _warm(history: History, record: Record) -> None:
-    for study, trials in record["studies"].items():
-        found = [WarmTrial(one["params"], TrialState(one["state"]), tuple(one["values"])) for one in trials]
-        history.warm.setdefault(study, []).extend(found)
-    history.warmed_by[record["source"]] = sum(map(len, record["studies"].values()))
+def _warm(history: History, record: WarmStarted) -> None:
+    for study, trials in record.studies.items():
+        history.warm.setdefault(study, []).extend(trials)
+    history.warmed_by[record.source] = sum(map(len, record.studies.values()))
 
 
-def _open_test(history: History, record: Record) -> None:
-    dataset = record["dataset"]
-    history.tests_opened.setdefault(dataset, []).extend(record["trials"])
+def _open_test(history: History, record: OpenedTest) -> None:
+    dataset = record.dataset
+    history.tests_opened.setdefault(dataset, []).extend(record.trials)
     history.test_openings[dataset] = history.test_openings.get(dataset, 0) + 1
-    if any(history.trials[trial].stage is Stage.CONFIRM for trial in record["trials"] if trial in history.trials):
+    if any(history.trials[trial].stage is Stage.CONFIRM for trial in record.trials if trial in history.trials):
         history.confirm_looks[dataset] = history.confirm_looks.get(dataset, 0) + 1
 
 
-def _plan(history: History, record: Record) -> None:
-    history.plans[record["dataset"]] = ConfirmationPlan.from_dict(record)
+def _plan(history: History, record: ConfirmationPlanned) -> None:
+    history.plans[record.dataset] = record.plan
 
 
-def _test(history: History, record: Record) -> None:
-    history.tests[record["trial"]] = record["metrics"]
-    if "ranks" in record:
-        history.test_ranks[record["trial"]] = record["ranks"]
+def _test(history: History, record: EvaluatedOnTest) -> None:
+    history.tests[record.trial] = record.metrics
+    if record.ranks is not None:
+        history.test_ranks[record.trial] = record.ranks
 
 
-def _measure(history: History, record: Record) -> None:
-    history.footprints[record["study"]] = {"peak": record["peak"], "room": record["room"]}
+def _measure(history: History, record: MemoryMeasured) -> None:
+    history.footprints[record.study] = {"peak": record.peak, "room": record.room}
 
 
-def _measure_fusion(history: History, record: Record) -> None:
-    history.fusions[record["study"]] = record["trials"]
+def _measure_fusion(history: History, record: FusionMeasured) -> None:
+    history.fusions[record.study] = record.trials
 
 
-_HANDLERS = {
-    "experiment_started": _start,
-    "experiment_ended": _stop,
-    "memory_measured": _measure,
-    "fusion_measured": _measure_fusion,
-    "trial_created": _create,
-    "epoch": _epoch,
-    "trial_ended": _end,
-    "trial_retried": _retry,
-    "population_moved": _move,
-    "checkpoint_damaged": _note_damage,
-    "concurrency_lowered": _run_fewer,
-    "warm_started": _warm,
-    "confirmation_planned": _plan,
-    "test_opened": _open_test,
-    "test_evaluated": _test,
+_HANDLERS: Mapping[type[Record], Callable[[History, Any], None]] = {
+    ExperimentStarted: _start,
+    ExperimentEnded: _stop,
+    MemoryMeasured: _measure,
+    FusionMeasured: _measure_fusion,
+    TrialCreated: _create,
+    EpochEnded: _epoch,
+    TrialEnded: _end,
+    TrialRetried: _retry,
+    PopulationMoved: _move,
+    CheckpointDamaged: _note_damage,
+    ConcurrencyLowered: _run_fewer,
+    WarmStarted: _warm,
+    ConfirmationPlanned: _plan,
+    OpenedTest: _open_test,
+    EvaluatedOnTest: _test,
 }
+"""Kind of record -> the function that takes such records into account."""

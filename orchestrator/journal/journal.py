@@ -2,16 +2,18 @@
 
 One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (the date, in seconds since the Unix epoch),
 ``elapsed`` (seconds since this process opened the journal, which no change of the machine's clock affects), ``kind``,
-the fields of the event, and ``crc``, the CRC-32 of the line up to it. A record is on the disk before ``append``
-returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cut off and what it said
-happens again.
+the fields of the event, and ``crc``, the CRC-32 of the line up to it. The first line also has ``format``, the number of
+the format of the journal; a journal without one has format 1, which is format 2 without the number. A record is on the
+disk before ``append`` returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cut
+off and what it said happens again.
+
+``records.py`` has the class of each kind of record.
 """
 
 import hashlib
 import json
 import logging
 import os
-import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -19,20 +21,28 @@ from pathlib import Path
 from typing import IO, Any
 
 from orchestrator.journal.lock import AlreadyRunningError, take
+from orchestrator.journal.record import Record
+from orchestrator.journal.records import RecordError, parse
 from trainables.errors import UserError
 from trainables.files import write_whole
 
-Record = Mapping[str, Any]
-"""One event as it was written, without its checksum."""
+FORMAT = 2
+"""Number of the format in which this version writes a new journal, and the highest that it reads."""
 
+Line = Mapping[str, Any]
+"""The values of a line by name, without its checksum."""
 
 _log = logging.getLogger(__name__)
 
-_CHECKSUM = ',"crc":"'
+_CHECKSUM = b',"crc":"'
 
 
 class JournalError(UserError):
     """A journal that is damaged in a place that no kill explains."""
+
+
+class JournalFormatError(JournalError):
+    """A journal that a newer version wrote in a format which this version does not know."""
 
 
 class JournalGoneError(JournalError):
@@ -56,7 +66,7 @@ class Journal:
         """Open or create a journal, read it, and cut off a torn last record.
 
         Raises:
-            JournalError: If any record but the last is damaged.
+            JournalError: If any record but the last is damaged, or a newer version wrote the journal.
             AlreadyRunningError: If another process writes it.
         """
         self._path = path
@@ -90,15 +100,16 @@ class Journal:
             The record as a later reading gives it.
 
         Raises:
-            ValueError: If a field is NaN or infinite.
+            ValueError: If a field is NaN or infinite, or the kind of record needs another field.
             OSError: If the disk is full; the journal then ends as before, or with a torn record.
             JournalGoneError: If the journal is not, or no longer, the file of its name.
         """
         self._check_place()
         elapsed = round(time.monotonic() - self._opened, 3)
-        record = {"n": self._count, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields}
-        body = _encode(record)
-        line = _seal(body)
+        number: dict[str, Any] = {"n": 0, "format": FORMAT} if self._count == 0 else {"n": self._count}
+        body = _encode({**number, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields})
+        # Before it is written: no journal holds a record that cannot be read.
+        record, line = parse(json.loads(body)), _seal(body)
         try:
             self._write(line)
         except OSError:
@@ -106,7 +117,7 @@ class Journal:
             self._file.truncate(self._size)
             raise
         self._count, self._size = self._count + 1, self._size + len(line)
-        return _read(body)
+        return record
 
     def _check_place(self) -> None:
         try:
@@ -147,7 +158,7 @@ def read_journal(path: Path) -> list[Record]:
     """Read a journal that another process may be writing; a torn last record is left out.
 
     Raises:
-        JournalError: If there is no journal, or any record but the last is damaged.
+        JournalError: If there is no journal, any record but the last is damaged, or a newer version wrote the journal.
     """
     if not path.is_file():
         raise JournalError(f"{path}: no such journal; `orchestrator search` makes one")
@@ -181,35 +192,53 @@ def keep_copy(path: Path, content: bytes) -> Path:
     return copy
 
 
-def read_lines(path: Path) -> list[Record | None]:
-    """Return the records of all lines, in whatever sequence; ``None`` for a damaged one."""
-    return [_decode(line) for line in path.read_bytes().splitlines(keepends=True)]
+def read_lines(path: Path) -> list[Line | None]:
+    """Return the values of all lines, in whatever sequence; ``None`` for a damaged line.
+
+    Raises:
+        JournalFormatError: If a newer version wrote the journal.
+    """
+    lines = [_decode(line) for line in path.read_bytes().splitlines(keepends=True)]
+    if lines and lines[0] is not None:
+        _check_format(lines[0], path)
+    return lines
 
 
-def rewrite(path: Path, records: Sequence[Record]) -> None:
-    """Put a journal of these records, numbered anew, in the place of the one that is there."""
-    write_whole(path, b"".join(_seal(_encode({**record, "n": number})) for number, record in enumerate(records)))
+def rewrite(path: Path, lines: Sequence[Line]) -> None:
+    """Put a journal of these lines, numbered anew, in the place of the one that is there."""
+    write_whole(path, b"".join(_seal(_encode({**line, "n": number})) for number, line in enumerate(lines)))
 
 
-def _encode(record: Record) -> str:
-    return json.dumps(record, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
-
-
-def _read(body: str) -> Record:
-    """Return an encoded record. Its keys are those of thousands of others, and kept once."""
-    record: Record = json.loads(body, object_pairs_hook=lambda pairs: {sys.intern(key): value for key, value in pairs})
-    return record
+def _encode(line: Line) -> str:
+    return json.dumps(line, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 
 def _seal(body: str) -> bytes:
     """Return the line of an encoded record: its checksum goes in before the closing brace."""
-    return f'{body[:-1]}{_CHECKSUM}{zlib.crc32(body.encode()):08x}"}}\n'.encode()
+    content = body.encode()
+    return b'%b%b%08x"}\n' % (content[:-1], _CHECKSUM, zlib.crc32(content))
 
 
-def _decode(line: bytes) -> Record | None:
-    """Return the record of a line, or ``None`` where it is damaged."""
-    body = line.decode("ascii", "replace").rpartition(_CHECKSUM)[0] + "}"
-    return _read(body) if line == _seal(body) else None
+def _decode(line: bytes) -> Line | None:
+    """Return the values of a line, or ``None`` where it is damaged."""
+    body, mark, checksum = line.rpartition(_CHECKSUM)
+    is_whole = mark and body.isascii() and checksum == b'%08x"}\n' % zlib.crc32(b"}", zlib.crc32(body))
+    values: Line | None = json.loads(f"{body.decode('ascii')}}}") if is_whole else None
+    return values
+
+
+def _check_format(first: Line, path: Path) -> None:
+    """Refuse a journal of which this version may misread what a newer version wrote.
+
+    Raises:
+        JournalFormatError: If the first line names a newer format.
+    """
+    written = first.get("format", 1)
+    if written > FORMAT:
+        raise JournalFormatError(
+            f"{path}: has format {written}, and this version reads formats up to {FORMAT}; "
+            f"use the version that wrote it, or a newer one"
+        )
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
@@ -217,10 +246,15 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     records: list[Record] = []
     whole = 0
     for line in content.splitlines(keepends=True):
-        record = _decode(line)
-        if record is None or record["n"] != len(records):
+        values = _decode(line)
+        if values is None or values["n"] != len(records):
             break
-        records.append(record)
+        if not records:
+            _check_format(values, path)
+        try:
+            records.append(parse(values))
+        except RecordError as error:
+            raise JournalError(f"{path}: line {len(records) + 1}: {error}; restore the file from a backup") from None
         whole += len(line)
     if b"\n" in content[whole:].rstrip(b"\n"):
         raise JournalError(

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.journal.experiment_records import MovedTrial, PopulationMoved
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import Journal, JournalGoneError, Record
+from orchestrator.journal.journal import Journal, JournalGoneError
+from orchestrator.journal.record import Record, make
+from orchestrator.journal.records import KINDS
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialCreated, TrialEnded
 from trainables.config import TrialConfig
 
 
@@ -81,20 +85,26 @@ class Ledger:
         self.problem: OSError | JournalGoneError | None = None
         self._writer: int | None = None
 
-    def append(self, kind: str, **fields: Any) -> None:
+    def append(self, event: Record | str, **fields: Any) -> None:
         """Write an event, then let the history and the listeners know.
 
+        Args:
+            event: What happened; or its kind, as in ``KINDS``, with its fields beside it as JSON values.
+            fields: Of the event, where ``event`` is a kind.
+
         Raises:
+            TypeError: If the kind lacks a field, or does not have one of the fields.
             OSError: If the disk is full, or was when the last record was to be written.
             JournalGoneError: If somebody removed, moved or replaced the journal.
             LeftBehindError: If another thread has taken over.
         """
+        new = make(KINDS[event], fields) if isinstance(event, str) else event
         if self.problem is not None:
             raise self.problem
         if self._writer not in (None, threading.get_ident()):
             raise LeftBehindError(f"{self.path}: written by the main thread alone from now on")
         try:
-            record = self._journal.append(kind, **fields)
+            record = self._journal.append(new.kind, **new.event())
         except OSError as error:
             # The error has to get past Ray, which shows everybody's errors as its own.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
@@ -127,13 +137,29 @@ class Ledger:
             config: The whole ``TrialConfig`` as plain values.
             candidate: Id of the first trial with the same setting, where the trial is a replicate.
         """
-        fields = {"study": study, "number": number, "params": params, "config": config}
-        return self._create(f"{study}-{number:04d}", Stage.SEARCH, candidate, fields)
+        created = TrialCreated(
+            trial=f"{study}-{number:04d}",
+            stage=Stage.SEARCH,
+            candidate=candidate,
+            study=study,
+            number=number,
+            params=params,
+            config=config,
+        )
+        return self._create(created)
 
     def plan(self, planned: "PlannedTrial", stage: Stage) -> Trial:
         """Record a new trial that was planned, and return it."""
-        fields = {"study": planned.study, "number": planned.number, "params": planned.params}
-        return self._create(planned.id, stage, planned.candidate, {**fields, "config": planned.config.to_dict()})
+        created = TrialCreated(
+            trial=planned.id,
+            stage=stage,
+            candidate=planned.candidate,
+            study=planned.study,
+            number=planned.number,
+            params=planned.params,
+            config=planned.config.to_dict(),
+        )
+        return self._create(created)
 
     def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
         """Record an epoch together with the verdict on it, so that no crash can come between the two.
@@ -141,29 +167,26 @@ class Ledger:
         An epoch that is there already, or one of an ended trial, is dropped: a resumed trial repeats its last report.
         """
         if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
-            self.append("epoch", trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state)
+            self.append(EpochEnded(trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state))
 
     def move(self, study: str, epoch: int, moves: Sequence["PlannedMove"]) -> None:
         """Record what a population decided after an epoch, all of it at once: no crash can come in between."""
-        told = [
-            {"trial": move.trial.id, "from": move.source.id, "params": move.params, "config": move.config.to_dict()}
-            for move in moves
-        ]
-        self.append("population_moved", study=study, epoch=epoch, moves=told)
+        moved = [MovedTrial(move.trial.id, move.source.id, move.params, move.config.to_dict()) for move in moves]
+        self.append(PopulationMoved(study=study, epoch=epoch, moves=moved))
 
     def end(self, trial: Trial, state: TrialState, error: str) -> None:
         """Record that a trial diverged or failed; the first end of a trial is the one that counts."""
         if trial.state is TrialState.RUNNING:
-            self.append("trial_ended", trial=trial.id, state=state, error=error)
+            self.append(TrialEnded(trial=trial.id, state=state, error=error))
 
     def note_damage(self, trial: Trial, damage: str) -> None:
         """Record that a checkpoint cannot be used any more, once."""
         if damage not in trial.damage:
-            self.append("checkpoint_damaged", trial=trial.id, damage=damage)
+            self.append(CheckpointDamaged(trial=trial.id, damage=damage))
 
-    def _create(self, trial: str, stage: Stage, candidate: str | None, fields: Mapping[str, Any]) -> Trial:
-        self.append("trial_created", trial=trial, stage=stage, candidate=candidate, **fields)
-        return self.history.trials[trial]
+    def _create(self, created: TrialCreated) -> Trial:
+        self.append(created)
+        return self.history.trials[created.trial]
 
     def close(self) -> None:
         """Close the journal."""

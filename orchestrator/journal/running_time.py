@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from orchestrator.journal.journal import Record
+from orchestrator.journal.experiment_records import ExperimentStarted
+from orchestrator.journal.record import Record
 
 
 @dataclass
@@ -21,7 +22,7 @@ class RunningTime:
 
     def apply(self, record: Record) -> float:
         """Take one record into account; return the seconds since the record before it, 0 where a start begins."""
-        is_first = self._newest is None or record["kind"] == "experiment_started"
+        is_first = self._newest is None or isinstance(record, ExperimentStarted)
         passed = 0.0 if is_first or self._newest is None else _seconds_between(self._newest, record)
         self._newest = record
         self.seconds += passed
@@ -30,6 +31,7 @@ class RunningTime:
 
 def _seconds_between(before: Record, after: Record) -> float:
     """Return the seconds between two records of one start; journals of older versions only have the dates."""
-    clock = "elapsed" if "elapsed" in before and "elapsed" in after else "time"
     # A clock that was set back gives nothing back.
-    return max(0.0, float(after[clock]) - float(before[clock]))
+    if before.elapsed is None or after.elapsed is None:
+        return max(0.0, after.time - before.time)
+    return max(0.0, after.elapsed - before.elapsed)

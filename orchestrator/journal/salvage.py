@@ -10,9 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.journal.confirmation_records import EvaluatedOnTest
+from orchestrator.journal.experiment_records import ExperimentEnded
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import JournalError, Record, copy_name, keep_copy, read_lines, rewrite
+from orchestrator.journal.journal import JournalError, Line, copy_name, keep_copy, read_lines, rewrite
+from orchestrator.journal.record import Record, TrialRecord
+from orchestrator.journal.records import parse
 from orchestrator.journal.trial import Stage
+from orchestrator.journal.trial_records import EpochEnded, TrialCreated
 
 
 @dataclass(frozen=True)
@@ -21,13 +26,13 @@ class Salvage:
 
     Attributes:
         path: Of the journal.
-        kept: Records, oldest first.
+        kept: Lines, oldest first.
         damaged: Numbers of the lines, from 1, that cannot be read, are there twice, or have lost those before them.
         lost: Trial, or kind of record -> how many records go although they can be read.
     """
 
     path: Path
-    kept: Sequence[Record]
+    kept: Sequence[Line]
     damaged: Sequence[int]
     lost: Counter[str]
 
@@ -59,22 +64,23 @@ def salvage(path: Path) -> Salvage:
     Raises:
         JournalError: If what is damaged came before the description of the experiment was complete.
     """
-    kept: list[Record] = []
+    kept: list[Line] = []
     damaged: list[int] = []
     history, lost, broken = History(), Counter[str](), set[str]()
     expected = 0
-    for number, record in enumerate(read_lines(path), start=1):
-        if record is None or record["n"] < expected:
+    for number, line in enumerate(read_lines(path), start=1):
+        if line is None or line["n"] < expected:
             damaged.append(number)
             continue
-        if record["n"] > expected and not damaged:
+        record = parse(line)
+        if record.n > expected and not damaged:
             damaged.append(number)
-        expected = record["n"] + 1
+        expected = record.n + 1
         if not damaged or (history.experiment and _stands(record, history, broken)):
-            kept.append(record)
+            kept.append(line)
             history.apply(record)
         else:
-            lost[record.get("trial", record["kind"])] += 1
+            lost[line.get("trial", line["kind"])] += 1
     if not history.experiment:
         raise JournalError(f"{path}: what is damaged said what the experiment is")
     return Salvage(path, kept, damaged, lost)
@@ -85,20 +91,20 @@ def _stands(record: Record, history: History, broken: set[str]) -> bool:
     if history.experiment["scheduler"]["name"] == "pbt":
         # What is lost may be a move, after which the models of the whole population are others.
         return False
-    if record["kind"] == "trial_created":
-        if record["stage"] == Stage.SEARCH:
-            return bool(record["number"] == len(history.study(record["study"])))
-        return record["candidate"] is None or record["candidate"] in history.trials
-    if record["kind"] == "experiment_ended":
+    if isinstance(record, TrialCreated):
+        if record.stage is Stage.SEARCH:
+            return record.number == len(history.study(record.study))
+        return record.candidate is None or record.candidate in history.trials
+    if isinstance(record, ExperimentEnded):
         return not history.running()
-    return "trial" not in record or _trial_stands(record, history, broken)
+    return not isinstance(record, TrialRecord) or _trial_stands(record, history, broken)
 
 
-def _trial_stands(record: Record, history: History, broken: set[str]) -> bool:
-    trial = history.trials.get(record["trial"])
+def _trial_stands(record: TrialRecord, history: History, broken: set[str]) -> bool:
+    trial = history.trials.get(record.trial)
     if trial is None or trial.id in broken:
         return False
-    if record["kind"] == "epoch" and record["epoch"] != trial.last_epoch + 1:
+    if isinstance(record, EpochEnded) and record.epoch != trial.last_epoch + 1:
         broken.add(trial.id)
         return False
-    return trial.has_ended is (record["kind"] == "test_evaluated")
+    return trial.has_ended is isinstance(record, EvaluatedOnTest)

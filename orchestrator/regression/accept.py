@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.experiment_records import SuiteStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.regression.accepted import Accepted, AcceptedError, CellRuns, FirstRuns, read_accepted, write_accepted
@@ -40,9 +41,8 @@ def accept(
         raise AcceptedError(f"{home}: no finished rerun to accept; run `orchestrator regress {suite.name}` first")
     directory = finished[-1]
     records = read_journal(directory / JOURNAL_FILE)
-    ran = validate(
-        Suite, next(one["suite"] for one in reversed(records) if one["kind"] == "suite_started"), JOURNAL_FILE
-    )
+    started = next(record for record in reversed(records) if isinstance(record, SuiteStarted))
+    ran = validate(Suite, started.suite, JOURNAL_FILE)
     if ran.cells != suite.cells or ran.training != suite.training:
         raise AcceptedError(f"{directory}: ran other cells, or otherwise, than {suite.name} has now; rerun it first")
     history = History.of(records)

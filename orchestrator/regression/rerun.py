@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.experiment_records import ExperimentEnded, ExperimentStarted, SuiteStarted
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.lock import hold, make_scratch
@@ -132,12 +133,12 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as opened:
             with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
                 start(ledger, experiment, digests, directory, cluster)
-                ledger.append("suite_started", suite=suite.model_dump(mode="json"))
+                ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
                 checkpoints = opened.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(digests)
                 session = Session(experiment, ledger, ready, checkpoints, scratch, cluster=cluster)
                 found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
-                ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+                ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             _write_results(request, ledger, accepted, found, directory)
             # Nobody goes on with them.
             checkpoints.rewind({})
@@ -209,7 +210,7 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
         signal = run_trials(replace(work.session, on_step=display.refresh), source, RecordingScheduler(ledger))
         ledger.listeners.remove(display.listen)
     if signal is not None:
-        ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+        ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
         raise RerunInterruptedError(f"{work.directory}: the same command goes on from here")
     if work.suite.published:
         evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, _finished(ledger))
@@ -226,12 +227,12 @@ def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str,
     records = read_journal(started[-1] / JOURNAL_FILE)
     here = describe_environment()
     wanted = (suite.model_dump(mode="json"), dict(digests), here["git_revision"], here["versions"])
-    suites = [record["suite"] for record in records if record["kind"] == "suite_started"]
-    starts = [record for record in records if record["kind"] == "experiment_started"]
+    suites = [record.suite for record in records if isinstance(record, SuiteStarted)]
+    starts = [record for record in records if isinstance(record, ExperimentStarted)]
     if not suites or not starts:
         return None
-    environment = starts[-1]["environment"]
-    same = (suites[-1], starts[-1]["data"], environment["git_revision"], environment["versions"]) == wanted
+    environment = starts[-1].environment
+    same = (suites[-1], starts[-1].data, environment["git_revision"], environment["versions"]) == wanted
     return started[-1] if same else None
 
 

@@ -6,56 +6,15 @@ may still find something better, and then it goes on.
 """
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from orchestrator.experiment.sections import Budget
-from orchestrator.journal.actors import Actors, has_ended
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import Record
 from orchestrator.journal.points import Point
-from orchestrator.journal.running_time import RunningTime
+from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
 SPENT = ("hours", "gpu_hours")
 """The limits at which a search ends unfinished; a target or a plateau is an end as good as the last trial's."""
-
-
-@dataclass
-class Spending:
-    """What an experiment has used, over all its starts.
-
-    Attributes:
-        gpu_seconds: The running time of each trial that had an actor, times its GPUs.
-        actors: Those that run now.
-    """
-
-    gpu_seconds: float = 0.0
-    actors: Actors = field(default_factory=Actors)
-    _running: RunningTime = field(default_factory=RunningTime)
-
-    @classmethod
-    def of(cls, records: Iterable[Record]) -> "Spending":
-        """Add up records, oldest first."""
-        spending = cls()
-        for record in records:
-            spending.apply(record)
-        return spending
-
-    def apply(self, record: Record) -> None:
-        """Take one record into account."""
-        self.gpu_seconds += self._running.apply(record) * self.gpus
-        self.actors.apply(record)
-
-    @property
-    def seconds(self) -> float:
-        """The running time of the experiment, see ``running_time``."""
-        return self._running.seconds
-
-    @property
-    def gpus(self) -> float:
-        """How many are in use."""
-        return sum(self.actors.gpus.values())
 
 
 class Meter:
@@ -64,34 +23,27 @@ class Meter:
     Args:
         budget: The limits.
         history: Kept up to date by others, and before this.
-        past: The records that the history was made of.
     """
 
-    def __init__(self, budget: Budget, history: History, past: Iterable[Record]) -> None:
+    def __init__(self, budget: Budget, history: History) -> None:
         self._budget, self._history = budget, history
-        self._spending = Spending()
+        self._counted = 0
         self._best: dict[str, float] = {}
         self._since_best: dict[str, int] = {}
         self._finished: dict[str, list[Trial]] = {}
         self._on_target = False
         self._heard = time.monotonic()
-        for record in past:
-            self.listen(record)
 
     def listen(self, record: Record) -> None:
-        """Take note of a new record."""
-        self._spending.apply(record)
+        """Take note of when the newest record was written: time goes on without records, too."""
         self._heard = time.monotonic()
-        if has_ended(record):
-            trial = self._history.trials[record["trial"]]
-            if trial.stage is Stage.SEARCH:
-                self._note_end(trial, TrialState(record["state"]))
 
     def limit(self) -> str | None:
         """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if the search may go on."""
-        since = time.monotonic() - self._heard
-        seconds = self._spending.seconds + since
-        gpu_seconds = self._spending.gpu_seconds + since * self._spending.gpus
+        self._count_ended()
+        spending, since = self._history.spending, time.monotonic() - self._heard
+        seconds = spending.seconds + since
+        gpu_seconds = spending.gpu_seconds + since * spending.gpus
         if self._budget.hours is not None and seconds >= self._budget.hours * 3600:
             return "hours"
         if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:
@@ -104,11 +56,20 @@ class Meter:
 
     def since_best(self, study: str) -> int:
         """Return how many trials of a study have ended since the one that was better than all before it."""
+        self._count_ended()
         return self._since_best.get(study, 0)
 
-    def _note_end(self, trial: Trial, state: TrialState) -> None:
+    def _count_ended(self) -> None:
+        """Take into account the trials of the search that have ended since the last question."""
+        ended = self._history.ended
+        for trial in ended[self._counted :]:
+            if trial.stage is Stage.SEARCH:
+                self._note_end(trial)
+        self._counted = len(ended)
+
+    def _note_end(self, trial: Trial) -> None:
         value = None
-        if state is TrialState.FINISHED:
+        if trial.state is TrialState.FINISHED:
             # Of several trainings of a setting the mean counts, over those that had finished by then: a later process
             # reads the past of a history that holds all.
             trainings = self._finished.setdefault(trial.candidate or trial.id, [])

@@ -12,7 +12,6 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.results.confirmation import choose_candidates
-from orchestrator.search.budget import Spending
 from trainables.errors import ConfigError
 
 
@@ -87,7 +86,7 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
     if hours is not None:
         if not hours > 0:
             raise ConfigError(f"--hours {hours:g}: must be greater than 0")
-        spent = Spending.of(read_journal(directory / JOURNAL_FILE)).seconds / 3600
+        spent = History.of(read_journal(directory / JOURNAL_FILE)).spending.seconds / 3600
         settings.append(f"budget.hours={spent + hours}")
     after = read_experiment(directory, [*settings, *overrides])
     if after == before:

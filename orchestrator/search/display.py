@@ -11,11 +11,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.journal.actors import has_ended
+from orchestrator.journal.confirmation_records import ConfirmationPlanned
+from orchestrator.journal.experiment_records import LimitNoted, PopulationMoved
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
-from orchestrator.journal.journal import Record
 from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.trial_records import CheckpointDamaged, TrialRetried, has_ended
 from orchestrator.results.confirming import races_of
 from orchestrator.results.pareto import goals_of
 from orchestrator.results.race_words import describe_race, describe_round, race_to_dict
@@ -120,18 +122,18 @@ class PlainDisplay(Display):
     def listen(self, record: Record) -> None:
         """Print a line if the record ends or restarts a trial."""
         if has_ended(record):
-            trial = self._progress.history.trials[record["trial"]]
+            trial = self._progress.history.trials[record.trial]
             say(f"{trial.id}: {describe_end(trial)}")
             self._tell_rounds(trial)
-        elif record["kind"] == "population_moved":
-            moved = ", ".join(f"{move['trial']} goes on from {move['from']}" for move in record["moves"])
-            say(f"{record['study']}: epoch {record['epoch']}: {moved or 'nobody moves'}")
-        elif record["kind"] == "trial_retried":
-            say(f"{record['trial']}: starts again: {record['error']}")
-        elif record["kind"] == "checkpoint_damaged":
-            say(f"{record['trial']}: goes on from an older checkpoint: {record['damage']}")
-        elif record["kind"] == "limit_noted":
-            say(record["message"])
+        elif isinstance(record, PopulationMoved):
+            moved = ", ".join(f"{move.trial} goes on from {move.source}" for move in record.moves)
+            say(f"{record.study}: epoch {record.epoch}: {moved or 'nobody moves'}")
+        elif isinstance(record, TrialRetried):
+            say(f"{record.trial}: starts again: {record.error}")
+        elif isinstance(record, CheckpointDamaged):
+            say(f"{record.trial}: goes on from an older checkpoint: {record.damage}")
+        elif isinstance(record, LimitNoted):
+            say(record.message)
 
     def _tell_rounds(self, ended: Trial) -> None:
         """Print what the rounds of a race brought that are over since the last trial ended."""
@@ -160,10 +162,10 @@ class LiveDisplay(Display):
 
     def listen(self, record: Record) -> None:
         """Keep what is shown under the table: what limits how many trials run at once, and how a race stands."""
-        if record["kind"] == "confirmation_planned" or has_ended(record):
+        if isinstance(record, ConfirmationPlanned) or has_ended(record):
             self._races = race_lines(self._progress.history)
-        if record["kind"] == "limit_noted":
-            self._limits[record["message"]] = None
+        if isinstance(record, LimitNoted):
+            self._limits[record.message] = None
 
     def refresh(self) -> None:
         """Draw, at most four times a second."""

@@ -12,6 +12,7 @@ from orchestrator.experiment.experiment import Experiment, changed_keys
 from orchestrator.experiment.plugins import changed_plugins
 from orchestrator.experiment.problems import short
 from orchestrator.experiment.sections import Resources
+from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.machines.cluster import Cluster
@@ -47,14 +48,14 @@ def start(
     """Write down what is searched, on what, where, and with which options of the command line."""
     resolved = _as_begun(experiment, ledger.history.experiment)
     write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
-    ledger.append(
-        "experiment_started",
+    started = ExperimentStarted(
         experiment=resolved,
         data=digests,
         environment=describe_environment(),
         storage=cluster.storage,
         options=dict(options or {}),
     )
+    ledger.append(started)
 
 
 def _as_begun(experiment: Experiment, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
+from orchestrator.journal.confirmation_records import ConfirmationPlanned
+from orchestrator.journal.experiment_records import ExperimentEnded
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold, make_scratch
@@ -153,7 +155,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         # Only now, because Ray and Optuna take longer to import than refusing everything above.
         from orchestrator.tuner.session import Session
 
-        meter = Meter(experiment.budget, ledger.history, ledger.past)
+        meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = Tracker(uri, given.output, experiment.name, ledger.past)
         with closing(checkpoints), tracked(ledger, tracking) as tracker:
@@ -170,13 +172,13 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
             if signal is None:
                 signal = confirm_stage(session, given.quiet)
             if signal is not None:
-                ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+                ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise SearchInterruptedError(f"{directory}: the same command goes on from here")
             chosen = selected(ledger.history)
             evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
             unwritten = write_files(chosen, workload, checkpoints, directory)
             outcome = "budget_spent" if ended_by in SPENT else "finished"
-            ledger.append("experiment_ended", outcome=outcome, ended_by=ended_by)
+            ledger.append(ExperimentEnded(outcome=outcome, ended_by=ended_by))
             write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
             unpacked = pack_champions(ledger.history, workload, checkpoints, directory)
     # Only now, because a version belongs to the run of its trial.
@@ -226,7 +228,7 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
     for plan in plans:
         # Before the first training: what a look may spend depends on the looks that were taken when it was planned.
         if ledger.history.plans.get(plan.dataset) != plan:
-            ledger.append("confirmation_planned", **plan.to_dict())
+            ledger.append(ConfirmationPlanned.of(plan))
     with displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
         unlimited = replace(shown, limit=lambda: None)
         source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)

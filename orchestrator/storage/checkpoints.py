@@ -22,7 +22,7 @@ from orchestrator.storage.bucket import ObjectStore, StorageError
 from orchestrator.storage.claim import CLAIM_FILE, Claim, ClaimLostError
 from trainables.checkpoint import epoch_of, find_damage, list_epochs, list_partial, replace_epochs, save_epoch
 from trainables.errors import CheckpointError
-from trainables.files import write_whole
+from trainables.files import aside, take_place, write_whole
 from trainables.reports import EpochReport
 
 KEPT = 3
@@ -369,12 +369,10 @@ def _brought(found: Path | None, target: Path) -> Path:
         )
     if found.parent == target:
         return found
-    final, partial = target / found.name, target / f".{found.name}.{os.getpid()}"
-    target.mkdir(parents=True, exist_ok=True)
-    for old in (final, partial):
-        shutil.rmtree(old, ignore_errors=True)
-    shutil.copytree(found, partial)
-    partial.rename(final)
+    final = target / found.name
+    with aside(final) as partial:
+        shutil.copytree(found, partial, dirs_exist_ok=True)
+        take_place(partial, final)
     return final
 
 

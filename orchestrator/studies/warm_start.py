@@ -6,15 +6,15 @@ After that the search does not depend on the other directories any more.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.experiment.experiment import Cell, Experiment, data_key
 from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+from orchestrator.journal.experiment_records import WarmStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
-from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 
@@ -51,7 +51,7 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
     for name, history in sources.items():
         if name in ledger.history.warmed_by:
             continue
-        studies: dict[str, list[dict[str, Any]]] = {}
+        studies: dict[str, list[WarmTrial]] = {}
         passed_over = 0
         for cell in experiment.cells():
             config = experiment.trial_config(cell, {})
@@ -62,9 +62,9 @@ def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: L
                 for point in points
                 if same_data and _is_alike(point.first, config, cell) and _fits(point, cell, experiment)
             ]
-            studies[cell.name] = [_as_record(point, experiment) for point in fitting]
+            studies[cell.name] = [_taken(point, experiment) for point in fitting]
             passed_over += len(points) - len(fitting)
-        ledger.append("warm_started", source=name, studies=studies, passed_over=passed_over)
+        ledger.append(WarmStarted(source=name, studies=studies, passed_over=passed_over))
         taken = sum(map(len, studies.values()))
         sentences.append(f"search.warm_start_from: {name}: {taken} trials taken{_passed_over(passed_over)}")
     return sentences
@@ -117,9 +117,9 @@ def _fits(point: Point, cell: Cell, experiment: Experiment) -> bool:
     return inside and whole and (point.state is not TrialState.FINISHED or _values(point, experiment) is not None)
 
 
-def _as_record(point: Point, experiment: Experiment) -> dict[str, Any]:
+def _taken(point: Point, experiment: Experiment) -> WarmTrial:
     values = _values(point, experiment) if point.state is TrialState.FINISHED else None
-    return {"params": dict(point.first.params), "state": point.state, "values": list(values or ())}
+    return WarmTrial(dict(point.first.params), point.state, values or ())
 
 
 def _values(point: Point, experiment: Experiment) -> tuple[float, ...] | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import Record
+from orchestrator.journal.record import Record
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.breaker import Breaker

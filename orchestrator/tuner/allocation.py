@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import ray
 from ray.exceptions import RayError
 
+from orchestrator.journal.experiment_records import FusionMeasured, LimitNoted, MemoryMeasured
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.machines.nodes import Node, check_fits, total
 from orchestrator.workload.workload import Footprint, Workload
@@ -38,7 +39,7 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
         # An engine of fused trials has a GPU to itself.
         gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure(session))
     if limit := describe_limit(wanted, gpus, available, fuse):
-        session.ledger.append("limit_noted", message=limit)
+        session.ledger.append(LimitNoted(message=limit))
     # Rounded down to the 1/10,000 in which Ray counts.
     shares = {"cpu": wanted.cpus / fuse, "gpu": gpus / fuse}
     return {name: math.floor(share * 10_000) / 10_000 for name, share in shares.items()}, fuse
@@ -48,7 +49,7 @@ def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
     """Return how many trials are fused: the least of the studies' numbers; the journal notes which study sets it."""
     found = measure_fusion(session, has_gpu=has_gpu)
     if limit := describe_fusion(found):
-        session.ledger.append("limit_noted", message=limit)
+        session.ledger.append(LimitNoted(message=limit))
     return min(found.values())
 
 
@@ -67,11 +68,10 @@ def measure(session: "Session") -> list[Footprint]:
             found: Footprint = ray.get(answer)
         except RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            session.ledger.append(
-                "limit_noted", message=f"{study}: its GPU memory could not be measured, so a trial gets a GPU: {reason}"
-            )
+            limit = f"{study}: its GPU memory could not be measured, so a trial gets a GPU: {reason}"
+            session.ledger.append(LimitNoted(message=limit))
             return [Footprint(1, 1)]
-        session.ledger.append("memory_measured", study=study, peak=found.peak, room=found.room)
+        session.ledger.append(MemoryMeasured(study=study, peak=found.peak, room=found.room))
     return [Footprint(**session.ledger.history.footprints[cell.name]) for cell in session.experiment.cells()]
 
 
@@ -93,13 +93,12 @@ def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
             rates: Mapping[int, float] = ray.get(answer)
         except RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            session.ledger.append(
-                "limit_noted", message=f"{study}: trials are not fused, for timing them failed: {reason}"
-            )
+            limit = f"{study}: trials are not fused, for timing them failed: {reason}"
+            session.ledger.append(LimitNoted(message=limit))
             return {study: 1}
         # As keys of JSON, which are text.
         told = {str(trials): round(rate, 2) for trials, rate in rates.items()}
-        session.ledger.append("fusion_measured", study=study, trials=choose_fusion(rates), epochs_per_hour=told)
+        session.ledger.append(FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=told))
     return {cell.name: session.ledger.history.fusions[cell.name] for cell in session.experiment.cells()}
 
 

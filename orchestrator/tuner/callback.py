@@ -14,8 +14,10 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 
+from orchestrator.journal.experiment_records import ConcurrencyLowered
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.journal.trial import TrialState
+from orchestrator.journal.trial_records import TrialRetried, TrialStarted
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import Cause, Failure, give_up
 from orchestrator.tuner.issuer import Issuer
@@ -59,7 +61,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._heard[trial] = time.monotonic()
         wanted = trial.placement_group_factory
         gpus = 0.0 if wanted is None else wanted.required_resources.get("GPU", 0.0)
-        self._ledger.append("trial_started", trial=trial.config["trial"], gpus=gpus)
+        self._ledger.append(TrialStarted(trial=trial.config["trial"], gpus=gpus))
 
     def on_trial_result(
         self, iteration: int, trials: list[RayTrial], trial: RayTrial, result: dict[str, Any], **info: Any
@@ -84,7 +86,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         if failure.cause is Cause.MEMORY:
             self._run_fewer(trial)
         if reason is None:
-            self._ledger.append("trial_retried", trial=ours.id, cause=failure.cause, error=failure.message)
+            self._ledger.append(TrialRetried(trial=ours.id, cause=failure.cause, error=failure.message))
             self._issuer.issue_again(ours)
         else:
             self._ledger.end(ours, TrialState.FAILED, reason)
@@ -108,7 +110,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     def _run_fewer(self, trial: RayTrial) -> None:
         limit = self._issuer.run_fewer(trial.trial_id)
         if limit is not None:
-            self._ledger.append("concurrency_lowered", trials=limit)
+            self._ledger.append(ConcurrencyLowered(trials=limit))
 
 
 def _error(trial: RayTrial) -> str:

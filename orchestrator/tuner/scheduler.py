@@ -21,6 +21,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.sections import Scheduler
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.journal.trial_records import EpochEnded, TrialPaused
 from orchestrator.studies.pbt import waits
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.not_pickled import NotPickled
@@ -166,7 +167,7 @@ class PopulationScheduler(RecordingScheduler):
         """Say whether a trial has reached an epoch after which it waits, and put that in the journal."""
         if not waits(trial, self._rules, self._ledger.history):
             return False
-        self._ledger.append("trial_paused", trial=trial.id, epoch=trial.last_epoch)
+        self._ledger.append(TrialPaused(trial=trial.id, epoch=trial.last_epoch))
         return True
 
 
@@ -205,7 +206,7 @@ class StudyScheduler(RecordingScheduler):
         best: dict[str, float] = {}
         trials = self._ledger.history.trials
         for record in self._ledger.past:
-            trial = trials[record["trial"]] if record["kind"] == "epoch" else None
-            if trial is not None and trial.stage is Stage.SEARCH:
-                best[trial.id] = max(best.get(trial.id, float("-inf")), record["metrics"][trial.metric])
-                self.may_continue(trial, record["epoch"], best[trial.id])
+            if isinstance(record, EpochEnded) and trials[record.trial].stage is Stage.SEARCH:
+                trial = trials[record.trial]
+                best[trial.id] = max(best.get(trial.id, float("-inf")), record.metrics[trial.metric])
+                self.may_continue(trial, record.epoch, best[trial.id])

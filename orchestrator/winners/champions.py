@@ -5,8 +5,6 @@ was packed stays, so that ``orchestrator sync`` can register it later.
 """
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +19,7 @@ from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig
 from trainables.errors import UserError
-from trainables.files import write_whole
+from trainables.files import aside, take_place, write_whole
 
 CHAMPIONS = "champions"
 """Folder of the packed models in an experiment's directory."""
@@ -68,18 +66,14 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
         champion = describe_champion(history, dataset, trial)
         if read_champion(folder) == champion:
             continue
-        partial = folder.with_name(f".{folder.name}.{os.getpid()}")
-        shutil.rmtree(partial, ignore_errors=True)
         try:
-            checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
-            workload.pack(TrialConfig.from_dict(trial.config), checkpoint, partial / MODEL)
-            write_whole(partial / CARD, json.dumps(asdict(champion), indent=2) + "\n")
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
+            with aside(folder) as partial:
+                checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
+                workload.pack(TrialConfig.from_dict(trial.config), checkpoint, partial / MODEL)
+                write_whole(partial / CARD, json.dumps(asdict(champion), indent=2) + "\n")
+                take_place(partial, folder)
         except (UserError, OSError) as error:
             problems.append(f"the winner of {dataset} was not packed: {str(error).splitlines()[0]}")
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     return problems
 
 

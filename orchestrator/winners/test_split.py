@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from orchestrator.journal.confirmation_records import EvaluatedOnTest, OpenedTest
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
@@ -37,11 +38,11 @@ def evaluate_on_test(
         opened = ledger.history.tests_opened.get(dataset, [])
         new = [trial.id for trial in due if trial.config["dataset"] == dataset and trial.id not in opened]
         if new:
-            ledger.append("test_opened", dataset=dataset, trials=new)
+            ledger.append(OpenedTest(dataset=dataset, trials=new))
     for trial in due:
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
         evaluation = workload.test(TrialConfig.from_dict(trial.config), checkpoint)
         # The files first: what the journal calls evaluated is not evaluated again, and would stay without files.
         keep_ranks(evaluation.ranks, trial, checkpoints, directory)
-        kept = {"ranks": evaluation.ranks["test"].to_text()} if "test" in evaluation.ranks else {}
-        ledger.append("test_evaluated", trial=trial.id, metrics=dict(evaluation.metrics), **kept)
+        ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
+        ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks))

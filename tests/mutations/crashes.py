@@ -46,8 +46,8 @@ MUTATIONS = (
     Mutation(
         name="a restart forgets how long there has been nothing better",
         file="orchestrator/search/budget.py",
-        old="        for record in past:\n            self.listen(record)",
-        new="",
+        old="self._counted = 0",
+        new="self._counted = len(history.ended)",
         tests=KILLED,
     ),
     Mutation(

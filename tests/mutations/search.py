@@ -48,15 +48,15 @@ MUTATIONS = (
     Mutation(
         name="a restart compares the search with its confirmation",
         file="orchestrator/tuner/scheduler.py",
-        old=" and trial.stage is Stage.SEARCH:",
+        old=" and trials[record.trial].stage is Stage.SEARCH:",
         new=":",
         tests="tests/orchestrator/tuner/test_early_stopping.py::test_a_confirmation_that_is_in_the_journal_judges_no_trial_of_the_search",
     ),
     Mutation(
         name="a restart knows the last values and not the best",
         file="orchestrator/tuner/scheduler.py",
-        old='max(best.get(trial.id, float("-inf")), record["metrics"][trial.metric])',
-        new='record["metrics"][trial.metric]',
+        old='max(best.get(trial.id, float("-inf")), record.metrics[trial.metric])',
+        new="record.metrics[trial.metric]",
         tests="tests/orchestrator/tuner/test_scheduler.py::test_a_restart_changes_no_verdict",
     ),
     Mutation(
@@ -118,8 +118,8 @@ MUTATIONS = (
     Mutation(
         name="a move leaves out the epoch after which it was",
         file="orchestrator/journal/history.py",
-        old='if epoch <= record["epoch"]',
-        new='if epoch < record["epoch"]',
+        old="if epoch <= record.epoch",
+        new="if epoch < record.epoch",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_move_takes_over_the_epochs_up_to_it_and_keeps_the_own_ones_aside",
     ),
     Mutation(

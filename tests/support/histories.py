@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import Record
+from orchestrator.journal.record import Record
+from orchestrator.journal.records import parse
 
 LOSSES = ("triplet_sh", "nt_xent", "polynomial_relative")
 STARTED = 1_780_000_000.0
@@ -44,7 +45,7 @@ class Author:
         )
 
     def apply(self, kind: str, **fields: Any) -> Record:
-        record = {"time": self.time, "kind": kind, **fields}
+        record = parse({"time": self.time, "kind": kind, **fields})
         self.history.apply(record)
         return record
 

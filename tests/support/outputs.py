@@ -11,6 +11,8 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.trial import TrialState
+from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import find_champions, summarise
@@ -59,7 +61,7 @@ def live_table(folder: Path, history: History, capsys: pytest.CaptureFixture[str
 
 def end_of_a_trial(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
     trial = next(iter(history.trials))
-    PlainDisplay(Progress(history, 2, 1)).listen({"kind": "trial_ended", "trial": trial, "state": "finished"})
+    PlainDisplay(Progress(history, 2, 1)).listen(TrialEnded(trial=trial, state=TrialState.FINISHED, error=""))
     return capsys.readouterr().out
 
 

@@ -5,15 +5,13 @@ import errno
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from trainables.errors import DataError
-from trainables.files import force_directory, write_whole
+from trainables.files import aside, force_directory, write_whole
 
 _CHECKS = 2
 """Raised when files are accepted by another rule, so that what an older version found is not used."""
@@ -68,23 +66,17 @@ def whole_directory(target: Path) -> Iterator[Path]:
 
     Where another process made ``target`` in the meantime, that one stays.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with aside(target) as partial:
         yield partial
         for file in partial.rglob("*"):
             _force(file)
         _force(partial)
-        # mkdtemp makes it private; the result is as readable as the umask lets folders be.
-        partial.chmod(0o777 & ~_umask())
         try:
             partial.rename(target)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         force_directory(target.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _force(path: Path) -> None:
@@ -94,10 +86,3 @@ def _force(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    """Return the process's mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -13,6 +13,7 @@ import yaml
 from orchestrator.cli import main
 from orchestrator.commands.catalogue import LISTS
 from orchestrator.commands.config_schema import KINDS, PARTS, describe_fields, list_keys, make_schema, write_reference
+from orchestrator.commands.record_reference import write_record_reference
 from orchestrator.experiment.experiment import load_experiment, shipped_experiments
 from orchestrator.experiment.measures import COUNTS, METRICS
 from orchestrator.experiment.yaml_text import parse_yaml
@@ -113,6 +114,14 @@ def test_the_reference_is_what_the_command_prints(capsys: pytest.CaptureFixture[
     assert "`orchestrator list keys --markdown > docs/experiment-keys.md`" in kept
 
 
+def test_the_reference_of_the_journal_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = (ROOT / "docs" / "journal.md").read_text()
+    assert run(capsys, "list", "records", "--markdown") == kept == write_record_reference()
+    assert "`orchestrator list records --markdown > docs/journal.md`" in kept
+    headings = [line.removeprefix("### ").strip("`") for line in kept.splitlines() if line.startswith("### ")]
+    assert headings == [one["name"] for one in json.loads(run(capsys, "list", "records", "--json"))]
+
+
 @pytest.mark.parametrize(
     "path", [*shipped_experiments().values(), *shipped_suites().values()], ids=lambda path: path.stem
 )
@@ -157,4 +166,4 @@ def test_what_only_keys_have_is_refused_elsewhere(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as end:
         main(["list", "losses", "--schema"])
     assert end.value.code == 2
-    assert "go with `orchestrator list keys`, not with losses" in capsys.readouterr().err
+    assert "`list records`, not with losses" in capsys.readouterr().err

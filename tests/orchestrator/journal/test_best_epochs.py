@@ -82,7 +82,7 @@ def test_setbacks_are_counted_since_the_newest_epoch_and_without_those_for_want_
         return trial.retries, trial.setbacks, trial.memory_retries
 
     for cause in (None, "memory", None):
-        ledger.append("trial_retried", trial=trial.id, cause=cause)
+        ledger.append("trial_retried", trial=trial.id, cause=cause, error="")
     assert counts() == (3, 2, 1)
     ledger.report(trial, 2, {"val/rsum": 1.0}, TrialState.RUNNING)
     assert counts() == (3, 0, 1)
@@ -105,7 +105,7 @@ def test_winners_are_compared_by_the_metric_of_the_experiment(ledger: Ledger) ->
 
 
 def test_a_target_is_a_value_of_the_metric_of_the_experiment(ledger: Ledger) -> None:
-    meter = Meter(Budget(target=60.0), ledger.history, [])
+    meter = Meter(Budget(target=60.0), ledger.history)
     ledger.listeners.append(meter.listen)
     other_metric(ledger, "a", 50.0, 90.0)
     assert meter.limit() is None
@@ -124,7 +124,7 @@ def repeat(ledger: Ledger, candidate: Trial, seed: int, values: list[float]) -> 
 
 
 def test_a_confirmation_neither_reaches_a_target_nor_fills_a_plateau(ledger: Ledger) -> None:
-    meter = Meter(Budget(target=60.0, plateau=2), ledger.history, [])
+    meter = Meter(Budget(target=60.0, plateau=2), ledger.history)
     ledger.listeners.append(meter.listen)
     candidate = add_trial(ledger, [50.0])
     for seed in (5, 6, 7):

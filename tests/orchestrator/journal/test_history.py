@@ -5,20 +5,22 @@ from typing import Any
 import pytest
 
 from orchestrator.journal.history import History
+from orchestrator.journal.record import Record
+from orchestrator.journal.records import parse
 from orchestrator.journal.trial import Trial
 from tests.support.experiments import make_experiment
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}
 
 
-def started(machine: dict[str, Any], resources: dict[str, Any]) -> dict[str, Any]:
+def started(machine: dict[str, Any], resources: dict[str, Any]) -> Record:
     experiment = make_experiment(resources=resources).to_dict()
     environment = {"versions": {}, "git_revision": None, "machine": machine}
     return happened("experiment_started", experiment=experiment, data={}, environment=environment)
 
 
-def happened(kind: str, **fields: Any) -> dict[str, Any]:
-    return {"kind": kind, "time": 0.0, "elapsed": 0.0, **fields}
+def happened(kind: str, **fields: Any) -> Record:
+    return parse({"kind": kind, "time": 0.0, "elapsed": 0.0, **fields})
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ JSON = st.recursive(
 def write(path: Path, count: int) -> list[bytes]:
     journal = Journal(path)
     for number in range(count):
-        journal.append("epoch", trial="a", epoch=number + 1, metrics={"val/rsum": 0.1 * number})
+        journal.append("event", trial="a", epoch=number + 1, metrics={"val/rsum": 0.1 * number})
     journal.close()
     return path.read_bytes().splitlines(keepends=True)
 
@@ -50,7 +50,7 @@ def test_every_torn_end_is_cut_off_and_writing_goes_on(tmp_path: Path) -> None:
         assert len(read_journal(path)) == 2
         journal = Journal(path)
         assert journal.torn == (kept > 0)
-        journal.append("epoch", trial="a", epoch=9)
+        journal.append("event", trial="a", epoch=9)
         journal.close()
         assert [record["epoch"] for record in read_journal(path)] == [1, 2, 9]
 
@@ -81,8 +81,8 @@ def test_damage_before_the_end_is_named_and_nothing_is_changed(tmp_path: Path, l
 def test_a_value_that_is_no_number_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     with pytest.raises(ValueError, match="not JSON compliant"):
-        journal.append("epoch", metrics={"val/rsum": float("nan")})
-    journal.append("epoch", epoch=1)
+        journal.append("event", metrics={"val/rsum": float("nan")})
+    journal.append("event", epoch=1)
     journal.close()
     assert [record["n"] for record in read_journal(tmp_path / "journal.jsonl")] == [0]
 
@@ -96,10 +96,10 @@ def test_a_full_disk_leaves_whole_records_and_writing_goes_on_when_there_is_room
     try:
         for _ in range(2):
             with pytest.raises(OSError, match="File too large"):
-                journal.append("epoch", epoch=3)
+                journal.append("event", epoch=3)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    journal.append("epoch", epoch=4)
+    journal.append("event", epoch=4)
     journal.close()
     assert [record["epoch"] for record in read_journal(path)] == [1, 2, 4]
 
@@ -137,7 +137,7 @@ def test_without_its_lock_file_a_journal_still_has_one_writer(tmp_path: Path) ->
 @pytest.mark.parametrize("change", ["removed", "moved", "replaced"])
 def test_a_journal_that_is_no_longer_in_its_place_gets_no_record(tmp_path: Path, change: str) -> None:
     ledger = Ledger(tmp_path / "journal.jsonl")
-    ledger.append("limit_noted")
+    ledger.append("limit_noted", message="")
     if change == "removed":
         ledger.path.unlink()
     else:
@@ -146,6 +146,6 @@ def test_a_journal_that_is_no_longer_in_its_place_gets_no_record(tmp_path: Path,
         ledger.path.write_text("")
     for _ in range(2):
         with pytest.raises(JournalGoneError, match=r"journal\.jsonl: was removed, moved or replaced"):
-            ledger.append("limit_noted")
+            ledger.append("limit_noted", message="")
     assert not ledger.path.exists() or ledger.path.read_text() == ""
     ledger.close()

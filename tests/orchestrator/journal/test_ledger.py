@@ -76,7 +76,7 @@ def test_after_a_record_that_could_not_be_written_nothing_is(tmp_path: Path, led
     with monkeypatch.context() as patch:
         patch.setattr(ledger._journal, "append", full)
         with pytest.raises(OSError, match=r"No space left on device: .*journal\.jsonl"):
-            ledger.append("x")
+            ledger.append("limit_noted", message="")
     with pytest.raises(OSError, match="No space left on device"):
         add_trial(ledger, [1.0])
     assert ledger.history.trials == {}
@@ -115,7 +115,7 @@ def test_a_thread_that_was_left_behind_writes_nothing_more(ledger: Ledger) -> No
 
     def write() -> None:
         try:
-            ledger.append("trial_ended", trial="a")
+            ledger.append("trial_ended", trial="a", state="failed", error="")
         except LeftBehindError as error:
             refused.append(error)
 

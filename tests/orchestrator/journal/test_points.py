@@ -88,13 +88,13 @@ def test_a_target_is_met_by_a_mean_and_a_later_process_counts_alike(
 ) -> None:
     start(ledger, make_experiment())
     budget = make_experiment(budget={"target": target}).budget
-    live = Meter(budget, ledger.history, ())
+    live = Meter(budget, ledger.history)
     ledger.listeners.append(live.listen)
     for value in (80.0, 120.0, 82.0):
         add(ledger, 0.1, [value])
     ledger.close()
     again = Ledger(ledger.path)
-    for meter in (live, Meter(budget, again.history, again.past)):
+    for meter in (live, Meter(budget, again.history)):
         assert (meter.limit(), meter.since_best(STUDY)) == (limit, 1), "the means are 80, 100 and 94"
     again.close()
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.doctor.experiment import check_journal
-from orchestrator.journal.actors import has_ended
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import JournalError, Record, read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.records import parse
 from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import TrialState
+from orchestrator.journal.trial_records import has_ended
 from orchestrator.studies.study import Studies
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 
@@ -95,7 +96,7 @@ def test_one_lost_epoch_costs_its_trial_what_came_after_and_no_other_trial_anyth
     found = salvage(path)
     assert dict(found.lost) == {"pets-vsepp-nt_xent-0000": 1, "experiment_ended": 1}
     assert found.damaged == [number + 1]
-    assert sum(has_ended(record) for record in found.kept) == 5
+    assert sum(has_ended(parse(line)) for line in found.kept) == 5
 
 
 def test_of_a_population_only_what_came_before_is_kept(tmp_path: Path) -> None:

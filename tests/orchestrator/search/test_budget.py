@@ -1,6 +1,6 @@
 """Budgets: what was spent is read from the journal, whatever was killed meanwhile, and each limit is found."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,34 @@ from orchestrator.journal import journal
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.record import Record
+from orchestrator.journal.records import parse
+from orchestrator.journal.spending import Spending
 from orchestrator.journal.trial import TrialState, seconds_of
 from orchestrator.search import budget
-from orchestrator.search.budget import Meter, Spending
+from orchestrator.search.budget import Meter
 from tests.support.experiments import add_trial, make_experiment, start
 
+BESIDE: dict[str, dict[str, Any]] = {
+    "experiment_started": {"experiment": {}, "data": {}, "environment": {}},
+    "experiment_ended": {"outcome": "finished"},
+    "epoch": {"epoch": 1, "metrics": {}},
+    "trial_paused": {"epoch": 1},
+    "trial_retried": {"error": ""},
+    "trial_ended": {"error": ""},
+}
+"""Kind -> fields that say nothing about what was spent."""
 
-def record(time: float, kind: str, **fields: Any) -> dict[str, Any]:
-    return {"time": time, "kind": kind, **fields}
+
+def record(time: float, kind: str, **fields: Any) -> Record:
+    return parse({"time": time, "kind": kind, **BESIDE.get(kind, {}), **fields})
+
+
+def spent(records: Iterable[Record]) -> Spending:
+    spending = Spending()
+    for one in records:
+        spending.apply(one)
+    return spending
 
 
 STARTED, ENDED = "experiment_started", "experiment_ended"
@@ -104,8 +124,8 @@ RUNS_A, RUNS_B = {"trial": "a", "gpus": 0.5}, {"trial": "b", "gpus": 2.0}
         ),
     ],
 )
-def test_what_was_spent_is_added_up(records: list[dict[str, Any]], seconds: float, gpu_seconds: float) -> None:
-    spending = Spending.of(records)
+def test_what_was_spent_is_added_up(records: list[Record], seconds: float, gpu_seconds: float) -> None:
+    spending = spent(records)
     assert (spending.seconds, spending.gpu_seconds) == (seconds, gpu_seconds)
 
 
@@ -116,12 +136,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield now
 
 
-def meter(history: History, past: list[dict[str, Any]], **limits: float) -> Meter:
-    return Meter(validate(Budget, limits, "budget"), history, past)
+def meter(history: History, **limits: float) -> Meter:
+    return Meter(validate(Budget, limits, "budget"), history)
 
 
 def test_hours_go_on_between_records(clock: list[float]) -> None:
-    made = meter(History(), [record(0, STARTED), record(1800, ENDED), record(9000, STARTED)], hours=1)
+    spending = spent([record(0, STARTED), record(1800, ENDED), record(9000, STARTED)])
+    made = meter(History(spending=spending), hours=1)
     assert made.limit() is None
     clock[0] += 1799
     assert made.limit() is None
@@ -131,16 +152,17 @@ def test_hours_go_on_between_records(clock: list[float]) -> None:
 
 def test_gpu_hours_count_each_trial_that_runs(clock: list[float]) -> None:
     running = [record(0, STARTED), record(0, "trial_started", **RUNS_A), record(0, "trial_started", **RUNS_B)]
-    made = meter(History(), running, gpu_hours=1)
+    history = History(spending=spent(running))
+    made = meter(history, gpu_hours=1)
     clock[0] += 3600 / 2.5 - 1
     assert made.limit() is None
     clock[0] += 1
     assert made.limit() == "gpu_hours"
-    assert meter(History(), running, hours=1e6).limit() is None
+    assert meter(history, hours=1e6).limit() is None
 
 
 def of_journal(ledger: Ledger, **limits: float) -> Meter:
-    made = meter(ledger.history, [], **limits)
+    made = meter(ledger.history, **limits)
     ledger.listeners.append(made.listen)
     return made
 
@@ -180,7 +202,7 @@ def test_a_fresh_process_knows_the_same(ledger: Ledger, tmp_path) -> None:
     add_trial(ledger, [20.0])
     ledger.close()
     again = Ledger(tmp_path / "journal.jsonl")
-    made = Meter(Budget(plateau=1, target=30.0), again.history, again.past)
+    made = Meter(Budget(plateau=1, target=30.0), again.history)
     assert (made.limit(), made.is_closed("pets-vsepp-nt_xent")) == ("target", True)
     again.close()
 
@@ -202,7 +224,7 @@ def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
         wait(3600.0)
         since_boot[0] = booted
         ledger = Ledger(tmp_path / "journal.jsonl")
-        made = meter(ledger.history, list(ledger.past), hours=60 / 3600)
+        made = meter(ledger.history, hours=60 / 3600)
         ledger.listeners.append(made.listen)
         start(ledger, make_experiment())
         wait(10.0, jump)
@@ -214,4 +236,4 @@ def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
         assert trial.ended_after - trial.created_after == seconds_of(trial) == 20.0
         assert made.limit() == (None if booted == 5000.0 else "hours")
         ledger.close()
-    assert Spending.of(read_journal(tmp_path / "journal.jsonl")).seconds == 60.0
+    assert spent(read_journal(tmp_path / "journal.jsonl")).seconds == 60.0

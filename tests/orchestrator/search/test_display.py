@@ -98,7 +98,7 @@ def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> 
 @pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])
 def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], words: str) -> None:
     trial = add_trial(ledger, values, state=TrialState.RUNNING)
-    ledger.append("trial_paused", trial=trial.id)
+    ledger.append("trial_paused", trial=trial.id, epoch=1)
     text = rendered(trials_table(ledger.history, "tiny"))
     assert words in text and "running" not in text
     ledger.append("trial_started", trial=trial.id, gpus=0.0)

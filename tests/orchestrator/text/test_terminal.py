@@ -19,6 +19,7 @@ from orchestrator.commands.doctor import show_findings
 from orchestrator.commands.retrieve import show_answers
 from orchestrator.doctor.machine import Finding
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.experiment_records import LimitNoted
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
@@ -91,7 +92,7 @@ def test_outputs_of_an_experiment_are_harmless(
 
 
 def test_every_line_of_plain_output_is_harmless(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records = [*read_journal(folder / JOURNAL_FILE), {"kind": "limit_noted", "time": 0.0, "message": CANARY}]
+    records = [*read_journal(folder / JOURNAL_FILE), LimitNoted(message=CANARY)]
     history = History.of(records[:-1])
     shown = PlainDisplay(Progress(history, 4, 6))
     for record in records:
@@ -106,7 +107,7 @@ def test_the_live_table_is_harmless(folder: Path) -> None:
     history = History.of(read_journal(folder / JOURNAL_FILE))
     console = make_console(plain_width=300, file=screen)
     shown = LiveDisplay(Progress(history, 4, 6), Live(console=console, auto_refresh=False), f"tiny {CANARY}")
-    shown.listen({"kind": "limit_noted", "message": CANARY})
+    shown.listen(LimitNoted(message=CANARY))
     with shown._live:
         shown.refresh()
     assert screen.getvalue().count("loot") >= 5

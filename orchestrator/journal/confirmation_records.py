@@ -1,0 +1,73 @@
+"""What happens after a search: what is confirmed, and when the test split is opened."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from orchestrator.journal.confirmation_plan import ConfirmationPlan
+from orchestrator.journal.record import FORM, LEFT_OUT, Form, Record, TrialRecord, numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmationPlanned(Record):
+    """It was decided which trials of a dataset are trained again; written before the first of these trainings.
+
+    Attributes:
+        dataset: Whose candidates are trained again.
+        candidates: Ids of trials of the search, in the order in which they are trained.
+        seeds: Of a fixed design: seeds of each candidate, >= 1; ``None`` in a race.
+        trainings: Of a race: trainings at most, >= 1; ``None`` in a fixed design.
+        baseline: Label or loss of the baseline; ``None`` where there is none.
+        looks: How often the test split had been opened for repeats on the dataset when the plan was made, >= 0.
+    """
+
+    kind: ClassVar[str] = "confirmation_planned"
+
+    dataset: str
+    candidates: Sequence[str] = field(metadata={FORM: Form(tuple, list)})
+    seeds: int | None
+    trainings: int | None
+    baseline: str | None
+    looks: int
+
+    @classmethod
+    def of(cls, plan: ConfirmationPlan) -> "ConfirmationPlanned":
+        """Return the record of a plan."""
+        return cls(**plan.to_dict())
+
+    @property
+    def plan(self) -> ConfirmationPlan:
+        """The plan that the record holds."""
+        return ConfirmationPlan(
+            self.dataset, tuple(self.candidates), self.seeds, self.trainings, self.baseline, self.looks
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedTest(Record):
+    """The test split of a dataset is about to be read; written before the split is opened.
+
+    Attributes:
+        dataset: Whose test split.
+        trials: Ids of the trials for whose sake it is opened.
+    """
+
+    kind: ClassVar[str] = "test_opened"
+
+    dataset: str
+    trials: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedOnTest(TrialRecord):
+    """A trial was evaluated on the test split, which happens once.
+
+    Attributes:
+        metrics: On the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
+        ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
+    """
+
+    kind: ClassVar[str] = "test_evaluated"
+
+    metrics: Mapping[str, float] = field(metadata={FORM: Form(numbers)})
+    ranks: Mapping[str, Any] | None = field(default=None, metadata={LEFT_OUT: True})

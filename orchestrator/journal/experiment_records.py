@@ -1,0 +1,201 @@
+"""What happens to an experiment as a whole: its starts and ends, and what was measured before its trials ran."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from orchestrator.journal.record import FORM, Form, Record, interned
+from orchestrator.journal.trial import TrialState, WarmTrial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentStarted(Record):
+    """A command began the experiment, or went on with it.
+
+    Attributes:
+        experiment: The resolved experiment, with the keys of an experiment file.
+        data: Digest of each dataset, by name.
+        environment: Versions, git revision and machine, see ``machines.environment.describe_environment``.
+        storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
+        options: Of the command line, by name without dashes: what a command that goes on needs.
+    """
+
+    kind: ClassVar[str] = "experiment_started"
+
+    experiment: Mapping[str, Any]
+    data: Mapping[str, str]
+    environment: Mapping[str, Any]
+    storage: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentEnded(Record):
+    """The command came to an end; a command that was killed leaves no such record.
+
+    Attributes:
+        outcome: ``finished``, ``budget_spent`` or ``interrupted``.
+        ended_by: ``trials`` (the last trial has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``, ``signal``,
+            or ``None``.
+    """
+
+    kind: ClassVar[str] = "experiment_ended"
+
+    outcome: str
+    ended_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteStarted(Record):
+    """The experiment is a rerun of a suite of baselines.
+
+    Attributes:
+        suite: The resolved suite, with the keys of a suite's file.
+    """
+
+    kind: ClassVar[str] = "suite_started"
+
+    suite: Mapping[str, Any]
+
+
+def _read_studies(studies: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, tuple[WarmTrial, ...]]:
+    return {
+        study: tuple(WarmTrial(one["params"], TrialState(one["state"]), tuple(one["values"])) for one in trials)
+        for study, trials in studies.items()
+    }
+
+
+def _write_studies(studies: Mapping[str, Sequence[WarmTrial]]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        study: [{"params": one.params, "state": one.state, "values": list(one.values)} for one in trials]
+        for study, trials in studies.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStarted(Record):
+    """Trials of another experiment were taken over for the samplers to start from.
+
+    Attributes:
+        source: Name or folder of the other experiment.
+        studies: Trials taken over, by study: params by the names of the search space, how the trial ended, and the
+            values of the objectives.
+        passed_over: How many trials of the other experiment did not fit, >= 0.
+    """
+
+    kind: ClassVar[str] = "warm_started"
+
+    source: str
+    studies: Mapping[str, Sequence[WarmTrial]] = field(metadata={FORM: Form(_read_studies, _write_studies)})
+    passed_over: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryMeasured(Record):
+    """The GPU memory of a trial was measured, to decide what share of a GPU a trial gets.
+
+    Attributes:
+        study: Whose trial was measured.
+        peak: Bytes of GPU memory that the trial took at most, > 0.
+        room: Bytes of GPU memory that were free before, > 0.
+    """
+
+    kind: ClassVar[str] = "memory_measured"
+
+    study: str
+    peak: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionMeasured(Record):
+    """The speed of fused trials was measured, to decide how many are trained as one stacked model.
+
+    Attributes:
+        study: Whose trials were timed.
+        trials: How many of its trials train fastest at once, >= 1.
+        epochs_per_hour: Epochs an hour of all trials together, by the number of trials, which is text.
+    """
+
+    kind: ClassVar[str] = "fusion_measured"
+
+    study: str
+    trials: int
+    epochs_per_hour: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitNoted(Record):
+    """Something limits how many trials run at once.
+
+    Attributes:
+        message: What, in a sentence for people.
+    """
+
+    kind: ClassVar[str] = "limit_noted"
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyLowered(Record):
+    """Memory was short, so that fewer trials run at once from now on.
+
+    Attributes:
+        trials: How many at most, >= 1.
+    """
+
+    kind: ClassVar[str] = "concurrency_lowered"
+
+    trials: int
+
+
+@dataclass(frozen=True)
+class MovedTrial:
+    """A trial that goes on from the model of another trial.
+
+    Attributes:
+        trial: Id of the trial.
+        source: Id of the trial whose model it takes over; ``from`` in the file.
+        params: With which the trial goes on, by the names of the search space.
+        config: The source's config, with a schedule that ends in these params.
+    """
+
+    trial: str
+    source: str
+    params: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> "MovedTrial":
+        """Return the move that a line holds."""
+        return cls(values["trial"], values["from"], values["params"], interned(values["config"]))
+
+    def write(self) -> dict[str, Any]:
+        """Return the move as it stands in a line."""
+        return {"trial": self.trial, "from": self.source, "params": self.params, "config": self.config}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationMoved(Record):
+    """A population (pbt) decided after an epoch which of its trials go on from another's model; all of it at once.
+
+    Attributes:
+        study: Of the population.
+        epoch: After which it moved, >= 1.
+        moves: The trials that take over a model: ``trial``; ``from``, the trial whose model it takes; ``params`` and
+            ``config`` with which the trial goes on.
+    """
+
+    kind: ClassVar[str] = "population_moved"
+
+    study: str
+    epoch: int
+    moves: Sequence[MovedTrial] = field(
+        metadata={
+            FORM: Form(
+                lambda moves: tuple(map(MovedTrial.read, moves)),
+                lambda moves: [move.write() for move in moves],
+            )
+        }
+    )

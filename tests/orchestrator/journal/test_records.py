@@ -1,0 +1,189 @@
+"""Each kind of record is read from its line and written to it by one class, and a newer journal is refused whole."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.commands.config_schema import describe_fields
+from orchestrator.doctor.experiment import check_experiment
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import FORMAT, Journal, JournalError, JournalFormatError, read_journal, rewrite
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.record import Record, UnknownRecord, event_fields, shared_fields
+from orchestrator.journal.records import KINDS, RECORDS, RecordError, parse
+from orchestrator.journal.salvage import salvage
+from orchestrator.journal.trial import Stage, TrialState, WarmTrial
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.record_kinds import written_kinds
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "begun_search" / "begun" / "journal.jsonl"
+
+PLAN = {"dataset": "pets", "candidates": ["a"], "seeds": 5, "trainings": None, "baseline": None, "looks": 0}
+CREATED = {"trial": "a", "stage": "search", "candidate": None, "study": "s", "number": 0, "params": {}, "config": {}}
+MOVE = {"trial": "a", "from": "b", "params": {"margin": 0.2}, "config": {"schedule": []}}
+WARM = {"params": {"margin": 0.2}, "state": "finished", "values": [1.0]}
+
+EVENTS: dict[str, dict[str, Any]] = {
+    "experiment_started": {"experiment": {"name": "x"}, "data": {}, "environment": {}, "storage": None, "options": {}},
+    "suite_started": {"suite": {"name": "x"}},
+    "warm_started": {"source": "past", "studies": {"s": [WARM]}, "passed_over": 2},
+    "memory_measured": {"study": "s", "peak": 5, "room": 9},
+    "fusion_measured": {"study": "s", "trials": 4, "epochs_per_hour": {"1": 2.0, "4": 7.5}},
+    "limit_noted": {"message": "one GPU"},
+    "trial_created": CREATED,
+    "trial_started": {"trial": "a", "gpus": 0.25},
+    "epoch": {"trial": "a", "epoch": 1, "metrics": {"val/rsum": 3.5}, "state": "running"},
+    "trial_paused": {"trial": "a", "epoch": 2},
+    "population_moved": {"study": "s", "epoch": 2, "moves": [MOVE]},
+    "checkpoint_damaged": {"trial": "a", "damage": "state.pt: cut"},
+    "concurrency_lowered": {"trials": 2},
+    "trial_retried": {"trial": "a", "cause": "memory", "error": "out of memory"},
+    "trial_ended": {"trial": "a", "state": "diverged", "error": "train/loss is nan"},
+    "confirmation_planned": PLAN,
+    "test_opened": {"dataset": "pets", "trials": ["a"]},
+    "test_evaluated": {"trial": "a", "metrics": {"rsum": 4.5}, "ranks": {"queries": 3}},
+    "experiment_ended": {"outcome": "finished", "ended_by": "trials"},
+}
+"""Kind -> the fields of its line as the product writes them, in their order."""
+
+
+def line(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"n": 1, "time": 5.0, "elapsed": 0.5, "kind": kind, **EVENTS[kind], **changes}
+
+
+def test_every_kind_that_is_read_is_written_by_some_code() -> None:
+    assert set(EVENTS) == set(KINDS) == written_kinds()
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_a_line_is_what_its_record_writes(kind: str) -> None:
+    record = parse(line(kind))
+    assert type(record) is KINDS[kind]
+    assert json.dumps(record.to_dict()) == json.dumps(line(kind))
+    assert json.dumps(record.event()) == json.dumps(EVENTS[kind])
+    assert dict(record) == line(kind)
+
+
+def test_values_have_their_types() -> None:
+    epoch, created = parse(line("epoch")), parse(line("trial_created"))
+    assert (epoch.state, created.stage) == (TrialState.RUNNING, Stage.SEARCH)
+    assert parse(line("warm_started")).studies == {"s": (WarmTrial({"margin": 0.2}, TrialState.FINISHED, (1.0,)),)}
+    assert parse(line("population_moved")).moves[0].source == "b"
+    assert parse(line("confirmation_planned")).plan.to_dict() == {**PLAN, "candidates": ("a",)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "absent", "value"),
+    [
+        ("experiment_started", "storage", None),
+        ("experiment_started", "options", {}),
+        ("experiment_ended", "ended_by", None),
+        ("trial_retried", "cause", None),
+        ("test_evaluated", "ranks", None),
+        ("epoch", "elapsed", None),
+    ],
+)
+def test_what_older_versions_did_not_write_has_a_value(kind: str, absent: str, value: Any) -> None:
+    values = line(kind)
+    del values[absent]
+    assert getattr(parse(values), absent) == value
+
+
+def test_fields_and_kinds_of_other_versions_are_passed_over() -> None:
+    assert parse(line("epoch", mood="good")) == parse(line("epoch"))
+    later = {"n": 3, "time": 1.0, "elapsed": 0.1, "kind": "trial_praised", "trial": "a"}
+    record = parse(later)
+    assert isinstance(record, UnknownRecord)
+    assert (record.n, record["kind"], record.get("trial"), record.to_dict()) == (3, "trial_praised", "a", later)
+    assert "trial" in record and "epoch" not in record
+    # Time goes on, and nothing else is known of it.
+    history = History.of([parse(line("limit_noted", elapsed=0.0)), record])
+    assert history.running_time.seconds == pytest.approx(0.1)
+    assert history.trials == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "epoch", "epoch": 1, "state": "running"}, "a record of kind epoch without trial, metrics"),
+        (line("epoch", state="asleep"), "a record of kind epoch: 'asleep' is not a valid TrialState"),
+        (line("population_moved", moves=[{"trial": "a"}]), "a record of kind population_moved: 'from'"),
+    ],
+)
+def test_a_line_that_says_too_little_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        parse(values)
+
+
+@given(kind=st.sampled_from(sorted(EVENTS)), data=st.data())
+def test_no_line_that_lacks_fields_is_anything_but_a_record_or_refused(kind: str, data: st.DataObject) -> None:
+    absent = data.draw(st.sets(st.sampled_from(sorted(EVENTS[kind]))))
+    values = {name: value for name, value in line(kind).items() if name not in absent}
+    try:
+        record = parse(values)
+    except RecordError:
+        assert absent
+    else:
+        assert {name: record[name] for name in values} == values
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
+def test_every_field_is_described(record: type[Record]) -> None:
+    described = describe_fields(record)
+    assert set(event_fields(record)) - {"trial"} == set(described) - {"trial"}
+    assert set(shared_fields()) == set(describe_fields(Record))
+
+
+def test_a_new_journal_has_a_format_in_its_first_line_alone(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [1.0])
+    ledger.close()
+    lines = [json.loads(text) for text in ledger.path.read_text().splitlines()]
+    assert [values.get("format") for values in lines] == [FORMAT] + [None] * (len(lines) - 1)
+    assert read_journal(ledger.path)[0].format == FORMAT
+
+
+def test_a_journal_without_a_format_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(FIXTURE.read_bytes())
+    ledger = Ledger(path)
+    ledger.append("limit_noted", message="")
+    ledger.close()
+    assert path.read_bytes().startswith(FIXTURE.read_bytes())
+    assert {record.format for record in read_journal(path)} == {None}
+
+
+def test_a_journal_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    for number in range(3):
+        # What a newer version writes, of which this one must not even cut off a torn end.
+        journal.append("event", **({"format": FORMAT + 1} if number == 0 else {}))
+    journal.close()
+    content = path.read_bytes()[:-5]
+    path.write_bytes(content)
+    refusal = f"has format {FORMAT + 1}, and this version reads formats up to {FORMAT}; use the version that wrote it"
+    for read in (read_journal, Journal, Ledger, salvage):
+        with pytest.raises(JournalFormatError, match=refusal) as raised:
+            read(path)
+        assert raised.value.exit_code == 2
+    (finding,) = check_experiment(tmp_path, "sqlite:///nowhere", repair=True)
+    assert finding.state == "fail" and refusal.partition(";")[0] in finding.found
+    assert path.read_bytes() == content
+
+
+def test_a_record_that_says_too_little_is_not_written_and_named_where_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    with pytest.raises(RecordError):
+        journal.append("epoch", trial="a")
+    journal.close()
+    assert path.read_bytes() == b""
+    rewrite(path, [line("limit_noted"), {"kind": "epoch", "trial": "a"}])
+    with pytest.raises(JournalError, match=r"line 2: a record of kind epoch without epoch, metrics, state"):
+        read_journal(path)
