@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
@@ -43,5 +44,7 @@ def evaluate_on_test(
         evaluation = workload.test(TrialConfig.from_dict(trial.config), checkpoint)
         # The files first: what the journal calls evaluated is not evaluated again, and would stay without files.
         keep_ranks(evaluation.ranks, trial, checkpoints, directory)
-        kept = {"ranks": evaluation.ranks["test"].to_text()} if "test" in evaluation.ranks else {}
+        kept: dict[str, Any] = {"ranks": evaluation.ranks["test"].to_text()} if "test" in evaluation.ranks else {}
+        # Nothing changes in the journal of a user without judgements.
+        kept |= {"judged": [one.to_text() for one in evaluation.judged]} if evaluation.judged else {}
         ledger.append("test_evaluated", trial=trial.id, metrics=dict(evaluation.metrics), **kept)

@@ -173,10 +173,10 @@ MUTATIONS = (
     ),
     Mutation(
         name="r1_r5_sum adds up the recalls at 1 and 10",
-        file="trainables/trial.py",
-        old='("r1", "r5")',
-        new='("r1", "r10")',
-        tests="tests/trainables/test_training_steps.py::test_the_metric_that_was_asked_for_selects_the_first_of_the_best_epochs",
+        file="trainables/metrics.py",
+        old='"r1_r5_sum": (1, 5)',
+        new='"r1_r5_sum": (1, 10)',
+        tests="tests/trainables/test_metrics.py",
     ),
     Mutation(
         name="embeddings that are not finite are no divergence",
