@@ -17,8 +17,9 @@ from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
-from trainables.judgements.judged_ranks import JudgedRanks, rank_judged
+from trainables.judgements.judged_ranks import JudgedRanks
 from trainables.judgements.judgements import Judgements
+from trainables.judgements.ranking import rank_judged
 from trainables.losses import Loss, NotANumberError
 from trainables.metrics import embedding_metrics, metrics_of_ranks
 from trainables.models import RetrievalModel, build_model

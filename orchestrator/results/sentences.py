@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.results.equal_budget_words import describe_budgets, describe_seeds
+from orchestrator.results.judged import describe_judged
 from orchestrator.results.race_words import describe_race
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text, values_text
@@ -21,6 +22,7 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     """
     verdict = next((one for one in summary["verdicts"] if one["dataset"] == dataset), None)
     sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)
+    sentences += describe_judged(summary["judged"].get(dataset, ()))
     if brief:
         return sentences
     sentences += [] if verdict is None else _in_numbers(verdict)

@@ -24,9 +24,9 @@ def find_judgement_files(source: Source) -> dict[str, list[Path]]:
     Raises:
         DataError: If a file is a link out of the data root, or one of two files that belong together is missing.
     """
-    wanted = {flickr8k.NAME: flickr8k.FILES, **{name: coco.files_of(name) for name in coco.TITLES}}
+    wanted = {flickr8k.NAME: flickr8k.FILES, **{name: coco.files_of(name) for name in coco.NAMES}}
     found = {name: [path for file in files if (path := _find(source, file))] for name, files in wanted.items()}
-    for name in coco.TITLES:
+    for name in coco.NAMES:
         if len(found[name]) == 1:
             missing = next(file for file in coco.files_of(name) if file != found[name][0].name)
             raise DataError(f"{found[name][0]}: needs {missing} beside it; fetch both files, or move this one away")
@@ -49,7 +49,7 @@ def load_judgements(
     """
     source = find_source(name, data_root)
     files = find_judgement_files(source)
-    if corpus is None and coco.TITLES.keys() & files.keys():
+    if corpus is None and files.keys() & set(coco.NAMES):
         corpus = source.read()
     found: dict[str, list[Judgements]] = {}
     for split in splits.values():

@@ -20,8 +20,8 @@ from trainables.data.text_files import read_json
 from trainables.errors import DataError
 from trainables.judgements.judgements import JudgedQueries, Judgements
 
-TITLES = {"cxc": "CxC", "eccv": "ECCV Caption"}
-"""Sets of judgements by the beginning of the names of their files."""
+NAMES = ("cxc", "eccv")
+"""Sources of judgements: how the names of their files begin."""
 
 ENDINGS = ("_image_to_caption.json", "_caption_to_image.json")
 RULE = "as the files name them"
@@ -36,7 +36,7 @@ def read(name: str, files: Sequence[Path], split: Split, images: Sequence[Image]
     """Return the judgements of a split; ``None`` where no judged pair is of the split.
 
     Args:
-        name: A key of ``TITLES``.
+        name: One of ``NAMES``.
         files: Of images, and of captions.
         split: Its images are the first of ``images``.
         images: Of the corpus, with the ids of their captions.
@@ -59,7 +59,6 @@ def read(name: str, files: Sequence[Path], split: Split, images: Sequence[Image]
     everything = np.stack([split.image_of_caption, np.arange(len(ids))])
     return Judgements(
         name=name,
-        title=TITLES[name],
         split=split.name,
         digest=digest,
         files=tuple(file.name for file in files),

@@ -25,7 +25,6 @@ from trainables.errors import DataError
 from trainables.judgements.judgements import Integers, JudgedQueries, Judgements, Pairs
 
 NAME = "flickr8k"
-TITLE = "Flickr8k's experts and crowd"
 EXPERTS, CROWD = "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt"
 FILES = (EXPERTS, CROWD)
 RULE = "an expert's median score of at least 3 of 4, or, where no expert looked, more yes than no of the crowd"
@@ -61,7 +60,6 @@ def read(files: Sequence[Path], split: Split, digest: str) -> Judgements | None:
     i2t, t2i = _directions(images, captions, fit, split.image_of_caption)
     return Judgements(
         name=NAME,
-        title=TITLE,
         split=split.name,
         digest=digest,
         files=tuple(file.name for file in files),

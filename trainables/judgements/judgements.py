@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+TITLES = {"flickr8k": "Flickr8k's experts and crowd", "cxc": "CxC", "eccv": "ECCV Caption"}
+"""Name of a source of judgements -> what people call it."""
+
 Integers = NDArray[np.int32]
 
 Pairs = NDArray[np.int32]
@@ -42,8 +45,7 @@ class Judgements:
     """The judgements of one source on one split.
 
     Attributes:
-        name: Short, as part of metric names: ``flickr8k``, ``cxc`` or ``eccv``.
-        title: What people call the judgements.
+        name: A key of ``TITLES``, part of metric names.
         split: ``val`` or ``test``.
         digest: SHA-256 of the files and of the queries, 64 hex digits: ranks with equal digests can be compared.
         files: Names of the files.
@@ -55,7 +57,6 @@ class Judgements:
     """
 
     name: str
-    title: str
     split: str
     digest: str
     files: tuple[str, ...]
@@ -71,7 +72,7 @@ class Judgements:
         known = {_known_pairs(one) for one in both}
         return JudgementCounts(
             name=self.name,
-            title=self.title,
+            title=TITLES[self.name],
             files=list(self.files),
             rule=self.rule,
             image_queries=len(self.i2t.queries),
@@ -94,7 +95,8 @@ class JudgementCounts:
     """Judgements of a split in numbers.
 
     Attributes:
-        name: See ``Judgements``, and so ``title``, ``files``, ``rule``, ``outside`` and ``refused``.
+        name: See ``Judgements``, and so ``files``, ``rule``, ``outside`` and ``refused``.
+        title: What people call the judgements.
         image_queries: How many images ask for captions.
         caption_queries: How many captions ask for images.
         captions_retrieved_in: How many captions the images ask for.

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from trainables.errors import DataError
 from trainables.judgements.judged_metrics import judged_metrics, query_values
-from trainables.judgements.judged_ranks import JudgedRanks, rank_judged
+from trainables.judgements.judged_ranks import JudgedRanks
 from trainables.judgements.judgements import JudgedQueries, Judgements, Pairs
+from trainables.judgements.ranking import rank_judged
 
 
 def pairs_of(mask: np.ndarray) -> Pairs:
@@ -39,7 +40,7 @@ def drawn(images: int, each: int, seed: int, share: float = 0.1, known: bool = T
             (positives.T, annotated.T, judged.T, owner),
         )
     ]
-    return Judgements("eccv", "drawn", "test", "ab" * 32, (), queries[0], queries[1], 0, 0, "")
+    return Judgements("eccv", "test", "ab" * 32, (), queries[0], queries[1], 0, 0, "")
 
 
 def embeddings(images: int, each: int, seed: int, size: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,7 +118,7 @@ def test_precisions_of_lists_that_can_be_checked_by_hand(
     own[0, positions[0] - 1] = True
     place = np.arange(10, dtype=np.int32)
     direction = JudgedQueries(place[:1], place[:1], place, pairs_of(right), pairs_of(own), None)
-    judged = Judgements("eccv", "by hand", "test", "", (), direction, direction, 0, 0, "")
+    judged = Judgements("eccv", "test", "", (), direction, direction, 0, 0, "")
     # Ten candidates whose scores fall; both directions have the same candidates here.
     scores = torch.linspace(1, 0.1, 10)[:, None]
     found = rank_judged(torch.ones(10, 1), scores, judged).i2t
