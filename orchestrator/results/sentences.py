@@ -36,6 +36,11 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     return [*sentences, *(sentence.rstrip(".") for sentence in summary["caveats"].get(dataset, []))]
 
 
+def verdict_sentences(verdict: Mapping[str, Any]) -> list[str]:
+    """Return what ``DatasetVerdict.to_dict()`` says, in words and then in numbers."""
+    return [*_in_words(verdict), *_in_numbers(verdict)]
+
+
 def _in_words(verdict: Mapping[str, Any]) -> list[str]:
     """Return the sentences for people, what the verdict rests on first."""
     others = [sentence for sentence in verdict["found"] if sentence != verdict["reason"]]
