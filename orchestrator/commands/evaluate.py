@@ -51,9 +51,12 @@ def evaluate(
     title = f"{found.dataset} {split}: {found.model} {found.loss}{protocol}"
     print_metrics(title, found.metrics, found.chance_rsum)
     for judged in found.judged:
-        _print_judged(judged)
+        print_judged(judged)
     if ranks is not None:
         say(f"ranks of {found.captions:,} captions and {found.images:,} images: {ranks}")
+
+
+DIRECTIONS = {"i2t": "image to captions", "t2i": "caption to images"}
 
 
 def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> None:
@@ -65,49 +68,46 @@ def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> No
     table.add_column("direction")
     for heading in columns.values():
         table.add_column(heading, justify="right")
-    for direction, words in (("i2t", "image to captions"), ("t2i", "caption to images")):
+    for direction, words in DIRECTIONS.items():
         values = (metrics.get(f"{direction}_{name}") for name in columns)
         table.add_row(words, *("" if value is None else f"{value:.3g}" for value in values))
     make_console().print(table)
 
 
-_READINGS = {
-    "annotated": "annotated pairs alone are right",
-    "": "judged pairs are right too, unjudged ones wrong",
-    "condensed": "judged pairs are right too, unjudged ones left out",
-}
-"""Ending of the names of metrics -> what counts as right, in words."""
+READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unjudged"}
+"""Ending of the names of judged metrics -> which pairs count, in a word."""
 
 
-def _print_judged(judged: "JudgedEvaluation") -> None:
+def print_judged(judged: "JudgedEvaluation") -> None:
     """Print what people's judgements change, a direction and a reading a row."""
     from rich.table import Table
 
-    about, metrics = judged.judgements, judged.metrics
+    metrics = judged.metrics
     columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "r_precision": "R-Precision", "map_r": "mAP@R"}
-    sums = ", ".join(
-        f"{metrics[name]:.1f} {words}"
-        for ending, words in (("_annotated", "annotated"), ("", "judged"), ("_condensed", "without unjudged pairs"))
-        if (name := f"rsum{ending}") in metrics
-    )
-    table = Table(title=f"{about.title}: rsum {sums}", title_justify="left")
+    sums = [
+        f"{metrics[f'rsum{ending}']:.1f} {words}" for ending, words in READINGS.items() if f"rsum{ending}" in metrics
+    ]
+    table = Table(title=f"{judged.judgements.title}: rsum {', '.join(sums)}", title_justify="left")
     table.add_column("direction")
-    table.add_column("what is right")
+    table.add_column("pairs")
     for heading in columns.values():
         table.add_column(heading, justify="right")
-    for direction, words in (("i2t", "image to caption"), ("t2i", "caption to image")):
-        for reading, right in _READINGS.items():
-            ending = f"_{reading}" if reading else ""
+    for direction, words in DIRECTIONS.items():
+        for ending, pairs in READINGS.items():
             values = [metrics.get(f"{direction}_{name}{ending}") for name in columns]
             if any(value is not None for value in values):
-                table.add_row(words, right, *("" if value is None else f"{value:.3g}" for value in values))
+                table.add_row(words, pairs, *("" if value is None else f"{value:.3g}" for value in values))
     make_console().print(table)
-    say(*about.sentences(), *_known(metrics))
+    say(
+        "annotated: own captions or the own image are right; judged: what people judged to fit is right too, and what "
+        "nobody judged is wrong",
+        *judged.judgements.sentences(),
+        *_known(metrics),
+    )
 
 
 def _known(metrics: Mapping[str, float]) -> list[str]:
-    shares = [f"{metrics[name]:.0%} of the first ten {what}" for name, what in _TOPS.items() if name in metrics]
+    """Return how much of what the model finds was judged; nothing where only pairs that fit are known."""
+    names = {"i2t_top10_judged": "captions", "t2i_top10_judged": "images"}
+    shares = [f"{metrics[name]:.0%} of the first ten {items}" for name, items in names.items() if name in metrics]
     return [f"judged: {' and '.join(shares)} that this model finds"] if shares else []
-
-
-_TOPS = {"i2t_top10_judged": "captions", "t2i_top10_judged": "images"}
