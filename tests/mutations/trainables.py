@@ -172,6 +172,20 @@ MUTATIONS = (
         tests="tests/trainables/test_training_steps.py::test_the_metric_that_was_asked_for_selects_the_first_of_the_best_epochs",
     ),
     Mutation(
+        name="ties with wrong candidates are won by judged positives",
+        file="trainables/judgements/ranking.py",
+        old="torch.searchsorted(others, best - tolerance)",
+        new="torch.searchsorted(others, best - tolerance, right=True)",
+        tests="tests/trainables/judgements/test_judged_metrics.py",
+    ),
+    Mutation(
+        name="a single expert decides whether a pair fits",
+        file="trainables/judgements/flickr8k.py",
+        old="median(scores) >= 3",
+        new="max(scores) >= 3",
+        tests="tests/trainables/judgements/test_reading.py",
+    ),
+    Mutation(
         name="r1_r5_sum adds up the recalls at 1 and 10",
         file="trainables/metrics.py",
         old='"r1_r5_sum": (1, 5)',
