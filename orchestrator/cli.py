@@ -23,6 +23,7 @@ from orchestrator.commands import (
     export,
     extend,
     init,
+    judge,
     list_names,
     plugins,
     regress,
@@ -74,6 +75,7 @@ app.command()(search.search)
 app.command()(resume.resume)
 app.command()(extend.extend)
 app.command()(confirm.confirm)
+app.command()(judge.judge)
 app.command()(status.status)
 app.command()(summarise.summarise)
 app.command()(report.report)

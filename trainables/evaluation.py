@@ -1,7 +1,8 @@
 """How well a model retrieves: encode a split, compare every image with every caption, count ranks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,9 @@ from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError
+from trainables.judgements.judged_ranks import JudgedRanks
+from trainables.judgements.judgements import Judgements
+from trainables.judgements.ranking import rank_judged
 from trainables.losses import Loss, NotANumberError
 from trainables.metrics import embedding_metrics, metrics_of_ranks
 from trainables.models import RetrievalModel, build_model
@@ -68,10 +72,37 @@ def evaluate_checkpoint(
     return evaluate(model.to(where), ResidentSplit(data.splits[split], where, model.crop_size), folds=folds)
 
 
+@dataclass(frozen=True)
+class RankedSplit:
+    """What a model does on a split, query by query.
+
+    Attributes:
+        metrics: As ``evaluate`` returns them.
+        ranks: What the metrics are made of.
+        judged: Where the model puts the candidates that people judged to fit, for each source of judgements.
+    """
+
+    metrics: Mapping[str, float]
+    ranks: Ranks
+    judged: tuple[JudgedRanks, ...] = ()
+
+
 def rank_checkpoint(
-    directory: Path, data: Dataset, splits: Sequence[str], *, device: str = "auto"
-) -> dict[str, tuple[dict[str, float], Ranks]]:
-    """Return by split the metrics of a checkpoint's best model with the ranks that the metrics are made of.
+    directory: Path,
+    data: Dataset,
+    splits: Sequence[str],
+    *,
+    judgements: Mapping[str, Sequence[Judgements]] | None = None,
+    device: str = "auto",
+) -> dict[str, RankedSplit]:
+    """Return by split what a checkpoint's best model does.
+
+    Args:
+        directory: The checkpoint.
+        data: The dataset that the model was trained on.
+        splits: Names of the splits to retrieve in.
+        judgements: Of splits, see ``judgements.beside_dataset``.
+        device: See ``trainables.devices``.
 
     Raises:
         CheckpointError: As ``evaluate_checkpoint``.
@@ -79,15 +110,27 @@ def rank_checkpoint(
     model, _ = load_best(directory, data)
     where = choose_device(device)
     model.to(where)
-    return {name: _rank(model, data.splits[name], where) for name in splits}
+    judgements = judgements or {}
+    return {name: _rank(model, data.splits[name], judgements.get(name, ()), where) for name in splits}
 
 
-def _rank(model: RetrievalModel, split: Split, device: torch.device) -> tuple[dict[str, float], Ranks]:
-    images, captions, owners = _encode(model, ResidentSplit(split, device, model.crop_size))
+def _rank(model: RetrievalModel, split: Split, judgements: Sequence[Judgements], device: torch.device) -> RankedSplit:
+    return rank_split(split, *_encode(model, ResidentSplit(split, device, model.crop_size))[:2], judgements)
+
+
+def rank_split(split: Split, images: Tensor, captions: Tensor, judgements: Sequence[Judgements] = ()) -> RankedSplit:
+    """Return what embeddings of the images, shape (I, D), and the captions, shape (C, D), of a split do.
+
+    Raises:
+        ValueError: If the embeddings do not fit the split, see ``embedding_metrics``.
+    """
+    # Copied, for what is mapped from the disk cannot be written, and torch has no such tensors.
+    owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(images.device)
     found = [one.cpu() for one in (*rank_positives(images, captions, owners), owners)]
     i2t, t2i, image_of_caption = (one.numpy().astype(np.int32) for one in found)
-    return metrics_of_ranks(*found), Ranks(
-        i2t, t2i, image_of_caption, split.queries_digest(), split.name, tuple(split.image_ids)
+    ranks = Ranks(i2t, t2i, image_of_caption, split.queries_digest(), split.name, tuple(split.image_ids))
+    return RankedSplit(
+        metrics_of_ranks(*found), ranks, tuple(rank_judged(images, captions, each) for each in judgements)
     )
 
 

@@ -30,6 +30,9 @@ AveragePrecision = Literal["published", "standard"]
 DEPTH = 5
 """mAP looks at the first five candidates, so at most the five best positives of a query matter."""
 
+RECALL_SUMS = {"r1_r5_sum": (1, 5), "rsum": (1, 5, 10)}
+"""Sums of the recalls at some depths in both directions; the published code of VSRN selects by ``r1_r5_sum``."""
+
 QUERIES_AT_A_TIME = 512
 """Rows of a given similarity matrix that are masked and compared at a time; bounds memory, changes no number."""
 
@@ -44,7 +47,7 @@ def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecis
 
     Returns:
         ``i2t_r1 i2t_r5 i2t_r10 i2t_average_recall`` in percent, ``i2t_medr i2t_meanr`` from 1, ``i2t_map5`` in [0, 1],
-        the same for ``t2i_``, and ``rsum``, the sum of the six recalls.
+        the same for ``t2i_``, ``rsum``, the sum of the six recalls, and ``r1_r5_sum``, the sum of four of them.
 
     Raises:
         ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is not finite.
@@ -168,8 +171,11 @@ def _both_directions(
     i2t: Tensor, captions_per_image: Tensor, t2i: Tensor, images_per_caption: Tensor, map5: AveragePrecision
 ) -> dict[str, Tensor]:
     metrics = _direction("i2t", i2t, captions_per_image, map5) | _direction("t2i", t2i, images_per_caption, map5)
-    recalls = [metrics[f"{direction}_r{k}"] for direction in ("i2t", "t2i") for k in (1, 5, 10)]
-    return {**metrics, "rsum": torch.stack(recalls).sum(0)}
+    sums = {
+        name: torch.stack([metrics[f"{direction}_r{k}"] for direction in ("i2t", "t2i") for k in depths]).sum(0)
+        for name, depths in RECALL_SUMS.items()
+    }
+    return metrics | sums
 
 
 def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> dict[str, Tensor]:

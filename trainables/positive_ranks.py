@@ -48,6 +48,34 @@ def rank_positives(
     return i2t + 1, found.t2i + 1
 
 
+def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ranks of ``rank_positives`` from a similarity matrix, for models that compare pairs in other ways.
+
+    Args:
+        similarity: Shape (I, C), floating, finite; larger is closer. Equal numbers are ties.
+        image_of_caption: Shape (C,), integers in [0, I), non-decreasing; every image has a caption.
+
+    Raises:
+        ValueError: If a shape is wrong or a similarity is not finite.
+    """
+    if similarity.dim() != 2 or similarity.shape[1:] != image_of_caption.shape:
+        raise ValueError(
+            f"similarity must have the shape (images, captions) with {len(image_of_caption):,} captions, got "
+            f"{tuple(similarity.shape)}"
+        )
+    check_finite("similarity", similarity)
+    own = similarity[image_of_caption, torch.arange(similarity.shape[1])]
+    # The own image reaches the score as well, and its rank is 1 + the others.
+    t2i = (similarity >= own).sum(0)
+    is_other = image_of_caption != torch.arange(len(similarity))[:, None]
+    others = similarity.masked_fill(~is_other, -torch.inf).sort(1).values
+    i2t = torch.empty_like(t2i)
+    for image, row in enumerate(others):
+        mine = ~is_other[image]
+        i2t[mine] = len(row) - torch.searchsorted(row, own[mine]) + 1
+    return i2t, t2i
+
+
 @dataclass(frozen=True)
 class Harder:
     """How many negatives are at or above positives.

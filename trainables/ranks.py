@@ -4,15 +4,12 @@ Each caption makes one positive pair with its image, so a split of C captions ha
 1 + the number of negatives of the query that score at or above the pair; the rank of a query is its smallest. All
 retrieval metrics can be computed from the ranks.
 
-A file of ranks is an ``.npz`` that holds no pickle. A journal holds the same numbers as text: the ranks as int32,
-packed by zlib and base64, about 10 kB for 1,000 images with five captions each.
+A file of ranks is an ``.npz`` that holds no pickle. A journal holds the same numbers as text
+(``packed_integers``), about 10 kB for 1,000 images with five captions each.
 """
 
-import base64
-import binascii
 import io
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +20,9 @@ from numpy.typing import NDArray
 
 from trainables.errors import DataError
 from trainables.files import write_whole
+from trainables.packed_integers import pack_integers, unpack_integers
 
 Integers = NDArray[np.int32]
-
-_STORED = "<i4"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +75,9 @@ class Ranks:
 
     def to_text(self) -> dict[str, Any]:
         """Return plain values for JSON, from which ``from_text`` makes the ranks again."""
-        steps = np.diff(self.image_of_caption, prepend=0)
-        columns = np.stack([self.i2t, self.t2i, steps]).astype(_STORED)
-        packed = zlib.compress(_byte_planes(columns), 9)
+        steps = np.diff(self.image_of_caption, prepend=0).astype(np.int32)
         about = {"queries": self.queries, "split": self.split, "captions": len(self.i2t)}
-        return {**about, "packed": base64.b64encode(packed).decode("ascii")}
+        return {**about, "packed": pack_integers(np.stack([self.i2t, self.t2i, steps]))}
 
     @classmethod
     def from_text(cls, text: Mapping[str, Any]) -> "Ranks":
@@ -93,11 +87,10 @@ class Ranks:
             DataError: If the text is damaged.
         """
         try:
-            planes = zlib.decompress(base64.b64decode(text["packed"], validate=True))
-            columns = _from_byte_planes(planes, (3, int(text["captions"]))).astype(np.int32)
+            columns = unpack_integers(text["packed"], (3, int(text["captions"])))
             owners = np.cumsum(columns[2], dtype=np.int32)
             return cls(columns[0], columns[1], owners, str(text["queries"]), str(text["split"]))
-        except (KeyError, ValueError, TypeError, zlib.error, binascii.Error) as error:
+        except (KeyError, ValueError, TypeError, DataError) as error:
             raise DataError(f"kept ranks are damaged: {error}") from None
 
 
@@ -135,13 +128,3 @@ def read_ranks(path: Path) -> Ranks:
         raise DataError(f"{path}: no such file; `orchestrator evaluate CHECKPOINT --ranks {path}` writes it") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: holds no ranks, or is damaged: {error}") from None
-
-
-def _byte_planes(columns: np.ndarray) -> bytes:
-    """Return all lowest bytes, then all second bytes and so on: most ranks are small, and zeros side by side shrink."""
-    return columns.reshape(-1).view(np.uint8).reshape(-1, 4).T.tobytes()
-
-
-def _from_byte_planes(planes: bytes, shape: tuple[int, int]) -> np.ndarray:
-    flat = np.frombuffer(planes, dtype=np.uint8).reshape(4, -1).T
-    return np.ascontiguousarray(flat).view(_STORED).reshape(shape)

@@ -214,8 +214,6 @@ class Trial:
             metrics = evaluate(self.model, self.val_split)
         except NotANumberError as error:
             raise DivergedError("val/similarity", math.nan, self.epoch, 0) from error
-        # What VSRN's published code selects by: its recalls at 1 and 5.
-        metrics["r1_r5_sum"] = sum(metrics[f"{way}_{name}"] for way in ("i2t", "t2i") for name in ("r1", "r5"))
         return {f"val/{name}": value for name, value in metrics.items()}
 
     def _learned_values(self) -> dict[str, float]:

@@ -108,6 +108,8 @@ def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
         yield f"features: none; `orchestrator data extract {told.name}` makes them from the pictures"
     for kind, digest in told.digest.items():
         yield f"digest with features {kind}: {digest}" if kind != "none" else f"digest of captions alone: {digest}"
+    for split, judged in told.judgements.items():
+        yield from (f"judgements of {split}: {sentence}" for each in judged for sentence in each.sentences())
     yield from (f"note: {note}" for note in told.notes)
     yield from (f"problem: {problem}" for problem in condense(told.problems))
     count = len(told.problems)

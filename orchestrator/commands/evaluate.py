@@ -3,12 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console, say
+
+if TYPE_CHECKING:
+    from orchestrator.workload.evaluation import JudgedEvaluation
 
 
 def evaluate(
@@ -31,7 +34,11 @@ def evaluate(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate the best model of a checkpoint on val or test."""
+    """Evaluate the best model of a checkpoint on val or test.
+
+    Where people's judgements of pairs lie beside the dataset, candidates that they judged to fit count as right in a
+    table of its own.
+    """
     from orchestrator.experiment.plugins import load_plugins
     from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 
@@ -43,8 +50,13 @@ def evaluate(
     protocol = "" if folds == 1 else f", mean of {folds} folds of {found.images // folds:,} images"
     title = f"{found.dataset} {split}: {found.model} {found.loss}{protocol}"
     print_metrics(title, found.metrics, found.chance_rsum)
+    for judged in found.judged:
+        print_judged(judged)
     if ranks is not None:
         say(f"ranks of {found.captions:,} captions and {found.images:,} images: {ranks}")
+
+
+DIRECTIONS = {"i2t": "image to captions", "t2i": "caption to images"}
 
 
 def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> None:
@@ -56,7 +68,46 @@ def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> No
     table.add_column("direction")
     for heading in columns.values():
         table.add_column(heading, justify="right")
-    for direction, words in (("i2t", "image to captions"), ("t2i", "caption to images")):
+    for direction, words in DIRECTIONS.items():
         values = (metrics.get(f"{direction}_{name}") for name in columns)
         table.add_row(words, *("" if value is None else f"{value:.3g}" for value in values))
     make_console().print(table)
+
+
+READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unjudged"}
+"""Ending of the names of judged metrics -> which pairs count, in a word."""
+
+
+def print_judged(judged: "JudgedEvaluation") -> None:
+    """Print what people's judgements change, a direction and a reading a row."""
+    from rich.table import Table
+
+    metrics = judged.metrics
+    columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "r_precision": "R-Precision", "map_r": "mAP@R"}
+    sums = [
+        f"{metrics[f'rsum{ending}']:.1f} {words}" for ending, words in READINGS.items() if f"rsum{ending}" in metrics
+    ]
+    table = Table(title=f"{judged.judgements.title}: rsum {', '.join(sums)}", title_justify="left")
+    table.add_column("direction")
+    table.add_column("pairs")
+    for heading in columns.values():
+        table.add_column(heading, justify="right")
+    for direction, words in DIRECTIONS.items():
+        for ending, pairs in READINGS.items():
+            values = [metrics.get(f"{direction}_{name}{ending}") for name in columns]
+            if any(value is not None for value in values):
+                table.add_row(words, pairs, *("" if value is None else f"{value:.3g}" for value in values))
+    make_console().print(table)
+    say(
+        "annotated: own captions or the own image are right; judged: what people judged to fit is right too, and what "
+        "nobody judged is wrong",
+        *judged.judgements.sentences(),
+        *_known(metrics),
+    )
+
+
+def _known(metrics: Mapping[str, float]) -> list[str]:
+    """Return how much of what the model finds was judged; nothing where only pairs that fit are known."""
+    names = {"i2t_top10_judged": "captions", "t2i_top10_judged": "images"}
+    shares = [f"{metrics[name]:.0%} of the first ten {items}" for name, items in names.items() if name in metrics]
+    return [f"judged: {' and '.join(shares)} that this model finds"] if shares else []

@@ -1,6 +1,7 @@
 """What is wrong with a configuration, in words: each mistake in a line with its key, the rule and the value got."""
 
 import dataclasses
+import difflib
 import json
 import re
 import typing
@@ -14,6 +15,9 @@ from pydantic import BaseModel, ValidationError
 from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.errors import ConfigError
+
+SLIP = 0.85
+"""Two names that are as alike as this (``difflib``) differ by a slip of the finger."""
 
 KINDS = {
     "an experiment": (("datasets", "losses", "search", "budget", "confirm"), "orchestrator search"),
@@ -121,9 +125,12 @@ def _way_out(model: type[BaseModel], path: tuple[str, ...], inside: int) -> str:
     if any(key in space.parameters for space in SPACES.values()):
         homes += [f"loss_parameters.{key}"] if "loss_parameters" in top else []
         homes += [f"search.fixed.LOSS.{key}", f"search.space.LOSS.{key}"] if "search" in top else []
-    if homes:
-        return f"it stands under {' or '.join(homes)}"
-    return suggestion(key, sorted(_fields(model, path[:-1])), "keys here")
+    here = sorted(_fields(model, path[:-1]))
+    stands = f"it stands under {' or '.join(homes)}"
+    # A key that a letter or two would make one of this place is more likely meant than a key of its name elsewhere.
+    if homes and difflib.get_close_matches(key, here, n=1, cutoff=SLIP):
+        return f"{suggestion(key, here, 'keys here')} As {key!r}, {stands}"
+    return stands if homes else suggestion(key, here, "keys here")
 
 
 def _homes(kind: Any, key: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -65,9 +65,12 @@ class EvaluatedOnTest(TrialRecord):
     Attributes:
         metrics: On the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
         ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
+        judged: Where people's judgements lie beside the dataset: the ranks of the candidates that people judged to fit,
+            one mapping per source of judgements, see ``trainables.judgements.judged_ranks.JudgedRanks.to_text``.
     """
 
     kind: ClassVar[str] = "test_evaluated"
 
     metrics: Mapping[str, float] = field(metadata={FORM: Form(numbers)})
     ranks: Mapping[str, Any] | None = field(default=None, metadata={LEFT_OUT: True})
+    judged: Sequence[Mapping[str, Any]] | None = field(default=None, metadata={LEFT_OUT: True})

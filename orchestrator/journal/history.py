@@ -60,6 +60,9 @@ class History:
         tests: Trial -> its metrics on the test split.
         test_ranks: Trial -> the ranks of its queries on the test split, as ``trainables.ranks.Ranks.to_text`` writes
             them; trials that were evaluated before ranks were kept have none.
+        test_judged: Trial -> where its model puts the candidates of the test split that people judged to fit, as
+            ``trainables.judgements.judged_ranks.JudgedRanks.to_text`` writes them, one of each source of judgements;
+            none where no judgements lay beside the dataset.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
         plans: Dataset -> the newest plan of its confirmation; none where an older version confirmed.
         outcome: How the newest start ended: ``finished``, ``budget_spent``, ``interrupted``, or ``None`` while it runs
@@ -87,6 +90,7 @@ class History:
     test_openings: dict[str, int] = field(default_factory=dict)
     tests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     test_ranks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    test_judged: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     confirm_looks: dict[str, int] = field(default_factory=dict)
     plans: dict[str, ConfirmationPlan] = field(default_factory=dict)
     outcome: str | None = None
@@ -282,6 +286,8 @@ def _test(history: History, record: EvaluatedOnTest) -> None:
     history.tests[record.trial] = record.metrics
     if record.ranks is not None:
         history.test_ranks[record.trial] = record.ranks
+    if record.judged is not None:
+        history.test_judged[record.trial] = list(record.judged)
 
 
 def _measure(history: History, record: MemoryMeasured) -> None:

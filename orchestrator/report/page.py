@@ -31,6 +31,7 @@ from orchestrator.report.verdict import Verdict, ranking, verdicts_of
 from orchestrator.results.comparability import comparability
 from orchestrator.results.confirming import races_of
 from orchestrator.results.equal_budget import equal_budgets
+from orchestrator.results.judged import judged_sentences
 from orchestrator.results.pareto import goals_of
 from orchestrator.results.race_words import race_to_dict
 from orchestrator.text.values import count_text, metric_text
@@ -139,7 +140,9 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         facts=_facts(history, len(studies), metric),
         verdicts=[
             replace(verdict, warnings=[*verdict.warnings, *compared.get(verdict.dataset, ())])
-            for verdict in verdicts_of(by_dataset(studies), extras.verdicts, names_of(studies))
+            for verdict in verdicts_of(
+                by_dataset(studies), extras.verdicts, names_of(studies), judged_sentences(history)
+            )
         ],
         columns=columns(metric, further),
         rows=leaderboard(studies, further),

@@ -1,7 +1,7 @@
 """The verdict on each dataset as the page tells it: confirmed with its statistics, or said to be unconfirmed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class Verdict:
         compared: What was compared; empty without a confirmation.
         found: What each comparison found.
         change: What would change it.
+        judged: Whether it survives people's judgements of pairs, one sentence of each source.
     """
 
     dataset: str
@@ -85,6 +86,7 @@ class Verdict:
     compared: str = ""
     found: list[str] = field(default_factory=list)
     change: list[str] = field(default_factory=list)
+    judged: list[str] = field(default_factory=list)
 
 
 def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
@@ -255,7 +257,10 @@ def _p_text(p: float | None) -> str:
 
 
 def verdicts_of(
-    studies: Mapping[str, Sequence[Study]], given: Sequence[Mapping[str, Any]], names: Mapping[str, str]
+    studies: Mapping[str, Sequence[Study]],
+    given: Sequence[Mapping[str, Any]],
+    names: Mapping[str, str],
+    judged: Mapping[str, Sequence[str]],
 ) -> list[Verdict]:
     """Return the verdict on each dataset: the confirmed one where it was given, else what can be said without.
 
@@ -263,10 +268,17 @@ def verdicts_of(
         studies: By dataset.
         given: ``DatasetVerdict.to_dict()`` of the confirmed ones.
         names: What the page calls each trial, by its id.
+        judged: Dataset -> sentences about people's judgements.
     """
+    sentences = {Path(dataset).name: _renamed(list(each), names) for dataset, each in judged.items()}
     known = {Path(verdict["dataset"]).name: _renamed(verdict, names) for verdict in given}
     return [
-        confirmed({**known[dataset], "dataset": dataset}, group) if dataset in known else unconfirmed(dataset, group)
+        replace(
+            confirmed({**known[dataset], "dataset": dataset}, group)
+            if dataset in known
+            else unconfirmed(dataset, group),
+            judged=sentences.get(dataset, []),
+        )
         for dataset, group in studies.items()
     ]
 

@@ -4,14 +4,15 @@ A dataset is judged only when its confirmation is over: every repeated trial has
 evaluated on the test split. Until then its best trial is a winner that nobody has confirmed.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
 from orchestrator.results.confirming import level_of, looked_before, races_of, repeats_of
 from orchestrator.results.per_image import image_values
+from orchestrator.results.statistics import Sample
 from orchestrator.results.verdict import Candidate, DatasetVerdict, judge
 from trainables.ranks import Ranks
 
@@ -21,18 +22,39 @@ BEGUN_BEFORE = (
 )
 
 
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a confirmation that is over; by default what its experiment asks.
+
+    Attributes:
+        metric: Of test, decides instead of the metric that selects; ``None`` is the latter.
+        images: The value of each image in that metric by trial, shape (I,); ``None`` are those of the kept ranks.
+        rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` is what the experiment
+            says.
+        outside: Candidates that the experiment has not trained, with the metrics that select and decide.
+    """
+
+    metric: str | None = None
+    images: Mapping[str, Sample] | None = None
+    rule: str | None = None
+    outside: Sequence[Candidate] = ()
+
+
 def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
     """Return the verdict on each dataset whose confirmation is over, in the order of the experiment."""
+    return {dataset: answer(history, dataset, Question()) for dataset in judged_datasets(history)}
+
+
+def judged_datasets(history: History) -> list[str]:
+    """Return the datasets whose confirmation is over, in the order of the experiment."""
     datasets = dict.fromkeys(str(trial.config["dataset"]) for trial in history.stage(Stage.CONFIRM))
     races = races_of(history)
-    groups = {
-        dataset: repeats_of(history, dataset)
+    return [
+        dataset
         for dataset in datasets
-        if dataset not in races or races[dataset].ended is not None
-    }
-    return {
-        dataset: _judge(history, dataset, trials) for dataset, trials in groups.items() if _is_over(history, trials)
-    }
+        if (dataset not in races or races[dataset].ended is not None)
+        and _is_over(history, repeats_of(history, dataset))
+    ]
 
 
 def champion_of(history: History, verdict: DatasetVerdict) -> Trial | None:
@@ -64,7 +86,15 @@ def _has_finished(trial: Trial) -> bool:
     return trial.state is TrialState.FINISHED
 
 
-def _judge(history: History, dataset: str, trials: Sequence[Trial]) -> DatasetVerdict:
+def answer(history: History, dataset: str, question: Question) -> DatasetVerdict:
+    """Return what a confirmation that is over says to a question of its own.
+
+    Args:
+        history: Of the experiment.
+        dataset: One of ``judged_datasets``.
+        question: What is asked.
+    """
+    trials = repeats_of(history, dataset)
     names = dict.fromkeys(trial.candidate for trial in trials if trial.candidate is not None)
     race = races_of(history).get(dataset)
     left = {} if race is None else race.left
@@ -74,45 +104,50 @@ def _judge(history: History, dataset: str, trials: Sequence[Trial]) -> DatasetVe
     ]
     baseline, problem = _baseline(history, dataset, candidates)
     selection = str(history.experiment["search"]["metric"])
-    metric = f"test/{selection.partition('/')[2]}"
+    metric = question.metric or f"test/{selection.partition('/')[2]}"
     confirm = history.experiment.get("confirm") or {}
+    # A confirmation that was begun before the key was there is judged as it was begun.
+    rule = question.rule or confirm.get("verdict", "seeds")
+    images = _kept_values(trials, history, metric) if question.images is None else question.images
     (verdict,) = judge(
-        _with_images(candidates, trials, history, metric),
+        [*(_with_images(one, trials, images) for one in candidates), *question.outside],
         metric=metric,
         selection=selection,
         baseline=baseline,
-        # A confirmation that was begun before the key was there is judged as it was begun.
-        over_images=confirm.get("verdict", "seeds") == "seeds_and_images",
-        smallest_difference=confirm.get("smallest_difference", 1.0),
+        over_images=rule == "seeds_and_images",
+        smallest_difference=confirm.get("smallest_difference", 1.0) if question.metric is None else 0.0,
         level=level_of(history, dataset),
     )
-    begun_before = [] if "verdict" in confirm else [BEGUN_BEFORE]
+    begun_before = [] if "verdict" in confirm or question.rule else [BEGUN_BEFORE]
     looked = looked_before(history, dataset)
     return replace(verdict, warnings=(*verdict.warnings, *begun_before, *problem, *looked))
 
 
-def _with_images(
-    candidates: Sequence[Candidate], trials: Sequence[Trial], history: History, metric: str
-) -> list[Candidate]:
-    """Give each candidate the values of the images, where the ranks of all its trials were kept.
+def _kept_values(trials: Sequence[Trial], history: History, metric: str) -> dict[str, Sample]:
+    """Return the values of the images by trial, of the trials whose ranks were kept and are of the same queries.
 
     Raises:
         DataError: If kept ranks are damaged.
     """
-    texts = {trial.id: history.test_ranks[trial.id] for trial in trials if trial.id in history.test_ranks}
-    kept = {name: Ranks.from_text(text) for name, text in texts.items()}
+    kept = {
+        trial.id: Ranks.from_text(history.test_ranks[trial.id]) for trial in trials if trial.id in history.test_ranks
+    }
     first = next(iter(kept.values()), None)
-    found = []
-    for candidate in candidates:
-        of_seeds = {t.config["seed"]: kept.get(t.id) for t in trials if t.candidate == candidate.label}
-        ranks = {seed: of_seeds[seed] for seed in candidate.values}
-        if first is None or any(one is None or not one.has_queries_of(first) for one in ranks.values()):
-            found.append(candidate)
-            continue
-        name = metric.partition("/")[2]
-        images = {seed: image_values(one, name) for seed, one in ranks.items() if one is not None}
-        found.append(replace(candidate, images=images))
-    return found
+    name = metric.partition("/")[2]
+    return {
+        trial: image_values(ranks, name)
+        for trial, ranks in kept.items()
+        if first is not None and ranks.has_queries_of(first)
+    }
+
+
+def _with_images(candidate: Candidate, trials: Sequence[Trial], values: Mapping[str, Sample]) -> Candidate:
+    """Give a candidate the values of the images, where they are known of all its trials."""
+    of_seeds = {t.config["seed"]: values.get(t.id) for t in trials if t.candidate == candidate.label}
+    images = {seed: of_seeds[seed] for seed in candidate.values}
+    if any(one is None for one in images.values()):
+        return candidate
+    return replace(candidate, images={seed: one for seed, one in images.items() if one is not None})
 
 
 def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candidate:

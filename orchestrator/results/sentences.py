@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.results.equal_budget_words import describe_budgets, describe_seeds
+from orchestrator.results.judged import describe_judged
 from orchestrator.results.race_words import describe_race
 from orchestrator.results.summary import Summary
 from orchestrator.text.values import count_text, values_text
@@ -21,6 +22,7 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     """
     verdict = next((one for one in summary["verdicts"] if one["dataset"] == dataset), None)
     sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)
+    sentences += describe_judged(summary["judged"].get(dataset, ()))
     if brief:
         return sentences
     sentences += [] if verdict is None else _in_numbers(verdict)
@@ -32,6 +34,11 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     opened = summary["test_openings"].get(dataset, 0)
     sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
     return [*sentences, *(sentence.rstrip(".") for sentence in summary["caveats"].get(dataset, []))]
+
+
+def verdict_sentences(verdict: Mapping[str, Any]) -> list[str]:
+    """Return what ``DatasetVerdict.to_dict()`` says, in words and then in numbers."""
+    return [*_in_words(verdict), *_in_numbers(verdict)]
 
 
 def _in_words(verdict: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from orchestrator.results.confirmed import champion_of, verdicts_of
 from orchestrator.results.confirming import races_of
 from orchestrator.results.early_epochs import EarlyEpochs, early_epochs, of_dataset, sentences, to_dict
 from orchestrator.results.equal_budget import equal_budgets
+from orchestrator.results.judged import judged_verdicts
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race_words import race_to_dict
 
@@ -29,9 +30,11 @@ Summary = dict[str, Any]
 ``History``), ``winners`` (dataset -> its winner), ``verdicts``
 (``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``races`` (dataset -> its race, where the
 confirmation is one, see ``race_words.race_to_dict``), ``equal_budget`` (dataset -> what its losses reach at equal
-budgets, see ``equal_budget.equal_budgets``), ``confirm_looks`` (dataset -> how often test was opened for repeats),
-``test_openings`` (dataset -> how often its test split was opened), ``caveats`` (dataset -> sentences about the trials
-that could not win, about how well early epochs rank trials, and about what makes its losses comparable),
+budgets, see ``equal_budget.equal_budgets``), ``judged`` (dataset -> what people's judgements of pairs say about its
+verdict, see ``judged.JudgedVerdict``; empty lists where none lay beside the dataset), ``confirm_looks`` (dataset -> how
+often test was opened for repeats), ``test_openings`` (dataset -> how often its test split was opened), ``caveats``
+(dataset -> sentences about the trials that could not win, about how well early epochs rank trials, and about what makes
+its losses comparable),
 ``early_epochs`` (study -> Kendall's tau of each epoch with the end), ``trials`` and, where there are several
 objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
 """
@@ -91,6 +94,10 @@ def summarise(history: History) -> Summary:
         "verdicts": [verdict.to_dict() for verdict in verdicts.values()],
         "races": {dataset: race_to_dict(race) for dataset, race in races_of(history).items()},
         "equal_budget": equal_budgets(history),
+        "judged": {
+            dataset: [one.to_dict() for one in judged_verdicts(history, verdict)]
+            for dataset, verdict in verdicts.items()
+        },
         "confirm_looks": dict(history.confirm_looks),
         "test_openings": dict(history.test_openings),
         "caveats": {name: [*_caveats(history, name, early), *compared.get(name, ())] for name in datasets},

@@ -22,6 +22,7 @@ from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_of
 from orchestrator.tables.equal_budget import equal_budget_tables
+from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.pareto import pareto_tables
 
 
@@ -60,7 +61,7 @@ def read_result(directory: Path) -> Result:
 def tables_of(
     results: Sequence[Result], *, with_published: bool = False, cocos: bool = False, brief: bool = False
 ) -> list[Table]:
-    """Return the table of retrieval metrics with what is to be known under it, Pareto fronts, equal budgets, and COCOS.
+    """Return the table of retrieval metrics with what is to be known under it, and all further tables.
 
     Args:
         results: In the order of their rows.
@@ -74,7 +75,11 @@ def tables_of(
     tables = [replace(table, notes=(*notes, *_differing_data(results)))]
     for result in results:
         name = result.name if len(results) > 1 else ""
-        tables += [*pareto_tables(result.summary, name), *equal_budget_tables(result.summary, name)]
+        tables += [
+            *judged_tables(result.rows, result.summary, name),
+            *pareto_tables(result.summary, name),
+            *equal_budget_tables(result.summary, name),
+        ]
     return [*tables, *(cocos_tables(rows, with_published=with_published) if cocos else ())]
 
 
@@ -88,6 +93,7 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
         "verdicts",
         "races",
         "equal_budget",
+        "judged",
         "test_openings",
         "caveats",
         "early_epochs",

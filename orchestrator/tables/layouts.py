@@ -53,7 +53,7 @@ class Layout:
     caveat: str = ""
 
 
-def _both_ways(*columns: Column) -> tuple[Column, ...]:
+def both_ways(*columns: Column) -> tuple[Column, ...]:
     """Return columns for each direction."""
     return tuple(replace(column, metric=f"{way}_{column.metric}") for way in ("i2t", "t2i") for column in columns)
 
@@ -75,9 +75,9 @@ RETRIEVAL_LAYOUT = Layout(
     title="Retrieval",
     spread="",
     columns=(
-        *_both_ways(*_RECALLS)[:4],
+        *both_ways(*_RECALLS)[:4],
         Column("i2t_map5", "mAP@5", "mAP@5", 2),
-        *_both_ways(*_RECALLS)[4:],
+        *both_ways(*_RECALLS)[4:],
         Column("rsum", "rsum", "rsum", 1),
     ),
 )
@@ -86,7 +86,7 @@ TRIPLET_LAYOUT = Layout(
     published=TRIPLET_COCOS,
     title="Contributing samples of hinge losses",
     spread=_OVER_BATCHES,
-    columns=_both_ways(_PER_QUERY, _PER_BATCH, _WITHOUT),
+    columns=both_ways(_PER_QUERY, _PER_BATCH, _WITHOUT),
     caveat="The published t2i C^q and C^0 of the plain triplet loss are sums over the wrong axis.",
 )
 NT_XENT_LAYOUT = Layout(
@@ -94,7 +94,7 @@ NT_XENT_LAYOUT = Layout(
     published=NT_XENT_COCOS,
     title="Contributing samples of NT-Xent",
     spread=_OVER_BATCHES,
-    columns=_both_ways(
+    columns=both_ways(
         Column("negatives_per_query", "C^qv-", "$C^{qv^{-}}$", 2),
         Column("negative_weight", "W^qv-", "$W^{qv^{-}}$", 2),
         Column("positive_weight", "W^qv+", "$W^{qv^{+}}$", 2),
@@ -105,7 +105,7 @@ SMOOTH_AP_LAYOUT = Layout(
     published=SMOOTH_AP_COCOS,
     title="Contributing samples of SmoothAP",
     spread=_OVER_BATCHES,
-    columns=_both_ways(_PER_QUERY, _WITHOUT),
+    columns=both_ways(_PER_QUERY, _WITHOUT),
     caveat="The published t2i columns look at the wrong candidates: t2i C^0 is at least 614 of 640 for any model.",
 )
 GRADED_LAYOUT = Layout(
@@ -113,7 +113,7 @@ GRADED_LAYOUT = Layout(
     published=None,
     title="Contributing samples of losses with graded weights",
     spread=_OVER_BATCHES,
-    columns=_both_ways(
+    columns=both_ways(
         _PER_QUERY,
         _WITHOUT,
         Column("negative_weight", "W^-", "$W^{-}$", 2),

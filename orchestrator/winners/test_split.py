@@ -45,4 +45,6 @@ def evaluate_on_test(
         # The files first: what the journal calls evaluated is not evaluated again, and would stay without files.
         keep_ranks(evaluation.ranks, trial, checkpoints, directory)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
-        ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks))
+        # Nothing changes in the journal of a user without judgements.
+        judged = [one.to_text() for one in evaluation.judged] or None
+        ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks, judged=judged))

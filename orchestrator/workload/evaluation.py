@@ -1,12 +1,29 @@
 """How well the model of a checkpoint retrieves."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trainables.errors import ConfigError
 from trainables.files import make_writable
+
+if TYPE_CHECKING:
+    from trainables.judgements.judged_ranks import JudgedRanks
+    from trainables.judgements.judgements import JudgementCounts, Judgements
+
+
+@dataclass(frozen=True)
+class JudgedEvaluation:
+    """What a checkpoint's best model does where candidates that people judged to fit count as right.
+
+    Attributes:
+        judgements: What was judged, in numbers.
+        metrics: See ``trainables.judgements.judged_metrics``.
+    """
+
+    judgements: "JudgementCounts"
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -24,6 +41,8 @@ class Evaluation:
         metrics: ``i2t_r1`` ... ``rsum``.
         chance_rsum: The rsum of a random ranking of a fold.
         ranks: The file of the ranks of each query's positives; ``None`` where none was asked for.
+        judged: What people's judgements change, one of each source that lies beside the dataset; empty with several
+            folds, for people judged the whole split.
     """
 
     checkpoint: Path
@@ -37,6 +56,7 @@ class Evaluation:
     metrics: Mapping[str, float]
     chance_rsum: float
     ranks: Path | None = None
+    judged: Sequence[JudgedEvaluation] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
@@ -47,6 +67,7 @@ class Evaluation:
             **({} if self.ranks is None else {"ranks": str(self.ranks)}),
             "metrics": dict(self.metrics),
             "chance_rsum": self.chance_rsum,
+            **({"judged": [asdict(one) for one in self.judged]} if self.judged else {}),
         }
 
 
@@ -84,13 +105,18 @@ def evaluate(
     if images % folds:
         raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
     from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
+    from trainables.judgements.beside_dataset import load_judgements
     from trainables.ranks import write_ranks
 
-    if ranks_file is None:
-        metrics = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
+    judgements = load_judgements(config.dataset, Path(data_root), {split: data.splits[split]}) if folds == 1 else {}
+    judged: list[JudgedEvaluation] = []
+    if ranks_file is None and not judgements:
+        metrics: Mapping[str, float] = evaluate_checkpoint(directory, data, split, device=device, folds=folds)
     else:
-        metrics, found = rank_checkpoint(directory, data, [split], device=device)[split]
-        write_ranks(ranks_file, found)
+        found = rank_checkpoint(directory, data, [split], judgements=judgements, device=device)[split]
+        metrics, judged = found.metrics, _judged(judgements.get(split, ()), found.judged)
+        if ranks_file is not None:
+            write_ranks(ranks_file, found.ranks)
     image_of_caption = data.splits[split].image_of_caption
     # A fold has a chance level of its own, and the folds are alike.
     chance = chance_rsum(image_of_caption[image_of_caption < images // folds])
@@ -106,7 +132,16 @@ def evaluate(
         metrics=metrics,
         chance_rsum=chance,
         ranks=ranks_file,
+        judged=judged,
     )
+
+
+def _judged(judgements: Sequence["Judgements"], ranks: Sequence["JudgedRanks"]) -> list[JudgedEvaluation]:
+    from trainables.judgements.judged_metrics import judged_metrics
+
+    return [
+        JudgedEvaluation(each.counts(), judged_metrics(found)) for each, found in zip(judgements, ranks, strict=True)
+    ]
 
 
 def _checked_ranks_file(path: Path, folds: int) -> Path:

@@ -61,6 +61,8 @@ class TrainablesWorkload:
             config = experiment.trial_config(cell, {})
             config.check_weights()
             data = self.open_data(config)
+            # Judgements that are damaged are refused now, and not when the test split is opened.
+            _judgements(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
             digests[data_key(config)] = data.digest
             searched = cell.space.training.get("batch_size")
             for size in searched.ends() if searched else (cell.training.batch_size,):
@@ -120,10 +122,14 @@ class TrainablesWorkload:
     def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:
         """Evaluate on the test split, and rank the queries of val and test."""
         from trainables.evaluation import rank_checkpoint
+        from trainables.judgements.judged_metrics import named_metrics
 
         data = self.open_data(config)
-        found = rank_checkpoint(checkpoint, data, ("val", "test"), device=self.device)
-        return Evaluation(found["test"][0], {split: ranks for split, (_, ranks) in found.items()})
+        judgements = _judgements(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
+        found = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
+        test = found["test"]
+        metrics = {**test.metrics, **named_metrics(test.judged)}
+        return Evaluation(metrics, {split: each.ranks for split, each in found.items()}, test.judged)
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""
@@ -197,6 +203,16 @@ def _dataset(name: str, data_root: str, vocabulary: Vocabulary, features: str, v
 
     root = _root(data_root, name)
     return load_dataset(name, root, vocabulary=vocabulary, features=features, val_images=val_images)
+
+
+@lru_cache(maxsize=4)
+def _judgements(name: str, data_root: str, vocabulary: Vocabulary, features: str, val_images: int | None) -> Any:
+    """Return the judgements beside a dataset by split, read once in a process."""
+    from trainables.judgements.beside_dataset import load_judgements
+
+    return load_judgements(
+        name, _root(data_root, name), _dataset(name, data_root, vocabulary, features, val_images).splits
+    )
 
 
 def _root(data_root: str, name: str) -> Path:

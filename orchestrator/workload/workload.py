@@ -13,6 +13,7 @@ from trainables.config import TrialConfig
 from trainables.reports import EpochReport, Outcome
 
 if TYPE_CHECKING:
+    from trainables.judgements.judged_ranks import JudgedRanks
     from trainables.ranks import Ranks
 
 
@@ -36,10 +37,13 @@ class Evaluation:
     Attributes:
         metrics: On test: ``rsum``, ``i2t_r1`` ...
         ranks: Split -> ranks of its positives, for ``val`` and ``test``; empty where a workload has no queries.
+        judged: On test, where the model puts the candidates that people judged to fit; one of each source of judgements
+            that lies beside the dataset.
     """
 
     metrics: Mapping[str, float]
     ranks: Mapping[str, "Ranks"] = field(default_factory=dict)
+    judged: Sequence["JudgedRanks"] = ()
 
 
 Stream = Generator[EpochReport, None, None]

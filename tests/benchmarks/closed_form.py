@@ -7,12 +7,15 @@ With whitened covariances and the singular value decomposition
 an image x becomes r * U^T (S_xx + a I)^(-1/2) x and a caption y becomes r * V^T (S_yy + b I)^(-1/2) y, both of unit
 length. A model of the whole train split has no seed; a model of a random part of the split has the seed of the draw.
 
+    python -m tests.benchmarks.closed_form --data-root DATA --out cca     # writes what `orchestrator judge` reads
+
 References:
     [Vinod1976] Vinod, Canonical ridge and econometrics of joint production, J. of Econometrics 4, 147-166.
     [Hodosh2013] Hodosh, Young and Hockenmaier, Framing Image Description as a Ranking Task, JAIR 47, 853-899:
         kernel CCA on Flickr8k.
 """
 
+import argparse
 import json
 from collections import Counter
 from dataclasses import dataclass
@@ -101,3 +104,21 @@ def _whitening(values: Floats, ridge: float) -> Floats:
 def _unit(values: Floats) -> Floats:
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     return values / np.maximum(lengths, 1e-12)
+
+
+def main() -> None:
+    """Fit Flickr8k's train split and write the vectors of val and test."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.closed_form", description=__doc__)
+    parser.add_argument("--data-root", type=Path, required=True, help="folder that holds flickr8k")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    options = parser.parse_args()
+    pairs = read_pairs(options.data_root / "flickr8k")
+    model = fit(pairs.at(np.arange(6000)), ridge=0.05, dimensions=256)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for split, rows in {"val": np.arange(6000, 7000), "test": np.arange(7000, 8000)}.items():
+        for name, vectors in zip(("images", "captions"), model.vectors(pairs.at(rows)), strict=True):
+            np.save(options.out / f"{split}_{name}.npy", vectors)
+
+
+if __name__ == "__main__":
+    main()

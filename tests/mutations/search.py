@@ -188,8 +188,8 @@ MUTATIONS = (
     Mutation(
         name="a search tests on val",
         file="orchestrator/workload/training.py",
-        old='Evaluation(found["test"][0]',
-        new='Evaluation(found["val"][0]',
+        old='test = found["test"]',
+        new='test = found["val"]',
         tests="tests/orchestrator/winners/test_test_split.py::test_a_training_is_tested_on_the_test_split",
     ),
     Mutation(

@@ -18,7 +18,7 @@ NAMES = {
     f"{direction}_{name}"
     for direction in ("i2t", "t2i")
     for name in ("r1", "r5", "r10", "medr", "meanr", "map5", "average_recall")
-} | {"rsum"}
+} | {"rsum", "r1_r5_sum"}
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +53,7 @@ def sorted_metrics(similarity: Tensor, positives: Tensor, map5: str) -> dict[str
         }
         result |= {f"{direction}_{name}": value for name, value in values.items()}
     result["rsum"] = sum(result[f"{d}_r{k}"] for d in ("i2t", "t2i") for k in (1, 5, 10))
+    result["r1_r5_sum"] = result["i2t_r1"] + result["i2t_r5"] + result["t2i_r1"] + result["t2i_r5"]
     return result
 
 

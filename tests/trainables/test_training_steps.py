@@ -154,7 +154,7 @@ def test_the_metric_that_was_asked_for_selects_the_first_of_the_best_epochs(
     data: Dataset, monkeypatch: pytest.MonkeyPatch, metric: str, best: int
 ) -> None:
     recalls = {"i2t_r1": R1, "i2t_r5": [40.0, 1.0, 1.0, 2.0], "t2i_r1": [1.0] * 4, "t2i_r5": [1.0] * 4}
-    others = {"i2t_r10": [1.0, 1.0, 1.0, 99.0], "t2i_r10": [1.0, 1.0, 1.0, 99.0]}
+    others = {"i2t_r10": [1.0, 1.0, 1.0, 99.0], "r1_r5_sum": [46.0, 5.0, 12.0, 13.0]}
     scripted = [
         {name: values[epoch] for name, values in {"rsum": RSUM, **recalls, **others}.items()} for epoch in range(4)
     ]
@@ -164,7 +164,6 @@ def test_the_metric_that_was_asked_for_selects_the_first_of_the_best_epochs(
     assert trial.best_epoch == best
     values = [report.metrics[metric] for report in reports]
     assert [report.metrics[f"{metric}_best"] for report in reports] == [max(values[: n + 1]) for n in range(4)]
-    assert [report.metrics["val/r1_r5_sum"] for report in reports] == [46.0, 5.0, 12.0, 13.0]
 
 
 def diverged(config: TrialConfig, data: Dataset) -> Trial:

@@ -35,6 +35,7 @@ class Image(NamedTuple):
         filename: Relative to the dataset's folder or one of its image folders; empty where the format has none.
         split: One of ``SPLITS``.
         captions: As written, in the source's order.
+        caption_ids: What the source calls each caption, as many as captions; empty where the format has no such ids.
     """
 
     place: str
@@ -42,6 +43,7 @@ class Image(NamedTuple):
     filename: str
     split: str
     captions: tuple[str, ...]
+    caption_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,11 @@ class Corpus:
 def cut_captions(corpus: Corpus) -> Corpus:
     """Return a corpus whose val and test images keep their first ``EVALUATED_CAPTIONS`` captions, noted if any go."""
     kept = [
-        image if image.split == "train" else image._replace(captions=image.captions[:EVALUATED_CAPTIONS])
+        image
+        if image.split == "train"
+        else image._replace(
+            captions=image.captions[:EVALUATED_CAPTIONS], caption_ids=image.caption_ids[:EVALUATED_CAPTIONS]
+        )
         for image in corpus.images
     ]
     cut = sum(len(image.captions) for image in corpus.images) - sum(len(image.captions) for image in kept)

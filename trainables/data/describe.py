@@ -16,6 +16,8 @@ from trainables.data.pictures.images import check_images, list_images
 from trainables.data.source import Source, find_source
 from trainables.data.vocabulary import UNKNOWN, VocabularyName
 from trainables.errors import DataError
+from trainables.judgements.beside_dataset import find_judgement_files, load_judgements
+from trainables.judgements.judgements import JudgementCounts
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Description:
         features: By kind, then split: ``file``, ``shape``, ``dtype``.
         problems: Every one that was found, each naming file and record.
         notes: What is worth knowing and no mistake.
+        judgements: By split, what people judged, where such files lie beside the dataset.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Description:
     features: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    judgements: dict[str, list[JudgementCounts]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
@@ -118,7 +122,28 @@ def describe(
     )
     told.vocabulary = len(data.vocabulary) if data else None
     told.splits |= _describe_splits(corpus, found, data)
+    if data is not None:
+        _describe_judgements(told, name, data_root, source, data, corpus)
     return told
+
+
+def _describe_judgements(
+    told: Description, name: str, data_root: Path, source: Source, data: Dataset, corpus: Corpus
+) -> None:
+    """Add what people judged; damaged files are problems."""
+    try:
+        files = find_judgement_files(source)
+        judged = load_judgements(name, data_root, data.splits, corpus)
+    except DataError as error:
+        told.problems += error.problems
+        return
+    told.judgements |= {split: [each.counts() for each in of_split] for split, of_split in judged.items()}
+    used = {counts.name for each in told.judgements.values() for counts in each}
+    told.notes += [
+        f"{', '.join(file.name for file in files[judges])}: no judged pair is of images and captions of this dataset"
+        for judges in files
+        if judges not in used
+    ]
 
 
 def _describe_features(told: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path) -> None:

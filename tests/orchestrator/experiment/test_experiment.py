@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from orchestrator.experiment.experiment import (
     changed_keys,
@@ -20,6 +21,7 @@ from trainables.errors import ConfigError
 
 REFUSED = [
     ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),
+    ("confirm.training=30", "confirm.training: unknown key; did you mean 'trainings'? As 'training', it stands under"),
     ("serach={}", "serach: unknown key; did you mean 'search'?"),
     ("scheduler.grace_epoch=3", "scheduler.grace_epoch: unknown key; did you mean 'grace_epochs'?"),
     ("training.epochs=ten", 'training.epochs: should be a valid integer, got "ten"'),
@@ -232,3 +234,12 @@ def test_what_can_be_maximised_is_what_a_trial_reports() -> None:
 
     report = next(iter(run_trial(tiny_config(epochs=1), tiny_dataset(), device="cpu")))
     assert set(METRICS) <= set(report.metrics)
+
+
+def test_what_can_be_maximised_on_val_is_known_of_test_as_well() -> None:
+    """A confirmation is judged by the metric of test that selected on val; none may be missing after its trainings."""
+    from trainables.metrics import embedding_metrics
+
+    vectors = torch.eye(3)
+    known = embedding_metrics(vectors, vectors, torch.arange(3))
+    assert {name.removeprefix("val/") for name in METRICS if name.startswith("val/")} <= known.keys()

@@ -41,6 +41,7 @@ class _Annotated(NamedTuple):
     filename: str
     official: str
     captions: tuple[str, ...]
+    caption_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,10 @@ def _read_annotations(file: Path, found: _Found) -> None:
         place = f"{file}: image {image['id']}"
         if image["id"] in images:
             problems.append(f"{place}: two images of one id: it is that of {images[image['id']].place} too")
-        captions = tuple(annotation["caption"] for annotation in index.imgToAnns.get(image["id"], []))
-        images[image["id"]] = _Annotated(place, image["file_name"], official, captions)
+        annotations = index.imgToAnns.get(image["id"], [])
+        captions = tuple(annotation["caption"] for annotation in annotations)
+        ids = tuple(str(annotation["id"]) for annotation in annotations)
+        images[image["id"]] = _Annotated(place, image["file_name"], official, captions, ids)
 
 
 def _index(entries: Mapping[str, list[dict[str, Any]]]) -> Any:
@@ -165,7 +168,7 @@ def _listed_split(file: Path, found: _Found) -> list[Image]:
             continue
         image = images[key]
         split = SPLIT_ALIASES[record["split"]]
-        listed.append(Image(place, str(key), image.filename, split, image.captions))
+        listed.append(Image(place, str(key), image.filename, split, image.captions, image.caption_ids))
         unknown, known = _compare_captions(record, image)
         edited += bool(unknown and known)
         if unknown and not known:
@@ -206,6 +209,6 @@ def _own_split(images: Mapping[int, _Annotated]) -> list[Image]:
     shuffled = sorted(pool, key=lambda key: hashlib.sha256(str(key).encode()).hexdigest())
     split = dict.fromkeys(shuffled[:size], "val") | dict.fromkeys(shuffled[size : 2 * size], "test")
     return [
-        Image(image.place, str(key), image.filename, split.get(key, "train"), image.captions)
+        Image(image.place, str(key), image.filename, split.get(key, "train"), image.captions, image.caption_ids)
         for key, image in sorted(images.items())
     ]

@@ -37,12 +37,12 @@ def read(files: Sequence[Path]) -> Corpus:
         if wrong:
             problems.append(f"{place}: {wrong}")
             continue
-        found, captions = _sentences(place, record)
+        found, captions, ids = _sentences(place, record)
         problems += found
         # An image that lost all its captions to problems would be reported a second time as one without.
         if captions or not found:
             images.append(
-                Image(place, image_id(record, index), file_name(record), SPLIT_ALIASES[record["split"]], captions)
+                Image(place, image_id(record, index), file_name(record), SPLIT_ALIASES[record["split"]], captions, ids)
             )
     return Corpus(str(file), images, problems)
 
@@ -78,9 +78,9 @@ def file_name(record: dict[str, Any]) -> str:
     return f"{record['filepath']}/{record['filename']}" if "filepath" in record else record["filename"]
 
 
-def _sentences(place: str, record: dict[str, Any]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the problems and the good captions of an image's sentences."""
-    problems, captions = [], []
+def _sentences(place: str, record: dict[str, Any]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+    """Return the problems, the good captions of an image's sentences, and the ids of these where each has one."""
+    problems, captions, ids = [], [], []
     for index, sentence in enumerate(record["sentences"]):
         if not isinstance(sentence, dict) or "raw" not in sentence:
             wrong: str | None = "another schema: must be an object with 'raw'"
@@ -92,4 +92,5 @@ def _sentences(place: str, record: dict[str, Any]) -> tuple[list[str], tuple[str
             problems.append(f"{place}.sentences[{index}]: {wrong}")
         else:
             captions.append(sentence["raw"])
-    return problems, tuple(captions)
+            ids += [str(sentence["sentid"])] if "sentid" in sentence else []
+    return problems, tuple(captions), tuple(ids) if len(ids) == len(captions) else ()

@@ -1,0 +1,111 @@
+"""``orchestrator judge``: the confirmed candidates judged again, by another rule or beside a model from elsewhere."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from orchestrator.commands.options import DataRoot, Json, Output
+from orchestrator.text.terminal import make_console, say
+
+if TYPE_CHECKING:
+    from orchestrator.journal.history import History
+    from orchestrator.results.candidates import Candidate, DatasetVerdict
+
+
+def judge(
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    verdict: Annotated[
+        Literal["seeds", "seeds_and_images"] | None,
+        typer.Option(
+            help="What varies in the test that decides, as confirm.verdict; by default what the experiment says."
+        ),
+    ] = None,
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=FOLDER",
+            help="A model that was trained elsewhere: FOLDER holds ranks_val.npz and ranks_test.npz, or embeddings "
+            "(val_images.npy, val_captions.npy, and so for test), or val_similarity.npy and test_similarity.npy. "
+            "A label that is repeated has a seed each, one that is not has none.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Which of the experiment's datasets, where there are several.")
+    ] = None,
+    data_root: DataRoot = Path("data"),
+    output: Output = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Judge the confirmed candidates again: by the other rule, or beside a model from elsewhere. Writes nothing."""
+    from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+    from orchestrator.journal.history import History
+    from orchestrator.journal.journal import read_journal
+    from orchestrator.results.confirmed import Question, answer
+
+    folders = _folders(candidate or [])
+    history = History.of(read_journal(find_directory(experiment, output) / JOURNAL_FILE))
+    name = _dataset(history, experiment, dataset)
+    added = [_read(history, name, label, each, data_root) for label, each in folders.items()]
+    found = answer(history, name, Question(rule=verdict, outside=added))
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+    else:
+        _show(found)
+
+
+def _folders(given: list[str]) -> dict[str, list[Path]]:
+    """Return the folders of each label."""
+    from trainables.errors import ConfigError
+
+    folders: dict[str, list[Path]] = {}
+    for text in given:
+        label, equals, folder = text.partition("=")
+        if not (label and equals and folder):
+            raise ConfigError(f"--candidate must be LABEL=FOLDER, such as cca=runs/cca, got {text!r}")
+        folders.setdefault(label, []).append(Path(folder))
+    return folders
+
+
+def _dataset(history: "History", experiment: str, wanted: str | None) -> str:
+    """Return the dataset that is judged."""
+    from orchestrator.results.confirmed import judged_datasets
+    from trainables.errors import ConfigError
+
+    known = judged_datasets(history)
+    if not known:
+        raise ConfigError(
+            f"{experiment}: no confirmation is over, so there is nothing to judge; "
+            f"`orchestrator confirm {experiment}` trains the best trials again with fresh seeds"
+        )
+    if wanted is None and len(known) > 1:
+        raise ConfigError(f"--dataset must name one of the datasets that were confirmed: {', '.join(known)}")
+    if wanted is not None and wanted not in known:
+        raise ConfigError(f"--dataset {wanted}: was not confirmed; there are {', '.join(known)}")
+    return wanted or known[0]
+
+
+def _read(history: "History", dataset: str, label: str, folders: list[Path], data_root: Path) -> "Candidate":
+    from orchestrator.results.outside import outside_candidate
+    from orchestrator.workload.outside import read_outside_run
+
+    runs = [read_outside_run(folder, dataset, data_root) for folder in folders]
+    return outside_candidate(history, dataset, label, [(run.metrics, run.test) for run in runs])
+
+
+def _show(found: "DatasetVerdict") -> None:
+    """Print the candidates as a table, with the verdict and its statistics under it."""
+    from dataclasses import replace
+
+    from orchestrator.results.sentences import verdict_sentences
+    from orchestrator.tables import render, retrieval_table, rows_of
+    from orchestrator.tables.terminal import draw
+
+    said = [f"{sentence}." for sentence in verdict_sentences(found.to_dict())]
+    table = replace(retrieval_table(rows_of(found)), notes=(f"Decided by {found.decided_by}.", *said))
+    if sys.stdout.isatty():
+        make_console().print(draw(table))
+    else:
+        say(render([table], "table").rstrip("\n"))

@@ -1,0 +1,183 @@
+"""Whether a verdict survives where candidates that people judged to fit count as right.
+
+A model is not wrong where it finds a caption that describes the image and was written for another. The confirmed
+candidates are judged again, by the rule of their verdict and with the winner that val chose, by metrics that know the
+judged pairs. These verdicts have no error rate of their own: they say whether the verdict rests on missing
+annotations.
+
+The value of an image, of which the crossed test needs one for each image, is that of its queries: with n queries of a
+direction in all, n_i of them of image i, and m their mean, y_i = m + (I / n) (sum of q - n_i m) over the queries of the
+image, summed over both directions with the weights of the metric. The mean of y_i is the metric (as in ``per_image``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.results.candidates import DatasetVerdict, Verdict
+from orchestrator.results.confirmed import Question, answer, verdicts_of
+from orchestrator.results.confirming import repeats_of
+from orchestrator.results.plain_words import share_text
+from orchestrator.results.statistics import Sample
+from trainables.judgements.judged_metrics import CONDENSED, RECALLS, WAYS, parts_of, query_values
+from trainables.judgements.judged_ranks import DirectionRanks, JudgedRanks
+from trainables.judgements.judgements import TITLES
+
+
+@dataclass(frozen=True)
+class JudgedVerdict:
+    """What one source of judgements says about the verdict on a dataset.
+
+    Attributes:
+        name: Of the source, a key of ``TITLES``.
+        survives: Whether each of the verdicts is the verdict without judgements.
+        verdicts: By metric without its prefix: ``rsum``, ``map_r`` and, where it is known which pairs do not fit, the
+            same with the ending ``_condensed``.
+        known: Share of the first ten candidates that are judged, of the winner, in [0, 1]; ``None`` where only pairs
+            that fit are known.
+    """
+
+    name: str
+    survives: bool
+    verdicts: Mapping[str, DatasetVerdict]
+    known: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON, with the sentences for people."""
+        return {
+            "name": self.name,
+            "title": TITLES[self.name],
+            "survives": self.survives,
+            "known": self.known,
+            "verdicts": {metric: verdict.to_dict() for metric, verdict in self.verdicts.items()},
+        }
+
+
+def judged_verdicts(history: History, verdict: DatasetVerdict) -> list[JudgedVerdict]:
+    """Return what each source of judgements says that all candidates of a dataset were evaluated with.
+
+    Raises:
+        DataError: If kept ranks are damaged.
+    """
+    trials = [one for one in repeats_of(history, verdict.dataset) if one.state is TrialState.FINISHED]
+    ranks = {trial.id: _judged_ranks(history, trial) for trial in trials}
+    common = set.intersection(*(set(each) for each in ranks.values())) if ranks else set()
+    return [
+        _judge(history, verdict, {trial: each[source] for trial, each in ranks.items()}) for source in sorted(common)
+    ]
+
+
+def _judged_ranks(history: History, trial: Trial) -> dict[tuple[str, str], JudgedRanks]:
+    """Return a trial's ranks by name and digest of the judgements."""
+    read = [JudgedRanks.from_text(text) for text in history.test_judged.get(trial.id, ())]
+    return {(one.name, one.digest): one for one in read}
+
+
+def _judge(history: History, verdict: DatasetVerdict, ranks: Mapping[str, JudgedRanks]) -> JudgedVerdict:
+    one = next(iter(ranks.values()))
+    metrics = [counterpart(verdict.metric), "map_r"]
+    metrics += [f"{metric}{CONDENSED}" for metric in metrics] if one.i2t.known.size else []
+    prefix = f"test/judged_{one.name}"
+    verdicts = {
+        metric: answer(
+            history,
+            verdict.dataset,
+            Question(
+                metric=f"{prefix}/{metric}",
+                images={trial: image_values(each, metric) for trial, each in ranks.items()},
+                rule=verdict.decided_by,
+            ),
+        )
+        for metric in metrics
+    }
+    return JudgedVerdict(
+        name=one.name,
+        survives=all(each.verdict is verdict.verdict for each in verdicts.values()),
+        verdicts=verdicts,
+        known=_known(verdict, prefix),
+    )
+
+
+def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
+    """Return the share of the winner's first ten candidates that are judged, over both directions and all seeds."""
+    measures = verdict.winner.measures if verdict.winner else {}
+    shares = [measures[name].mean for way in WAYS if (name := f"{prefix}/{way}_top10_judged") in measures]
+    return float(np.mean(shares)) if shares else None
+
+
+def counterpart(metric: str) -> str:
+    """Return the judged metric that is most like the metric of a verdict: the same recall, or else the sum of all.
+
+    Example:
+        >>> counterpart("test/i2t_r1"), counterpart("test/t2i_map5")
+        ('i2t_r1', 'rsum')
+    """
+    name = metric.rpartition("/")[2]
+    return name if name.partition("_")[2] in RECALLS else "rsum"
+
+
+def image_values(ranks: JudgedRanks, metric: str) -> Sample:
+    """Return the value of each image that has a query, shape (I,), whose mean is the metric."""
+    images = np.unique(np.concatenate([ranks.i2t.owners, ranks.t2i.owners]))
+    values = np.zeros(len(images))
+    for part, weight in parts_of(metric).items():
+        way, _, name = part.partition("_")
+        direction: DirectionRanks = getattr(ranks, way)
+        found = query_values(direction, name)
+        mean = found.mean()
+        places = np.searchsorted(images, direction.owners)
+        apart = np.bincount(places, weights=found - mean, minlength=len(images))
+        values += weight * (mean + apart * len(images) / len(found))
+    return values
+
+
+def judged_sentences(history: History) -> dict[str, list[str]]:
+    """Return for each dataset whose confirmation is over a sentence about each source of judgements."""
+    if not history.test_judged:
+        return {}
+    return {
+        dataset: describe_judged([one.to_dict() for one in judged_verdicts(history, verdict)])
+        for dataset, verdict in verdicts_of(history).items()
+    }
+
+
+def describe_judged(judged: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for people about each source of judgements, from what ``to_dict`` returns."""
+    return [_sentence(one) for one in judged]
+
+
+def _sentence(judged: Mapping[str, Any]) -> str:
+    survives = "the verdict survives" if judged["survives"] else "the verdict does not survive"
+    found = "; ".join(_found(metric, verdict) for metric, verdict in judged["verdicts"].items())
+    known = "" if judged["known"] is None else f" (of the winner's first ten, {judged['known']:.0%} are judged)"
+    return f"with the pairs that people judged to fit ({judged['title']}) {survives}: {found}{known}"
+
+
+def _found(metric: str, verdict: Mapping[str, Any]) -> str:
+    """Return what decides by one metric: the weakest of the comparisons."""
+    order = [Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER]
+    weakest = min(verdict["comparisons"], key=lambda one: order.index(Verdict(one["verdict"])), default=None)
+    words = _in_words(metric)
+    if weakest is None:
+        return f"{words} {verdict['verdict']}"
+    digits = 3 if metric.startswith("map_r") else 2
+    images = weakest["over_images"]
+    probability = f", probability {share_text(images['probability'])} on new images" if images else ""
+    difference = f"{weakest['difference']:+.{digits}f} against {weakest['label']!r}"
+    return f"{words} {verdict['verdict']} ({difference}{probability})"
+
+
+def _in_words(metric: str) -> str:
+    """Return what people call a judged metric.
+
+    Example:
+        >>> _in_words("map_r_condensed"), _in_words("i2t_r1")
+        ('mAP@R without unjudged pairs', 'i2t_r1')
+    """
+    name = metric.removesuffix(CONDENSED)
+    words = "mAP@R" if name == "map_r" else name
+    return f"{words} without unjudged pairs" if metric.endswith(CONDENSED) else words

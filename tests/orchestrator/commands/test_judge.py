@@ -1,0 +1,185 @@
+"""``orchestrator judge``: another rule, and models from elsewhere beside the confirmed candidates."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.cli import main
+from orchestrator.journal.ledger import Ledger
+from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from tests.support.ranked import metrics_of
+from tests.trainables.judgements.folders import write_flickr
+from trainables.data.dataset import Split, load_dataset
+from trainables.positive_ranks import rank_positives, rank_similarity
+from trainables.ranks import Ranks, write_ranks
+
+
+@pytest.fixture
+def confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Split]:
+    """The folder of an experiment whose two candidates were confirmed with three seeds each, and its dataset."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_flickr(tmp_path / "data")
+    splits = dict(load_dataset("small", tmp_path / "data", features=None).splits)
+    folder = tmp_path / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment(datasets=["small"], confirm={"top": 1, "seeds": 3}))
+    losses = {"nt_xent": 300.0, "triplet_sh": 200.0}
+    trials = [add_trial(ledger, [value], loss=loss, dataset="small") for loss, value in losses.items()]
+    repeats = [
+        add_repeat(ledger, trial, index, 100 + index, value)
+        for trial, value in zip(trials, losses.values(), strict=True)
+        for index in range(3)
+    ]
+    ledger.append("test_opened", dataset="small", trials=[one.id for one in repeats])
+    for number, repeat in enumerate(repeats):
+        ranks = ranks_of(splits["test"], number, "test")
+        ledger.append("test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), ranks=ranks.to_text())
+    ledger.close()
+    return splits
+
+
+def ranks_of(split: Split, seed: int, name: str) -> Ranks:
+    drawn = np.random.default_rng(seed).integers(1, 4, (2, len(split.captions)), dtype=np.int32)
+    return Ranks(drawn[0], drawn[1], split.image_of_caption.astype(np.int32), split.queries_digest(), name)
+
+
+def vectors_of(split: Split, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    images = rng.standard_normal((len(split.image_rows), 5))
+    images /= np.linalg.norm(images, axis=1, keepdims=True)
+    return images, images[split.image_of_caption] + 0.1 * rng.standard_normal((len(split.captions), 5))
+
+
+def write_outside(folder: Path, splits: dict[str, Split], form: str, seed: int = 0) -> str:
+    """Write what one model says in one of the three forms; return the folder's path."""
+    folder.mkdir()
+    for name in ("val", "test"):
+        images, captions = vectors_of(splits[name], seed)
+        if form == "embeddings":
+            np.save(folder / f"{name}_images.npy", images)
+            np.save(folder / f"{name}_captions.npy", captions)
+        elif form == "similarities":
+            np.save(folder / f"{name}_similarity.npy", images @ captions.T)
+        else:
+            owners = torch.from_numpy(splits[name].image_of_caption.astype(np.int64))
+            found = rank_positives(torch.from_numpy(images), torch.from_numpy(captions), owners)
+            i2t, t2i = (one.numpy().astype(np.int32) for one in found)
+            digest = splits[name].queries_digest()
+            write_ranks(folder / f"ranks_{name}.npz", Ranks(i2t, t2i, owners.numpy().astype(np.int32), digest, name))
+    return str(folder)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["judge", "tiny", *arguments])
+    told = capsys.readouterr()
+    return int(end.value.code or 0), told.out, told.err
+
+
+def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    code, out, err = run(capsys, *arguments, "--json")
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.mark.usefixtures("confirmed")
+def test_the_rule_is_the_experiments_or_the_one_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(capsys)["decided_by"] == "seeds_and_images"
+    assert judged(capsys, "--verdict", "seeds")["decided_by"] == "seeds"
+    code, out, _ = run(capsys, "--verdict", "seeds")
+    assert code == 0
+    assert "Decided by seeds." in out and "compared: 2 candidates" in out
+
+
+@pytest.mark.parametrize("form", ["embeddings", "similarities", "ranks"])
+def test_a_model_without_seeds_is_a_candidate_in_every_form(
+    confirmed: dict[str, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    folder = write_outside(tmp_path / "cca", confirmed, form)
+    before = (tmp_path / "runs" / "tiny" / "journal.jsonl").read_bytes()
+    found = judged(capsys, "--candidate", f"cca={folder}")
+    standing = next(one for one in found["standings"] if one["label"] == "cca")
+    # Every query's own item is by far the nearest.
+    assert standing["result"]["mean"] == 600.0
+    assert (found["winner"], standing["model"], standing["seeds"]) == ("cca", "outside", [0])
+    assert "'cca' without seeds, as one run says all" in found["compared"]
+    assert (tmp_path / "runs" / "tiny" / "journal.jsonl").read_bytes() == before
+
+
+def test_a_label_that_is_repeated_has_a_seed_for_each_folder(
+    confirmed: dict[str, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [write_outside(tmp_path / f"run{seed}", confirmed, "embeddings", seed) for seed in range(3)]
+    found = judged(capsys, *(part for folder in folders for part in ("--candidate", f"mine={folder}")))
+    standing = next(one for one in found["standings"] if one["label"] == "mine")
+    assert standing["seeds"] == [0, 1, 2]
+    assert "without seeds" not in found["compared"]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [
+        ("cca", "must be LABEL=FOLDER"),
+        ("cca=nowhere", "no such folder"),
+        ("nt_xent=mine", "take another"),
+        ("cca=empty", "holds nothing about val"),
+        ("cca=short", "must have the shape 1 x any of the split, got (3, 5)"),
+        ("cca=text", "must hold floating-point numbers"),
+        ("cca=broken", "holds no array, or is damaged"),
+        ("cca=others", "answers other queries than the test split"),
+        ("cca=swapped", "holds ranks of test, not of val"),
+    ],
+)
+def test_what_is_no_candidate_is_refused_with_the_place(
+    confirmed: dict[str, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str], candidate: str, message: str
+) -> None:
+    write_outside(tmp_path / "mine", confirmed, "embeddings")
+    (tmp_path / "empty").mkdir()
+    for name in ("short", "text", "broken"):
+        write_outside(tmp_path / name, confirmed, "embeddings")
+    np.save(tmp_path / "short" / "val_images.npy", np.ones((3, 5)))
+    np.save(tmp_path / "text" / "val_images.npy", np.array([["a", "b"]]))
+    (tmp_path / "broken" / "val_images.npy").write_bytes(b"no array")
+    for name in ("others", "swapped"):
+        write_outside(tmp_path / name, confirmed, "ranks")
+    write_ranks(tmp_path / "others" / "ranks_test.npz", ranks_of(confirmed["val"], 0, "test"))
+    write_ranks(tmp_path / "swapped" / "ranks_val.npz", ranks_of(confirmed["test"], 0, "test"))
+    code, out, err = run(capsys, "--candidate", candidate)
+    assert (code, out) == (2, "")
+    assert message in err and "Traceback" not in err
+
+
+def test_a_search_that_was_not_confirmed_is_refused_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "tiny").mkdir(parents=True)
+    ledger = Ledger(tmp_path / "runs" / "tiny" / "journal.jsonl")
+    start(ledger, make_experiment())
+    add_trial(ledger, [1.0])
+    ledger.close()
+    code, _, err = run(capsys)
+    assert code == 2 and "`orchestrator confirm tiny`" in err
+
+
+@settings(max_examples=30, deadline=None)
+@given(images=st.integers(1, 15), each=st.integers(1, 4), seed=st.integers(0, 99), whole=st.booleans())
+def test_ranks_of_similarities_are_those_of_their_embeddings(images: int, each: int, seed: int, whole: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    left, right = torch.randn(images, 4, generator=generator), torch.randn(images * each, 4, generator=generator)
+    if whole:
+        # Whole numbers are often tied.
+        left, right = left.round(), right.round()
+    owner = torch.arange(images).repeat_interleave(each)
+    found = rank_similarity(left.double() @ right.double().T, owner)
+    for mine, theirs in zip(found, rank_positives(left, right, owner), strict=True):
+        assert mine.tolist() == theirs.tolist()

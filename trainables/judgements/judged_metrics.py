@@ -1,0 +1,105 @@
+"""Retrieval metrics with judged positives: R@K, R-Precision and mAP@R, each over queries.
+
+With R positives of a query, the r-th best of which stands at position_r [Musgrave2020]:
+
+    R-Precision = #{r: position_r <= R} / R
+    AP@R        = (1/R) * sum of r / position_r over the positives whose position is at most R
+    R@K         = 100 * mean(position_1 <= K)
+
+A name ends with ``_condensed`` where candidates that nobody judged were taken out, and with ``_annotated`` where only
+annotated pairs count as right; see ``judged_ranks``.
+
+References:
+    [Musgrave2020] Musgrave, Belongie and Lim, A Metric Learning Reality Check, ECCV 2020. arXiv:2003.08505
+    [Chun2022] Chun et al., ECCV Caption, ECCV 2022: mAP@R and R-Precision of retrieval in MS-COCO. arXiv:2204.03359
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainables.judgements.judged_ranks import TOP, DirectionRanks, JudgedRanks
+
+WAYS = ("i2t", "t2i")
+RECALLS = ("r1", "r5", "r10")
+PRECISIONS = ("r_precision", "map_r")
+CONDENSED, ANNOTATED = "_condensed", "_annotated"
+KNOWN = f"top{TOP}_judged"
+"""Share of the first ten candidates that are judged or annotated, in [0, 1]."""
+
+Values = NDArray[np.float64]
+
+
+def judged_metrics(ranks: JudgedRanks) -> dict[str, float]:
+    """Return all metrics by name.
+
+    Returns:
+        ``i2t_r1 i2t_r5 i2t_r10`` in percent, ``i2t_r_precision i2t_map_r`` in [0, 1], the same for ``t2i_``, their sum
+        ``rsum`` of the recalls and their means ``r_precision`` and ``map_r``; recalls and ``rsum`` with the ending
+        ``_annotated`` as well; and where it is known which pairs do not fit, all of the first with the ending
+        ``_condensed``, and ``i2t_top10_judged``, ``t2i_top10_judged``.
+    """
+    names = [*RECALLS, *PRECISIONS, *(f"{name}{ANNOTATED}" for name in RECALLS)]
+    if ranks.i2t.known.size:
+        names += [*(f"{name}{CONDENSED}" for name in (*RECALLS, *PRECISIONS)), KNOWN]
+    each = {f"{way}_{name}": float(query_values(getattr(ranks, way), name).mean()) for way in WAYS for name in names}
+    both = {name: weights for name in combined_names(ranks) if (weights := parts_of(name))}
+    return each | {name: sum(weight * each[part] for part, weight in parts.items()) for name, parts in both.items()}
+
+
+def named_metrics(judged: Iterable[JudgedRanks]) -> dict[str, float]:
+    """Return the metrics of several sources of judgements under names of their own: ``judged_flickr8k/i2t_r1`` ..."""
+    return {f"judged_{ranks.name}/{name}": value for ranks in judged for name, value in judged_metrics(ranks).items()}
+
+
+def combined_names(ranks: JudgedRanks) -> list[str]:
+    """Return the metrics that are of both directions."""
+    names = [f"rsum{ANNOTATED}", "rsum", *PRECISIONS]
+    return names + [f"{name}{CONDENSED}" for name in ("rsum", *PRECISIONS) if ranks.i2t.known.size]
+
+
+def parts_of(metric: str) -> dict[str, float]:
+    """Return the metrics of one direction that a metric of both is made of, with their weights; itself where it is one.
+
+    Example:
+        >>> parts_of("map_r")
+        {'i2t_map_r': 0.5, 't2i_map_r': 0.5}
+        >>> parts_of("i2t_r5")
+        {'i2t_r5': 1.0}
+    """
+    if metric.partition("_")[0] in WAYS:
+        return {metric: 1.0}
+    if metric.startswith("rsum"):
+        ending = metric.removeprefix("rsum")
+        return {f"{way}_{name}{ending}": 1.0 for way in WAYS for name in RECALLS}
+    return {f"{way}_{metric}": 0.5 for way in WAYS}
+
+
+def query_values(ranks: DirectionRanks, name: str) -> Values:
+    """Return the value of each query, shape (Q,), whose mean is a metric of one direction.
+
+    Args:
+        ranks: Of the direction.
+        name: Without the direction, e.g. ``r5``, ``map_r_condensed``.
+
+    Raises:
+        KeyError: If there is no such metric.
+    """
+    if name == KNOWN:
+        return ranks.known / TOP
+    measure, ending = next(
+        ((name.removesuffix(one), one) for one in (CONDENSED, ANNOTATED) if name.endswith(one)), (name, "")
+    )
+    positions = ranks.condensed if ending == CONDENSED else ranks.positions
+    first = np.cumsum(ranks.counts) - ranks.counts
+    if measure in RECALLS:
+        rank = ranks.annotated if ending == ANNOTATED else positions[first]
+        return np.where(rank <= int(measure[1:]), 100.0, 0.0)
+    if measure not in PRECISIONS or ending == ANNOTATED:
+        raise KeyError(name)
+    place = np.arange(len(positions)) - np.repeat(first, ranks.counts) + 1
+    hit = positions <= np.repeat(ranks.counts, ranks.counts)
+    gained = np.where(hit, place / positions if measure == "map_r" else 1.0, 0.0)
+    values: Values = np.add.reduceat(gained, first) / ranks.counts
+    return values
