@@ -212,16 +212,27 @@ def _decode(line: bytes) -> Record | None:
     return _read(body) if line == _seal(body) else None
 
 
-def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
-    """Return the whole records of a journal and how many bytes they take."""
+def whole_records(content: bytes, known: int = 0) -> tuple[list[Record], int]:
+    """Return the whole records at the beginning of a piece of a journal, and how many bytes they take.
+
+    Args:
+        content: What follows the first ``known`` records.
+        known: How many records stand before the piece, >= 0.
+    """
     records: list[Record] = []
     whole = 0
     for line in content.splitlines(keepends=True):
         record = _decode(line)
-        if record is None or record["n"] != len(records):
+        if record is None or record["n"] != known + len(records):
             break
         records.append(record)
         whole += len(line)
+    return records, whole
+
+
+def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
+    """Return the whole records of a journal and how many bytes they take."""
+    records, whole = whole_records(content)
     if b"\n" in content[whole:].rstrip(b"\n"):
         raise JournalError(
             f"{path}: line {len(records) + 1}: damaged, and records follow it, so this is not a torn last write; "

@@ -7,6 +7,7 @@ other trials to become fewer, and forget how often they tried when the driver di
 import errno
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 
+from orchestrator.journal.error_logs import keep_error
 from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import Cause, Failure, give_up
@@ -41,6 +44,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._source, self._issuer = source, issuer
         self._heard: dict[RayTrial, float] = {}
         self._hung: set[RayTrial] = set()
+        self._places: dict[str, Place] = {}
         self.problem: OSError | AlreadyRunningError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
@@ -64,12 +68,16 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     def on_trial_result(
         self, iteration: int, trials: list[RayTrial], trial: RayTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Note that a trial is alive."""
+        """Note that a trial is alive, and where."""
         self._heard[trial] = time.monotonic()
+        place = Place(result.get("hostname", ""), result.get("pid", 0))
+        if self._places.get(trial.config["trial"]) != place:
+            self._places[trial.config["trial"]] = place
+            self._tell_places()
 
     def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Try a trial again, with fewer at a time if memory was short, or note that it failed for good."""
-        self._heard.pop(trial, None)
+        self._forget(trial)
         ours = self._ledger.history.trials[trial.config["trial"]]
         failure = self._failure(trial)
         if failure.cause is Cause.DISK:
@@ -79,6 +87,9 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         if failure.cause is Cause.CLAIM:
             self.problem = AlreadyRunningError(f"{failure.message}; this process stops, what it wrote before is whole")
             return
+        with suppress(OSError):
+            # For people alone; a full disk is noticed where it matters.
+            keep_error(self._ledger.path.parent, ours.id, ours.retries + 1, _error(trial) or failure.message)
         reason = give_up(ours, failure, self._patience)
         if failure.cause is Cause.MEMORY:
             self._run_fewer(trial)
@@ -92,10 +103,19 @@ class TrialCallback(NotPickled, TrialProgressCallback):
 
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
-        self._heard.pop(trial, None)
+        self._forget(trial)
         ours = self._ledger.history.trials[trial.config["trial"]]
         if ours.state is not TrialState.RUNNING:
             self._checkpoints.prune(ours.id)
+
+    def _forget(self, trial: RayTrial) -> None:
+        self._heard.pop(trial, None)
+        self._places.pop(trial.config["trial"], None)
+
+    def _tell_places(self) -> None:
+        """Let whoever watches know which process trains which trial; the search itself does not need it."""
+        with suppress(OSError):
+            write_places(self._ledger.path.parent, self._places)
 
     def _failure(self, trial: RayTrial) -> Failure:
         if trial in self._hung:

@@ -1,0 +1,80 @@
+"""An experiment that is followed: its history, what it has used and its plateau, kept up to date record by record."""
+
+from pathlib import Path
+
+from orchestrator.experiment.sections import Budget
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import Record
+from orchestrator.journal.reader import JournalReader, JournalReplacedError
+from orchestrator.search.budget import Meter, Spending
+
+
+class Followed:
+    """What the journal of an experiment has said so far.
+
+    Args:
+        directory: Of the experiment; its journal need not be there yet.
+
+    Attributes:
+        history: How the experiment stands after the newest record that was read.
+        spending: What the experiment has used.
+        meter: How long each study has been without a better trial.
+        version: Records read, over all journals that were in the place; it only grows.
+        changed: Trial -> the version with the newest record about the trial.
+        paced: Epochs and running time of the experiment when its newest start began.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.version = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._reader = JournalReader(self.directory / JOURNAL_FILE)
+        self.history, self.spending = History(), Spending()
+        self.meter = Meter(Budget(), self.history, ())
+        self.changed: dict[str, int] = {}
+        self.epochs = 0
+        self.paced = (0, 0.0)
+
+    def read_on(self) -> bool:
+        """Take in the new records; say whether there were any.
+
+        Raises:
+            JournalError: If the journal is damaged.
+        """
+        if not self._reader.has_news():
+            return False
+        before = self.version
+        try:
+            self._take_in()
+        except JournalReplacedError:
+            self._begin()
+            self.version += 1
+            self._take_in()
+        return self.version > before
+
+    def _take_in(self) -> None:
+        for record in self._reader.read_on():
+            self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        self.version += 1
+        # The meter asks the history about the trial of the record, so the history comes first.
+        self.history.apply(record)
+        self.spending.apply(record)
+        self.meter.listen(record)
+        if record["kind"] == "epoch":
+            self.epochs += 1
+        elif record["kind"] == "experiment_started":
+            self.paced = self.epochs, self.spending.seconds
+        for trial in _trials_of(record):
+            self.changed[trial] = self.version
+
+
+def _trials_of(record: Record) -> list[str]:
+    """Return the trials that a record is about."""
+    if "trial" in record:
+        return [record["trial"]]
+    return [move["trial"] for move in record.get("moves", ())]
