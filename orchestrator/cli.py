@@ -35,6 +35,7 @@ from orchestrator.commands import (
     sync,
     train,
     ui,
+    watch,
 )
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
@@ -75,6 +76,7 @@ app.command()(resume.resume)
 app.command()(extend.extend)
 app.command()(confirm.confirm)
 app.command()(status.status)
+app.command()(watch.watch)
 app.command()(summarise.summarise)
 app.command()(report.report)
 app.command()(compare.compare)

@@ -6,6 +6,7 @@ References:
     [CSP3] Content Security Policy Level 3, section 8.4, https://www.w3.org/TR/CSP3/#match-element-to-source-list
 """
 
+import ast
 import base64
 import hashlib
 import re
@@ -13,6 +14,9 @@ from collections.abc import Iterable
 
 EMPTY_STYLE = ""
 """The style element that plotly makes, which is empty when the browser asks whether it may stand: rules come later."""
+
+_MADE_STYLE = re.compile(r"createElement\(\"style\"\);\w+\.id=\"\w+\",\w+\.textContent=('(?:[^'\\\\]|\\\\.)*')")
+"""How plotly puts the style sheet of its maps into a page, drawn or not."""
 
 _ATTRIBUTE = re.compile(r'\sstyle="([^"]*)"')
 
@@ -22,14 +26,20 @@ def digest(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
+def made_styles(script: str) -> list[str]:
+    """Return the contents of the style elements that a script of plotly makes."""
+    # The strings that a compressor of JavaScript writes are strings of Python, too.
+    return [EMPTY_STYLE, *(str(ast.literal_eval(text)) for text in _MADE_STYLE.findall(script))]
+
+
 def style_sources(html: str, styles: Iterable[str]) -> str:
     """Return what a policy says of styles: the style elements, and the style attributes of a page.
 
     Args:
         html: The page without its scripts, whose style attributes are the lengths and places that its template writes.
-        styles: Contents of its style elements.
+        styles: Contents of its style elements, also of those that its scripts make.
     """
-    hashes = dict.fromkeys(map(digest, (*styles, EMPTY_STYLE, *_ATTRIBUTE.findall(html))))
+    hashes = dict.fromkeys(map(digest, (*styles, *_ATTRIBUTE.findall(html))))
     return " ".join(["'unsafe-hashes'", *hashes])
 
 

@@ -10,13 +10,16 @@ from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
 from orchestrator.report.page import Page
-from orchestrator.report.policy import file_policy
+from orchestrator.report.policy import file_policy, made_styles
 from orchestrator.text.values import visible, visible_values
 from trainables.files import write_whole
 
 SCRIPTS = ("theme.js", "leaderboard.js", "charts.js")
 ROWS_SHOWN = 20
 """Rows of the leaderboard that are there before, and without, its script."""
+
+PlainRow = dict[str, Any]
+"""A row of the leaderboard as the page's script has it."""
 
 _POLICY = "policy-of-the-page"
 """Stands in the place of the policy until the page is there."""
@@ -48,7 +51,15 @@ def render(page: Page) -> str:
     # Only now is it known which style attributes the template has written.
     before, _, after = html.partition('<script type="application/json"')
     head, _, body = before.partition(_POLICY)
-    return "".join([head, file_policy(body, [*texts, plotly], [style]), body, '<script type="application/json"', after])
+    return "".join(
+        [
+            head,
+            file_policy(body, [*texts, plotly], [style, *made_styles(plotly)]),
+            body,
+            '<script type="application/json"',
+            after,
+        ]
+    )
 
 
 def templates(*folders: str) -> Environment:
@@ -84,7 +95,7 @@ def _figures(figures: dict[str, Figure]) -> dict[str, Any]:
     return {key: {"options": asdict(figure)["options"]} for key, figure in figures.items() if figure.options}
 
 
-def plain_rows(page: Page) -> list[dict[str, Any]]:
+def plain_rows(page: Page) -> list[PlainRow]:
     """Return the rows; the columns in the order of the page's, to name no key a thousand times."""
     keys = [column.key for column in page.columns]
     return [

@@ -21,20 +21,19 @@ class Followed:
         spending: What the experiment has used.
         meter: How long each study has been without a better trial.
         version: Records read, over all journals that were in the place; it only grows.
-        changed: Trial -> the version with the newest record about the trial.
+        generation: How often the journal was replaced by another.
         paced: Epochs and running time of the experiment when its newest start began.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.version = 0
+        self.version = self.generation = 0
         self._begin()
 
     def _begin(self) -> None:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
         self.history, self.spending = History(), Spending()
         self.meter = Meter(Budget(), self.history, ())
-        self.changed: dict[str, int] = {}
         self.epochs = 0
         self.paced = (0, 0.0)
 
@@ -51,7 +50,7 @@ class Followed:
             self._take_in()
         except JournalReplacedError:
             self._begin()
-            self.version += 1
+            self.version, self.generation = self.version + 1, self.generation + 1
             self._take_in()
         return self.version > before
 
@@ -69,12 +68,3 @@ class Followed:
             self.epochs += 1
         elif record["kind"] == "experiment_started":
             self.paced = self.epochs, self.spending.seconds
-        for trial in _trials_of(record):
-            self.changed[trial] = self.version
-
-
-def _trials_of(record: Record) -> list[str]:
-    """Return the trials that a record is about."""
-    if "trial" in record:
-        return [record["trial"]]
-    return [move["trial"] for move in record.get("moves", ())]
