@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,7 @@ def write_report(page: Page, path: Path) -> None:
 
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is text in it, whatever it holds."""
-    from plotly.offline import get_plotlyjs
-
-    plotly, texts, style = get_plotlyjs(), scripts(), stylesheet()
+    plotly, texts, style = plotly_source(), scripts(), stylesheet()
     html = (
         templates("report")
         .get_template("report.html.j2")
@@ -54,7 +53,7 @@ def render(page: Page) -> str:
     return "".join(
         [
             head,
-            file_policy(body, [*texts, plotly], [style, *made_styles(plotly)]),
+            file_policy(body, [*texts, plotly], [style, *plotly_styles()]),
             body,
             '<script type="application/json"',
             after,
@@ -72,6 +71,20 @@ def templates(*folders: str) -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
+
+
+@cache
+def plotly_source() -> str:
+    """Return plotly as one script of 5 MB."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+@cache
+def plotly_styles() -> tuple[str, ...]:
+    """Return the style elements that plotly makes."""
+    return tuple(made_styles(plotly_source()))
 
 
 def scripts() -> list[Markup]:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from orchestrator.journal.error_logs import read_error
 from orchestrator.report.page import figure_makers
+from orchestrator.report.render import plotly_source
 from orchestrator.report.studies import studies_of
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
@@ -72,11 +73,9 @@ class Server:
 
     def plotly(self, request: Request) -> Response:
         """Return plotly, which a browser asks for once."""
-        from plotly.offline import get_plotlyjs
-
         # The policy names the server as a source of scripts, so the answer has to be one.
         headers = {"Cache-Control": "private, max-age=86400"}
-        return Response(get_plotlyjs(), media_type="text/javascript", headers=headers)
+        return Response(plotly_source(), media_type="text/javascript", headers=headers)
 
     def experiment(self, request: Request) -> Response:
         """Return the page of an experiment."""

@@ -8,11 +8,15 @@ from pathlib import Path
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.journal import JournalError
+from orchestrator.journal.lock import find_holder
 from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.report.render import PlainRow, plain_rows
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
+
+SMALL = 4 * 2**20
+"""Bytes of a journal that is read while a page waits; a longer one is read beside."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Watched:
         self.lock = threading.RLock()
         self.followed = Followed(directory)
         self.problem: str | None = None
+        self._is_read = self._is_reading = False
         self._view: View | None = None
         self._status: tuple[tuple[int, bool], Status] | None = None
 
@@ -58,13 +63,23 @@ class Watched:
         """Read on in the journal, and return the version; why the journal cannot be read is kept as the problem."""
         with self.lock:
             try:
-                self.followed.read_on()
-                self.problem = None
+                if self.followed.read_on():
+                    self.problem = None
             except JournalError as error:
                 self.problem = str(error)
             except OSError as error:
                 self.problem = f"{self.directory}: {error.strerror}"
+            self._is_read = True
             return self.followed.version
+
+    def is_at_hand(self) -> bool:
+        """Say whether the experiment can be shown without a wait; else begin to read its journal in a thread."""
+        if self._is_read or _size(self.directory) <= SMALL:
+            return True
+        if not self._is_reading:
+            self._is_reading = True
+            threading.Thread(target=self.refresh, daemon=True).start()
+        return False
 
     @property
     def has_begun(self) -> bool:
@@ -73,8 +88,6 @@ class Watched:
 
     def status(self) -> Status:
         """Return how the experiment stands; computed anew when a record has come, or the driver has come or gone."""
-        from orchestrator.journal.lock import find_holder
-
         with self.lock:
             state = self.refresh(), find_holder(self.directory) is not None
             if self._status is None or self._status[0] != state:
@@ -144,3 +157,10 @@ def _written(directory: Path) -> float:
         return (directory / JOURNAL_FILE).stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _size(directory: Path) -> int:
+    try:
+        return (directory / JOURNAL_FILE).stat().st_size
+    except OSError:
+        return 0

@@ -40,14 +40,14 @@ class Card:
 
     name: str
     words: str
-    is_running: bool
-    problem: str | None
-    stages: list[StageNow]
-    metric: str
-    best: str
-    trial: str
-    parameters: str
-    failed: int
+    is_running: bool = False
+    problem: str | None = None
+    stages: Sequence[StageNow] = ()
+    metric: str = ""
+    best: str = ""
+    trial: str = ""
+    parameters: str = ""
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,13 @@ class Curve:
 
 
 def _look(watched: Watched) -> tuple[Card, Curve | None]:
+    if not watched.is_at_hand():
+        return Card(watched.name, "its journal is being read"), None
     with watched.lock:
         try:
             status = watched.status()
         except UserError as error:
-            return Card(watched.name, "cannot be read", False, str(error), [], "", "", "", "", 0), None
+            return Card(watched.name, "cannot be read", problem=str(error)), None
         best = best_so_far(status)
         failed = sum(count for stage in status.stages for state, count in stage.states.items() if state in FAILED)
         card = Card(

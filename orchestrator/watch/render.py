@@ -8,8 +8,8 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.policy import made_styles, served_policy
-from orchestrator.report.render import ROWS_SHOWN, embedded, scripts, stylesheet, templates
+from orchestrator.report.policy import served_policy
+from orchestrator.report.render import ROWS_SHOWN, embedded, plotly_styles, scripts, stylesheet, templates
 from orchestrator.watch.experiments import View
 from orchestrator.watch.now import Now
 from orchestrator.watch.overview import Overview
@@ -24,11 +24,8 @@ class Pages:
         self._templates: Environment = templates("watch", "report")
         self._templates.filters["memory"] = memory_text
         self._style = Markup(stylesheet() + (FOLDER / "watch.css").read_text(encoding="utf-8"))
-        from plotly.offline import get_plotlyjs
-
         theme, *shared = scripts()
         self._theme = theme
-        self._made = made_styles(get_plotlyjs())
         self._shared = shared
         self._stream, self._watch, self._start = (
             Markup((FOLDER / name).read_text(encoding="utf-8")) for name in ("stream.js", "watch.js", "overview.js")
@@ -49,7 +46,7 @@ class Pages:
     def overview(self, overview: Overview, instance: str) -> tuple[str, str]:
         """Return the start page, and the policy that goes with it."""
         data = {
-            "figures": {"side": {"options": self.options(overview.figure)}} if overview.figure else {},
+            "figures": {},
             "rows": [],
             "rowsShown": 0,
             "instance": instance,
@@ -83,7 +80,7 @@ class Pages:
             rows_shown=ROWS_SHOWN, style=self._style, scripts=texts, **values
         )
         written = html.partition('<script type="application/json"')[0]
-        return html, served_policy(written, texts, [self._style, *self._made])
+        return html, served_policy(written, texts, [self._style, *plotly_styles()])
 
 
 def memory_text(count: int | None) -> str:
