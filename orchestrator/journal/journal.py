@@ -15,6 +15,7 @@ import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,12 @@ Record = Mapping[str, Any]
 _log = logging.getLogger(__name__)
 
 _CHECKSUM = ',"crc":"'
+
+_SEAL_FROM = -len(_CHECKSUM) - len('00000000"}\n')
+"""Where in a line the checksum begins, seen from its end."""
+
+_TOGETHER = 4096
+"""Lines that are read at once."""
 
 
 class JournalError(UserError):
@@ -219,15 +226,21 @@ def whole_records(content: bytes, known: int = 0) -> tuple[list[Record], int]:
         content: What follows the first ``known`` records.
         known: How many records stand before the piece, >= 0.
     """
+    lines = list(takewhile(_is_sound, content.splitlines(keepends=True)))
     records: list[Record] = []
-    whole = 0
-    for line in content.splitlines(keepends=True):
-        record = _decode(line)
-        if record is None or record["n"] != known + len(records):
-            break
-        records.append(record)
-        whole += len(line)
-    return records, whole
+    for first in range(0, len(lines), _TOGETHER):
+        # Read together, records share the names of their fields, and take half the time.
+        bodies = (line[:_SEAL_FROM] for line in lines[first : first + _TOGETHER])
+        records += json.loads(b"[%s}]" % b"},".join(bodies))
+    numbered = takewhile(lambda pair: pair[1]["n"] == pair[0], enumerate(records, known))
+    del records[sum(1 for _ in numbered) :]
+    return records, sum(map(len, lines[: len(records)]))
+
+
+def _is_sound(line: bytes) -> bool:
+    """Say whether the checksum of a line is that of its record."""
+    body = line[:_SEAL_FROM]
+    return line[_SEAL_FROM:] == b'%s%08x"}\n' % (_CHECKSUM.encode(), zlib.crc32(b"}", zlib.crc32(body)))
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:

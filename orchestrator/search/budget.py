@@ -65,11 +65,14 @@ class Meter:
         budget: The limits.
         history: Kept up to date by others, and before this.
         past: The records that the history was made of.
+
+    Attributes:
+        spending: What the experiment has used.
     """
 
     def __init__(self, budget: Budget, history: History, past: Iterable[Record]) -> None:
         self._budget, self._history = budget, history
-        self._spending = Spending()
+        self.spending = Spending()
         self._best: dict[str, float] = {}
         self._since_best: dict[str, int] = {}
         self._finished: dict[str, list[Trial]] = {}
@@ -80,7 +83,7 @@ class Meter:
 
     def listen(self, record: Record) -> None:
         """Take note of a new record."""
-        self._spending.apply(record)
+        self.spending.apply(record)
         self._heard = time.monotonic()
         if has_ended(record):
             trial = self._history.trials[record["trial"]]
@@ -90,8 +93,8 @@ class Meter:
     def limit(self) -> str | None:
         """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if the search may go on."""
         since = time.monotonic() - self._heard
-        seconds = self._spending.seconds + since
-        gpu_seconds = self._spending.gpu_seconds + since * self._spending.gpus
+        seconds = self.spending.seconds + since
+        gpu_seconds = self.spending.gpu_seconds + since * self.spending.gpus
         if self._budget.hours is not None and seconds >= self._budget.hours * 3600:
             return "hours"
         if self._budget.gpu_hours is not None and gpu_seconds >= self._budget.gpu_hours * 3600:

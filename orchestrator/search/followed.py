@@ -7,7 +7,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record
 from orchestrator.journal.reader import JournalReader, JournalReplacedError
-from orchestrator.search.budget import Meter, Spending
+from orchestrator.search.budget import Meter
 
 
 class Followed:
@@ -18,8 +18,7 @@ class Followed:
 
     Attributes:
         history: How the experiment stands after the newest record that was read.
-        spending: What the experiment has used.
-        meter: How long each study has been without a better trial.
+        meter: What the experiment has used, and how long each study has been without a better trial.
         version: Records read, over all journals that were in the place; it only grows.
         generation: How often the journal was replaced by another.
         paced: Epochs and running time of the experiment when its newest start began.
@@ -32,7 +31,7 @@ class Followed:
 
     def _begin(self) -> None:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
-        self.history, self.spending = History(), Spending()
+        self.history = History()
         self.meter = Meter(Budget(), self.history, ())
         self.epochs = 0
         self.paced = (0, 0.0)
@@ -62,9 +61,8 @@ class Followed:
         self.version += 1
         # The meter asks the history about the trial of the record, so the history comes first.
         self.history.apply(record)
-        self.spending.apply(record)
         self.meter.listen(record)
         if record["kind"] == "epoch":
             self.epochs += 1
         elif record["kind"] == "experiment_started":
-            self.paced = self.epochs, self.spending.seconds
+            self.paced = self.epochs, self.history.running_time.seconds

@@ -142,8 +142,8 @@ def _used(budget: Budget, followed: Followed) -> dict[str, tuple[float, float]]:
     # At each trial's best epoch, which its study may choose by another metric.
     means = [mean for point in points_of(searched) if (mean := point.mean(metric)) is not None]
     used = {
-        "hours": followed.spending.seconds / 3600,
-        "gpu_hours": followed.spending.gpu_seconds / 3600,
+        "hours": followed.meter.spending.seconds / 3600,
+        "gpu_hours": followed.meter.spending.gpu_seconds / 3600,
         "target": max(means, default=0.0),
         "plateau": float(min((followed.meter.since_best(trial.study) for trial in searched), default=0)),
     }

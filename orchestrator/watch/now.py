@@ -168,7 +168,9 @@ def stage_now(stage: StageStatus) -> StageNow:
 
 def _facts(watched: Watched, status: Status) -> list[Fact]:
     followed = watched.followed
-    facts = [Fact("Running time", duration_text(followed.spending.seconds), "over all starts, without the breaks")]
+    facts = [
+        Fact("Running time", duration_text(followed.meter.spending.seconds), "over all starts, without the breaks")
+    ]
     best = best_so_far(status)
     if best is not None:
         facts.append(Fact(f"Best {best[1].metric}", best[0], best[1].id))
@@ -186,7 +188,7 @@ def _forecast(watched: Watched, status: Status) -> float | None:
         return None
     stage, followed = status.stages[-1], watched.followed
     epochs_before, seconds_before = followed.paced
-    trained, seconds = followed.epochs - epochs_before, followed.spending.seconds - seconds_before
+    trained, seconds = followed.epochs - epochs_before, followed.meter.spending.seconds - seconds_before
     if trained <= 0 or seconds <= 0:
         return None
     return seconds_left(status.history.stage(stage.stage), stage.total, trained / seconds)

@@ -73,9 +73,11 @@ class Served:
 
 
 @contextmanager
-def served(output: Path, *named: Path, token: str | None = None, expected: str | None = None) -> Iterator[Served]:
+def served(
+    output: Path, *named: Path, token: str | None = None, expected: str | None = None, port: int = 0
+) -> Iterator[Served]:
     """Serve an output folder for the length of a ``with`` block."""
-    listening = listen("127.0.0.1", 0, token)
+    listening = listen("127.0.0.1", port, token)
     experiments = Experiments(output, named)
     if expected is not None:
         experiments.expect(expected)
