@@ -52,7 +52,7 @@ class TrialNow:
         done: Share of its epochs that is trained, in [0, 1].
         best: Best value so far, as shown.
         gpus: What it was given of GPUs, as shown; empty without any.
-        place: Machine and process.
+        place: Machine and number of the process.
         usage: What its process takes; ``None`` where this machine cannot see it.
     """
 
@@ -114,6 +114,11 @@ class Now:
     machine: MachineUsage | None
     elsewhere: list[str]
     command: str | None
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there are GPUs to tell of."""
+        return any(trial.gpus for trial in self.running) or bool(self.machine and self.machine.gpus)
 
 
 def now_of(watched: Watched, machines: Machines) -> Now:
@@ -204,7 +209,7 @@ def _trial(trial: Trial, gpus: float, places: Mapping[str, Place], processes: Ma
         done=min(1.0, trial.last_epoch / total),
         best="" if trial.best_value is None else metric_text(trial.metric, trial.best_value),
         gpus=f"{gpus:g}" if gpus else "",
-        place="" if place is None else f"{place.host}, process {place.pid}",
+        place="" if place is None else f"{place.host}, {place.pid}",
         usage=None if place is None else processes.get(place.pid),
     )
 

@@ -8,7 +8,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
-from orchestrator.report.policy import served_policy
+from orchestrator.report.policy import served_policy, set_aside_styles
 from orchestrator.report.render import ROWS_SHOWN, embedded, plotly_styles, scripts, stylesheet, templates
 from orchestrator.watch.experiments import View
 from orchestrator.watch.now import Now
@@ -68,7 +68,7 @@ class Pages:
         html = self._templates.get_template("figure.html.j2").render(
             page=page, key=figure.key, policy="", rows_shown=0, style="", scripts=[""], plotly="", data=""
         )
-        return {"html": html, "options": self.options(figure)}
+        return {"html": set_aside_styles(html), "options": self.options(figure)}
 
     @staticmethod
     def options(figure: Figure) -> list[dict[str, Any]]:

@@ -45,24 +45,19 @@ const stream = (() => {
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   window.addEventListener("pagehide", close);
 
-  // Parsed apart from the page, where no script of it could run; styles go through the object model, which the
-  // policy of the page allows.
+  // Parsed apart from the page, where no script of it could run; styles come as data and go through the object
+  // model, which the policy of the page allows.
   function parsed(html) {
     const made = new DOMParser().parseFromString(html, "text/html");
-    const styled = [...made.querySelectorAll("[style]")].map((element) => {
-      const text = element.getAttribute("style");
-      element.removeAttribute("style");
-      return [element, text];
-    });
-    return { made, restyle: () => styled.forEach(([element, text]) => { element.style.cssText = text; }) };
+    for (const element of made.querySelectorAll("[data-style]")) element.style.cssText = element.dataset.style;
+    return made;
   }
 
   function put(holder, html) {
-    const { made, restyle } = parsed(html);
+    const made = parsed(html);
     const open = [...holder.querySelectorAll("details")].map((element) => element.open);
     holder.replaceChildren(...made.body.childNodes);
     holder.querySelectorAll("details").forEach((element, index) => { element.open = open[index] ?? element.open; });
-    restyle();
   }
 
   return {

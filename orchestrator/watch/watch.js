@@ -32,7 +32,7 @@ const watch = (() => {
   }
 
   function applyPage(html) {
-    const { made, restyle } = stream.parsed(html);
+    const made = stream.parsed(html);
     const headings = (page) => [...page.querySelectorAll("#trials-table th")].map((cell) => cell.textContent).join("\n");
     // The first trial brings the table, whose script begins with the page.
     if (headings(made) !== headings(document)) {
@@ -47,7 +47,6 @@ const watch = (() => {
       shown.set(selector, next.innerHTML);
       replaced(here, next);
     }
-    restyle();
     return true;
   }
 
@@ -107,7 +106,7 @@ const watch = (() => {
   async function show(key) {
     const { html, options } = await ask(`figures/${key}`);
     const figure = document.getElementById(key);
-    const { made, restyle } = stream.parsed(html);
+    const made = stream.parsed(html);
     const next = made.getElementById(key);
     const labels = (element) => [...element.querySelectorAll("select option")].map((option) => option.label).join("\n");
     const same = !("pending" in figure.dataset) && labels(figure) === labels(next) && options.length > 0
@@ -119,7 +118,6 @@ const watch = (() => {
     } else {
       figure.querySelector("figcaption").textContent = next.querySelector("figcaption").textContent;
     }
-    restyle();
     if (options.length) await charts.put(figure, options);
   }
 

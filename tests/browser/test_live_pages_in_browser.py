@@ -70,10 +70,10 @@ def test_a_chart_grows_with_the_journal_and_keeps_its_place(browser: Browser, tm
         opened(browser, f"{server.address}/e/tiny/") as page,
     ):
         page.locator("#trials").scroll_into_view_if_needed()
-        page.wait_for_function("document.querySelectorAll('#trials .scatterlayer .point').length === 3")
+        page.locator("#trials .scatterlayer .point").nth(2).wait_for()
         before = page.evaluate("document.getElementById('trials').getBoundingClientRect().top")
         add_trial(ledger, [50.0])
-        page.wait_for_function("document.querySelectorAll('#trials .scatterlayer .point').length === 4")
+        page.locator("#trials .scatterlayer .point").nth(3).wait_for()
         after = page.evaluate("document.getElementById('trials').getBoundingClientRect().top")
         assert after == pytest.approx(before, abs=2)
 
@@ -110,8 +110,8 @@ def test_the_start_page_shows_experiments_side_by_side(
             for value in (30.0, 35.0, 33.0):
                 add_trial(ledger, [value])
     with served(tmp_path) as server, opened(browser, f"{server.address}/", width) as page:
-        page.wait_for_selector("#side .js-line")
-        assert page.locator("#side .js-line").count() == 2
+        page.wait_for_selector("#side .scatterlayer .js-line")
+        assert page.locator("#side .scatterlayer .js-line").count() == 2
         assert page.evaluate("document.documentElement.scrollWidth") == width
         page.screenshot(path=screenshots / f"live-start-{width}.png", full_page=True)
 

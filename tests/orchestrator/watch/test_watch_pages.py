@@ -75,7 +75,7 @@ def test_a_page_shows_what_runs_what_failed_and_how_far_it_is(tmp_path: Path) ->
         write_places(tmp_path / "tiny", {runs.id: Place("elsewhere", 17)})
         page = server.ask("/e/tiny/").text
         assert re.search(rf'<tr data-trial="{runs.id}">', page)
-        assert "2/6" in page and "elsewhere, process 17" in page
+        assert "2/6" in page and "elsewhere, 17" in page
         assert "Trials run on elsewhere, too" in page
         assert "CUDA &lt;b&gt;out&lt;/b&gt; of memory" in page
         assert f'href="errors/{failed.id}"' in page
