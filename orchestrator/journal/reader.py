@@ -10,6 +10,10 @@ PIECE = 8 * 2**20
 """Bytes that are read at a time: so much of a long journal is in the memory at once."""
 
 
+HEAD = 512
+"""Bytes by which a journal is known: its first record begins with the time of its first start."""
+
+
 class JournalReplacedError(JournalError):
     """Another file has come into the place of the journal, or the journal has become shorter than what was read."""
 
@@ -31,6 +35,7 @@ class JournalReader:
         self.path = path
         self.count = 0
         self._offset = 0
+        self._head = b""
         self._file: tuple[int, int] | None = None
         self._looked_at = (0, 0)
 
@@ -50,16 +55,20 @@ class JournalReader:
         status = self._status()
         if status is None:
             return
-        if self._file not in (None, _identity(status)) or status.st_size < self._offset:
-            raise JournalReplacedError(f"{self.path}: was replaced or cut while it was read")
-        self._file, self._looked_at = _identity(status), _extent(status)
         with self.path.open("rb") as file:
+            head = file.read(HEAD)
+            # By its content, too, because a file system gives the number of a file that was removed to the next one.
+            is_known = self._file in (None, _identity(status)) and head.startswith(self._head)
+            if not is_known or status.st_size < self._offset:
+                raise JournalReplacedError(f"{self.path}: was replaced or cut while it was read")
+            self._file, self._looked_at = _identity(status), _extent(status)
             file.seek(self._offset)
             rest = b""
             while piece := file.read(PIECE):
                 records, whole = whole_records(rest + piece, self.count)
                 rest = (rest + piece)[whole:]
                 self._offset, self.count = self._offset + whole, self.count + len(records)
+                self._head = head[: self._offset]
                 yield from records
                 if b"\n" in rest.rstrip(b"\n"):
                     raise JournalError(

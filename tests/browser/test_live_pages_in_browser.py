@@ -58,6 +58,7 @@ def test_a_new_trial_is_seen_within_two_seconds(browser: Browser, tmp_path: Path
             assert page.locator("#find").input_value() == "0012", "what a person has typed stays"
             page.locator("#find").fill("")
             page.wait_for_selector(f"#live tr[data-trial='{trial.id}']")
+            page.locator("#trials").scroll_into_view_if_needed()
             page.wait_for_selector("#trials [data-drawn] .point")
             page.screenshot(path=screenshots / "live-running.png", full_page=True)
         assert seen < 2.0
@@ -65,15 +66,15 @@ def test_a_new_trial_is_seen_within_two_seconds(browser: Browser, tmp_path: Path
 
 def test_a_chart_grows_with_the_journal_and_keeps_its_place(browser: Browser, tmp_path: Path) -> None:
     with (
-        closing(begin(tmp_path, 3)) as ledger,
+        closing(begin(tmp_path, 25)) as ledger,
         served(tmp_path) as server,
         opened(browser, f"{server.address}/e/tiny/") as page,
     ):
         page.locator("#trials").scroll_into_view_if_needed()
-        page.locator("#trials .scatterlayer .point").nth(2).wait_for()
+        page.locator("#trials .scatterlayer .point").nth(24).wait_for()
         before = page.evaluate("document.getElementById('trials').getBoundingClientRect().top")
         add_trial(ledger, [50.0])
-        page.locator("#trials .scatterlayer .point").nth(3).wait_for()
+        page.locator("#trials .scatterlayer .point").nth(25).wait_for()
         after = page.evaluate("document.getElementById('trials').getBoundingClientRect().top")
         assert after == pytest.approx(before, abs=2)
 

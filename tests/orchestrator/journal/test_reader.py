@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.journal import reader
@@ -24,6 +24,7 @@ def test_nothing_is_read_where_there_is_no_journal(tmp_path: Path) -> None:
     assert (followed.has_news(), list(followed.read_on())) == (False, [])
 
 
+@settings(max_examples=30, deadline=None)
 @given(cuts=st.lists(st.integers(0, 2000), max_size=6))
 def test_every_record_comes_once_however_the_file_grows(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
