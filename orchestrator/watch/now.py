@@ -178,7 +178,13 @@ def _facts(watched: Watched, status: Status) -> list[Fact]:
     ]
     best = best_so_far(status)
     if best is not None:
-        facts.append(Fact(f"Best {best[1].metric}", best[0], best[1].id))
+        facts.append(
+            Fact(
+                f"Best {best[1].metric} so far",
+                best[0],
+                best[1].id if best[1].has_ended else f"{best[1].id}, which still runs",
+            )
+        )
     left = _forecast(watched, status)
     if left is not None:
         facts.append(Fact("Left", f"about {duration_text(left)}", "at the pace of this start, if trials stay as long"))

@@ -17,6 +17,9 @@ COMPARED = 12
 DASHES = ("solid", "dash", "dot")
 """Of lines that share a colour."""
 
+UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
+"""Units of time, in seconds; the largest that the longest experiment has twice is the unit of the axis."""
+
 FAILED = (TrialState.FAILED, TrialState.DIVERGED)
 """States of trials that reached nothing."""
 
@@ -83,13 +86,13 @@ class Curve:
     Attributes:
         name: Of the experiment.
         metric: That is maximised.
-        hours: Running time at the end of each trial that was better than all before it, and at the newest record.
+        seconds: Running time at the end of each trial that was better than all before it, and at the newest record.
         values: The best value from then on.
     """
 
     name: str
     metric: str
-    hours: list[float]
+    seconds: list[float]
     values: list[float]
 
 
@@ -125,12 +128,12 @@ def _curve(status: Status) -> Curve | None:
     for trial in sorted(finished, key=lambda one: one.ended_after or 0.0):
         value = trial.best_value
         if value is not None and (not curve.values or value > curve.values[-1]):
-            curve.hours.append((trial.ended_after or 0.0) / 3600)
+            curve.seconds.append(trial.ended_after or 0.0)
             curve.values.append(value)
     if not curve.values:
         return None
     # The line goes on to the newest record: nothing better has been found since.
-    curve.hours.append(status.history.running_time.seconds / 3600)
+    curve.seconds.append(status.history.running_time.seconds)
     curve.values.append(curve.values[-1])
     return curve
 
@@ -138,11 +141,13 @@ def _curve(status: Status) -> Curve | None:
 def _figure(curves: Sequence[Curve]) -> Figure | None:
     """Return the curves side by side, a panel for each metric; ``None`` without any."""
     metrics = dict.fromkeys(curve.metric for curve in curves)
+    longest = max((curve.seconds[-1] for curve in curves), default=0.0)
+    unit, size = next((name, size) for name, size in UNITS if longest >= 2 * size or size == 1)
     panels = [
         Panel(
             "",
-            [_line(curve, place) for place, curve in enumerate(curves) if curve.metric == metric],
-            {"xaxis": axis("running time in hours", rangemode="tozero"), "yaxis": axis(short(metric))},
+            [_line(curve, place, size) for place, curve in enumerate(curves) if curve.metric == metric],
+            {"xaxis": axis(f"running time in {unit}", rangemode="tozero"), "yaxis": axis(short(metric))},
         )
         for metric in metrics
     ]
@@ -150,13 +155,13 @@ def _figure(curves: Sequence[Curve]) -> Figure | None:
     return Figure("side", "Best so far, side by side", note, [Option("all", panels)]) if panels else None
 
 
-def _line(curve: Curve, place: int) -> Json:
+def _line(curve: Curve, place: int, size: int) -> Json:
     return {
         "type": "scatter",
         "mode": "lines",
         "name": plain(curve.name),
-        "x": curve.hours,
+        "x": [seconds / size for seconds in curve.seconds],
         "y": curve.values,
         "line": {"shape": "hv", "color": f"--c{place % COLOURS + 1}", "dash": DASHES[place // COLOURS % len(DASHES)]},
-        "hovertemplate": f"{plain(curve.name)}<br>%{{x:.3g}} h<br>%{{y:.4g}}<extra></extra>",
+        "hovertemplate": f"{plain(curve.name)}<br>%{{xaxis.title.text}} %{{x:.3g}}<br>%{{y:.4g}}<extra></extra>",
     }
