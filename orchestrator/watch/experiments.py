@@ -141,6 +141,11 @@ class Experiments:
                 self._watched.setdefault(journal.parent.name, Watched(journal.parent))
             return sorted(self._watched.values(), key=lambda one: (-_written(one.directory), one.name))
 
+    def begin_reading(self) -> None:
+        """Begin to read the long journals of the experiments that were named, before anybody opens their pages."""
+        for watched in self._watched.values():
+            watched.is_at_hand()
+
     def expect(self, name: str) -> None:
         """Watch an experiment that is about to begin."""
         with self._lock:

@@ -20,8 +20,8 @@ TOKEN = "ORCHESTRATOR_WATCH_TOKEN"
 SHORTEST = 16
 """Characters of a token."""
 
-NICENESS = 10
-"""By how much the server stands back behind the search on the same machine."""
+NICENESS = 3
+"""By how much the server stands back behind the search on the same machine: a page on a busy one must still answer."""
 
 
 @dataclass(frozen=True)
@@ -94,5 +94,6 @@ def serve(listening: Listening, experiments: Experiments, title: str) -> None:
     """Answer requests until a signal comes."""
     app = make_app(experiments, listening.rules, title=title, instance=secrets.token_hex(8))
     os.nice(NICENESS)
+    experiments.begin_reading()
     config = uvicorn.Config(app, log_level="critical", access_log=False, server_header=False, lifespan="off", ws="none")
     _Uvicorn(config).run(sockets=[listening.socket])
