@@ -36,6 +36,7 @@ from orchestrator.commands import (
     sync,
     train,
     ui,
+    watch,
 )
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
@@ -77,6 +78,7 @@ app.command()(extend.extend)
 app.command()(confirm.confirm)
 app.command()(judge.judge)
 app.command()(status.status)
+app.command()(watch.watch)
 app.command()(summarise.summarise)
 app.command()(report.report)
 app.command()(compare.compare)

@@ -28,6 +28,7 @@ MAY_IMPORT = {
         "studies",
         "tables",
         "tracking",
+        "watch",
         "workload",
     },
     "regression": {
@@ -42,6 +43,7 @@ MAY_IMPORT = {
         "winners",
         "workload",
     },
+    "watch": {"machines", "report", "results", "search"},
     "search": {
         "experiment",
         "machines",

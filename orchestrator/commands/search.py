@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,6 +40,9 @@ def search(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show spaces, first points and a forecast of hours; search nothing.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve a live page beside the search; its address goes to standard error.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
@@ -51,7 +55,17 @@ def search(
     # Only now, because a refusal of the above need not wait for it.
     from orchestrator.machines.cluster import Cluster
 
-    run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
+    with live_page(output, chosen.name) if watch else nullcontext():
+        run(chosen, data_root, output, tracking_uri, as_json=as_json, cluster=Cluster(address, storage))
+
+
+def live_page(output: Path, name: str) -> AbstractContextManager[None]:
+    """Return the live page beside a search, on the port where ``orchestrator watch`` listens, or on another."""
+    from orchestrator.commands.ui import choose_port
+    from orchestrator.commands.watch import PORT
+    from orchestrator.watch.beside import page_beside
+
+    return page_beside(output, name, choose_port(PORT))
 
 
 def show_plan(experiment: "Experiment", data_root: str, output: Path, address: str | None, *, as_json: bool) -> None:

@@ -17,6 +17,7 @@ import os
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +36,12 @@ Line = Mapping[str, Any]
 _log = logging.getLogger(__name__)
 
 _CHECKSUM = b',"crc":"'
+
+_SEAL_FROM = -len(_CHECKSUM) - len('00000000"}\n')
+"""Where in a line the checksum begins, seen from its end."""
+
+_TOGETHER = 4096
+"""Lines that are read at once."""
 
 
 class JournalError(UserError):
@@ -221,9 +228,7 @@ def _seal(body: str) -> bytes:
 
 def _decode(line: bytes) -> Line | None:
     """Return the values of a line, or ``None`` where it is damaged."""
-    body, mark, checksum = line.rpartition(_CHECKSUM)
-    is_whole = mark and body.isascii() and checksum == b'%08x"}\n' % zlib.crc32(b"}", zlib.crc32(body))
-    values: Line | None = json.loads(f"{body.decode('ascii')}}}") if is_whole else None
+    values: Line | None = json.loads(line[:_SEAL_FROM] + b"}") if _is_sound(line) else None
     return values
 
 
@@ -241,21 +246,44 @@ def _check_format(first: Line, path: Path) -> None:
         )
 
 
+def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Record], int]:
+    """Return the whole records at the beginning of a piece of a journal, and how many bytes they take.
+
+    Args:
+        content: What follows the first ``known`` records.
+        path: Of the journal, for messages.
+        known: How many records stand before the piece, >= 0.
+
+    Raises:
+        JournalError: If a whole line is no record of its kind, or a newer version wrote the journal.
+    """
+    lines = list(takewhile(_is_sound, content.splitlines(keepends=True)))
+    records: list[Record] = []
+    for first in range(0, len(lines), _TOGETHER):
+        # Read together, lines share the names of their fields, and take half the time.
+        bodies = (line[:_SEAL_FROM] for line in lines[first : first + _TOGETHER])
+        for values in json.loads(b"[%s}]" % b"},".join(bodies)):
+            number = known + len(records)
+            if values["n"] != number:
+                return records, sum(map(len, lines[: len(records)]))
+            if number == 0:
+                _check_format(values, path)
+            try:
+                records.append(parse(values))
+            except RecordError as error:
+                raise JournalError(f"{path}: line {number + 1}: {error}; restore the file from a backup") from None
+    return records, sum(map(len, lines))
+
+
+def _is_sound(line: bytes) -> bool:
+    """Say whether the checksum of a line is that of its record."""
+    body = line[:_SEAL_FROM]
+    return line[_SEAL_FROM:] == b'%b%08x"}\n' % (_CHECKSUM, zlib.crc32(b"}", zlib.crc32(body)))
+
+
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     """Return the whole records of a journal and how many bytes they take."""
-    records: list[Record] = []
-    whole = 0
-    for line in content.splitlines(keepends=True):
-        values = _decode(line)
-        if values is None or values["n"] != len(records):
-            break
-        if not records:
-            _check_format(values, path)
-        try:
-            records.append(parse(values))
-        except RecordError as error:
-            raise JournalError(f"{path}: line {len(records) + 1}: {error}; restore the file from a backup") from None
-        whole += len(line)
+    records, whole = whole_records(content, path)
     if b"\n" in content[whole:].rstrip(b"\n"):
         raise JournalError(
             f"{path}: line {len(records) + 1}: damaged, and records follow it, so this is not a torn last write; "

@@ -111,6 +111,7 @@ class Trial:
     abandoned: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     damage: tuple[str, ...] = ()
     environments: tuple[Mapping[str, Any], ...] = ()
+    _best: tuple[Mapping[int, Any], int, int | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def reported(self) -> dict[int, Mapping[str, float]]:
@@ -209,7 +210,12 @@ class Trial:
     @property
     def best_epoch(self) -> int | None:
         """The epoch with the highest metric (the first of equals), or ``None`` before the first."""
-        return max(self.epochs, key=lambda epoch: (self.epochs[epoch][self.metric], -epoch), default=None)
+        # Asked dozens of times of every trial for a page. Epochs are only added, or replaced all at once by a move.
+        if self._best is None or self._best[0] is not self.epochs or self._best[1] != len(self.epochs):
+            epochs, metric = self.epochs, self.metric
+            best = max(epochs, key=lambda epoch: (epochs[epoch][metric], -epoch), default=None)
+            self._best = epochs, len(epochs), best
+        return self._best[2]
 
     @property
     def best_value(self) -> float | None:

@@ -70,7 +70,7 @@ const charts = (() => {
 
   async function drawPanel(plot, panel) {
     const seen = new Map();
-    const layout = { ...panel.layout, template: template(), autosize: true };
+    const layout = { ...panel.layout, template: template(), autosize: true, uirevision: "kept" };
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", sentence(panel));
     const first = !plot.classList.contains("js-plotly-plot");
@@ -98,8 +98,9 @@ const charts = (() => {
   }
 
   function draw(figure) {
-    const { options } = figures[figure.dataset.figure];
-    const { panels } = options[Number(figure.querySelector("select")?.value ?? 0)];
+    const { options } = figures[figure.dataset.figure] ?? { options: [] };
+    if (!options.length) return Promise.resolve();
+    const { panels } = options[Number(figure.querySelector("select")?.value ?? 0)] ?? options[0];
     figure.dataset.drawn = "";
     return Promise.all(layOut(figure, panels).map((holder, index) => {
       holder.querySelector(".panel-caption").textContent = panels[index].caption;
@@ -107,7 +108,7 @@ const charts = (() => {
     }));
   }
 
-  const all = [...document.querySelectorAll("[data-figure]")];
+  const all = [...document.querySelectorAll("[data-figure]:not([data-pending])")];
   const near = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
@@ -123,5 +124,21 @@ const charts = (() => {
   const drawAll = () => Promise.all(all.map(draw));
   document.addEventListener("themechange", () => all.filter((figure) => "drawn" in figure.dataset).forEach(draw));
   window.addEventListener("beforeprint", drawAll);
-  return { drawAll };
+
+  return {
+    drawAll,
+    // Shows other values in a figure, or the first ones of a figure that the page did not bring.
+    async put(figure, options) {
+      // A page that is served gets plotly last.
+      if (document.readyState !== "complete") {
+        await new Promise((resolve) => window.addEventListener("load", resolve, { once: true }));
+      }
+      figures[figure.dataset.figure] = { options };
+      if (!all.includes(figure)) {
+        all.push(figure);
+        figure.addEventListener("change", () => draw(figure));
+      }
+      return draw(figure);
+    },
+  };
 })();

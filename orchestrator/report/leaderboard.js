@@ -4,7 +4,7 @@
 const leaderboard = (() => {
   const { rows, rowsShown } = JSON.parse(document.getElementById("data").textContent);
   const table = document.getElementById("trials-table");
-  if (!table) return { find() {} };
+  if (!table) return { find() {}, update() {} };
 
   const headers = [...table.tHead.rows[0].cells];
   const find = document.getElementById("find");
@@ -15,7 +15,7 @@ const leaderboard = (() => {
   const next = document.getElementById("next");
   const state = { column: headers.findIndex((cell) => cell.ariaSort), descending: true, page: 0, open: new Set() };
 
-  for (const row of rows) {
+  function index(row) {
     row.haystack = [...row.shown, ...row.details.flat()].join("\n").toLowerCase();
   }
 
@@ -105,7 +105,9 @@ const leaderboard = (() => {
   }
 
   function fill(select, values) {
+    const there = new Set([...select.options].map((option) => option.value));
     for (const value of new Set(values)) {
+      if (there.has(value)) continue;
       const option = element("option", "", value.replaceAll("_", " "));
       option.value = value;
       select.append(option);
@@ -126,13 +128,32 @@ const leaderboard = (() => {
   next.addEventListener("click", () => { state.page += 1; draw(); });
   for (const control of [find, byStudy, byState]) control.addEventListener("input", refilter);
 
-  fill(byStudy, rows.map((row) => row.study).sort());
-  fill(byState, rows.map((row) => row.state).sort());
-  document.querySelector(".tools").hidden = false;
-  document.querySelector(".pager .buttons").hidden = rows.length <= rowsShown;
-  draw();
+  function begin() {
+    fill(byStudy, rows.map((row) => row.study).sort());
+    fill(byState, rows.map((row) => row.state).sort());
+    document.querySelector(".tools").hidden = false;
+    document.querySelector(".pager .buttons").hidden = rows.length <= rowsShown;
+    const focused = document.activeElement?.dataset.trial;
+    draw();
+    if (focused) [...table.querySelectorAll(".opener")].find((other) => other.dataset.trial === focused)?.focus();
+  }
+
+  rows.forEach(index);
+  // A live page brings its rows later, and keeps until then those that its HTML has.
+  if (rows.length) begin();
 
   return {
+    // Takes in rows that are new or have changed.
+    update(changed) {
+      const known = new Map(rows.map((row) => [row.id, row]));
+      for (const row of changed) {
+        index(row);
+        if (known.has(row.id)) Object.assign(known.get(row.id), row);
+        else rows.push(row);
+      }
+      if (changed.length) begin();
+    },
+
     // Shows one trial, opened; the charts call it with the id of a dot.
     find(id) {
       const row = rows.find((candidate) => candidate.id === id);

@@ -4,9 +4,10 @@ Nothing here draws, reads files or knows HTML; ``asdict`` of a ``Page`` is JSON.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from orchestrator.report.queries import Queries
 from orchestrator.report.query_comparison import ComparedQueries
 from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
-from orchestrator.report.studies import by_dataset, names_of, studies_of
+from orchestrator.report.studies import Study, by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
 from orchestrator.results.comparability import comparability
 from orchestrator.results.confirming import races_of
@@ -109,8 +110,14 @@ class Extras:
     unended: str = "not ended"
 
 
-def build_page(history: History, extras: Extras | None = None) -> Page:
-    """Return the page of an experiment, whatever state it is in."""
+def build_page(history: History, extras: Extras | None = None, *, drawn: bool = True) -> Page:
+    """Return the page of an experiment, whatever state it is in.
+
+    Args:
+        history: Of the experiment.
+        extras: What the page shows beyond the history.
+        drawn: Make the figures, which takes most of the time; a page without figures gets each when it is looked at.
+    """
     extras = extras or Extras()
     studies = studies_of(history)
     # A page calls a dataset by the last part of its path.
@@ -118,20 +125,6 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
     trials = list(history.trials.values())
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in goals_of(history)[1:]]
-    budgets = equal_budgets(history) if history.experiment else {}
-    races = {dataset: race_to_dict(race) for dataset, race in races_of(history).items()}
-    drawn = [
-        over_trials(studies),
-        learning_curves(studies),
-        budget_figure(budgets, studies),
-        incumbent_figure(budgets),
-        race_figure(races, metric, names_of(studies)),
-        early_figure(studies),
-        *space_figures(studies),
-        weight_figure(studies, ranking(extras.verdicts)),
-        cocos_figure(studies),
-        cost_figure(studies),
-    ]
     return Page(
         name=str(history.experiment.get("name", "experiment")),
         description=" ".join(str(history.experiment.get("description", "")).split()),
@@ -147,12 +140,39 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         columns=columns(metric, further),
         rows=leaderboard(studies, further),
         fronts=fronts_of(history, names_of(studies)),
-        figures={figure.key: figure for figure in drawn},
+        figures={key: make() for key, make in figure_makers(history, studies, extras).items()} if drawn else {},
         queries=list(extras.queries),
         compared=[_named(one, names_of(studies)) for one in extras.compared],
         cost=cost_facts(trials, history.experiment.get("resources", {})),
         reproduction=_reproduction(history),
     )
+
+
+def figure_makers(history: History, studies: Sequence[Study], extras: Extras) -> dict[str, Callable[[], Figure]]:
+    """Return what makes each figure of the page, by the figure's key."""
+    names = names_of(studies)
+    budgets = cache(lambda: equal_budgets(history) if history.experiment else {})
+    space = cache(lambda: {figure.key: figure for figure in space_figures(studies)})
+
+    def races() -> Figure:
+        metric = next((trial.metric for trial in history.trials.values()), "val/rsum")
+        return race_figure({dataset: race_to_dict(race) for dataset, race in races_of(history).items()}, metric, names)
+
+    return {
+        "trials": lambda: over_trials(studies),
+        "curves": lambda: learning_curves(studies),
+        "budget": lambda: budget_figure(budgets(), studies),
+        "incumbents": lambda: incumbent_figure(budgets()),
+        "race": races,
+        "early": lambda: early_figure(studies),
+        "parallel": lambda: space()["parallel"],
+        "importance": lambda: space()["importance"],
+        "slices": lambda: space()["slices"],
+        "contours": lambda: space()["contours"],
+        "weights": lambda: weight_figure(studies, ranking(extras.verdicts)),
+        "cocos": lambda: cocos_figure(studies),
+        "spent": lambda: cost_figure(studies),
+    }
 
 
 def _named(compared: ComparedQueries, names: Mapping[str, str]) -> ComparedQueries:

@@ -2,20 +2,28 @@
 
 import json
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
 from orchestrator.report.page import Page
+from orchestrator.report.policy import file_policy, made_styles
 from orchestrator.text.values import visible, visible_values
 from trainables.files import write_whole
 
 SCRIPTS = ("theme.js", "leaderboard.js", "charts.js")
 ROWS_SHOWN = 20
 """Rows of the leaderboard that are there before, and without, its script."""
+
+PlainRow = dict[str, Any]
+"""A row of the leaderboard as the page's script has it."""
+
+_POLICY = "policy-of-the-page"
+"""Stands in the place of the policy until the page is there."""
 
 
 def write_report(page: Page, path: Path) -> None:
@@ -25,27 +33,38 @@ def write_report(page: Page, path: Path) -> None:
 
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is text in it, whatever it holds."""
-    from plotly.offline import get_plotlyjs
-
-    folder = Path(__file__).parent
-    return (
+    plotly, texts, style = plotly_source(), scripts(), stylesheet()
+    html = (
         templates("report")
         .get_template("report.html.j2")
         .render(
             page=page,
             rows_shown=ROWS_SHOWN,
-            style=stylesheet(),
-            scripts=[Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS],
-            plotly=Markup(get_plotlyjs()),
-            data=_embedded({"figures": _figures(page.figures), "rows": _rows(page), "rowsShown": ROWS_SHOWN}),
+            policy=_POLICY,
+            style=style,
+            scripts=texts,
+            plotly=Markup(plotly),
+            data=embedded({"figures": _figures(page.figures), "rows": plain_rows(page), "rowsShown": ROWS_SHOWN}),
         )
+    )
+    # Only now is it known which style attributes the template has written.
+    before, _, after = html.partition('<script type="application/json"')
+    head, _, body = before.partition(_POLICY)
+    return "".join(
+        [
+            head,
+            file_policy(body, [*texts, plotly], [style, *plotly_styles()]),
+            body,
+            '<script type="application/json"',
+            after,
+        ]
     )
 
 
-def templates(folder: str) -> Environment:
-    """Return the templates of a folder of ``orchestrator``; what they print is escaped and made visible."""
+def templates(*folders: str) -> Environment:
+    """Return the templates of folders of ``orchestrator``; what they print is escaped and made visible."""
     return Environment(
-        loader=PackageLoader("orchestrator", folder),
+        loader=ChoiceLoader([PackageLoader("orchestrator", folder) for folder in folders]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -54,12 +73,32 @@ def templates(folder: str) -> Environment:
     )
 
 
+@cache
+def plotly_source() -> str:
+    """Return plotly as one script of 5 MB."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+@cache
+def plotly_styles() -> tuple[str, ...]:
+    """Return the style elements that plotly makes."""
+    return tuple(made_styles(plotly_source()))
+
+
+def scripts() -> list[Markup]:
+    """Return the scripts that all pages about an experiment share, the first for the head of the page."""
+    folder = Path(__file__).parent
+    return [Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS]
+
+
 def stylesheet() -> Markup:
     """Return the style that all pages share."""
     return Markup((Path(__file__).parent / "report.css").read_text(encoding="utf-8"))
 
 
-def _embedded(data: Any) -> Markup:
+def embedded(data: Any) -> Markup:
     """Return JSON that can stand inside a ``<script>`` element: no ``<`` is left in it."""
     text = json.dumps(visible_values(data), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
@@ -69,7 +108,7 @@ def _figures(figures: dict[str, Figure]) -> dict[str, Any]:
     return {key: {"options": asdict(figure)["options"]} for key, figure in figures.items() if figure.options}
 
 
-def _rows(page: Page) -> list[dict[str, Any]]:
+def plain_rows(page: Page) -> list[PlainRow]:
     """Return the rows; the columns in the order of the page's, to name no key a thousand times."""
     keys = [column.key for column in page.columns]
     return [

@@ -16,6 +16,7 @@ References:
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -127,11 +128,16 @@ def chance_to_improve(trials: int, further: int) -> float:
 
 def _chosen(available: NDArray[np.int64], chosen: int, count: int, drawn: int) -> Values:
     """Return C(available, chosen) / C(count, drawn), 0 where there are too few."""
-    total = math.lgamma(count + 1) - math.lgamma(drawn + 1) - math.lgamma(count - drawn + 1)
-    logs = [
-        math.lgamma(one + 1) - math.lgamma(chosen + 1) - math.lgamma(one - chosen + 1) - total
-        if one >= chosen
-        else -math.inf
-        for one in available.tolist()
-    ]
-    return np.exp(np.array(logs))
+    logs = _log_factorials(count)
+    total = logs[count] - logs[drawn] - logs[count - drawn]
+    enough = available >= chosen
+    there = available[enough]
+    found = np.zeros(len(available))
+    found[enough] = np.exp(logs[there] - logs[chosen] - logs[there - chosen] - total)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _log_factorials(count: int) -> Values:
+    """Return the logarithms of 0!, 1!, ... count!; figures ask for the same ones again and again."""
+    return np.array([math.lgamma(number + 1) for number in range(count + 1)])

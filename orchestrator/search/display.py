@@ -23,6 +23,7 @@ from orchestrator.results.pareto import goals_of
 from orchestrator.results.race_words import describe_race, describe_round, race_to_dict
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
+from orchestrator.search.pace import seconds_left
 from orchestrator.tables.pareto import pareto_tables
 from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console, say
@@ -90,12 +91,8 @@ class Progress:
         trained = self._trained() - self._before
         if trained <= 0:
             return None
-        trials = self.history.stage(self._stage)
-        ended = [trial.last_epoch for trial in trials if trial.state is not TrialState.RUNNING]
-        usual = sum(ended) / len(ended) if ended else self._epochs
-        left = sum(max(0.0, usual - trial.last_epoch) for trial in trials if trial.state is TrialState.RUNNING)
-        left += usual * max(0, self._total - len(trials))
-        return left * (time.monotonic() - self._started) / trained
+        pace = trained / (time.monotonic() - self._started)
+        return seconds_left(self.history.stage(self._stage), self._total, pace, self._epochs)
 
     def _trained(self) -> int:
         return sum(trial.last_epoch for trial in self.history.stage(self._stage))

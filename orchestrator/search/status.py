@@ -10,14 +10,14 @@ from orchestrator.experiment.sections import Budget
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
-from orchestrator.journal.journal import read_journal
+from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirming import current_plans, most_trainings, races_of
 from orchestrator.results.race_words import race_to_dict
-from orchestrator.search.budget import Meter
 from orchestrator.search.continuation import command_to_go_on
+from orchestrator.search.followed import Followed
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,15 @@ def read_status(directory: Path) -> Status:
     Raises:
         JournalError: If there is no journal, or it is damaged.
     """
-    history = History.of(read_journal(directory / JOURNAL_FILE))
+    followed = Followed(directory)
+    if not followed.read_on() and not (directory / JOURNAL_FILE).is_file():
+        raise JournalError(f"{directory / JOURNAL_FILE}: no such journal; `orchestrator search` makes one")
+    return status_of(followed)
+
+
+def status_of(followed: Followed) -> Status:
+    """Return how an experiment stands whose journal has been read; while nobody runs it, no trial of it is running."""
+    directory, history = followed.directory, followed.history
     holder = find_holder(directory)
     if holder is None:
         # Where the process was killed, the journal does not say that its actors are gone.
@@ -120,25 +128,24 @@ def read_status(directory: Path) -> Status:
         total = most_trainings(current_plans(experiment, history), history)
         stages.append(_stage(history, Stage.CONFIRM, total))
     command = command_to_go_on(directory, history) if holder is None else None
-    return Status(directory.name, holder, history, stages, _used(experiment.budget, history), command)
+    return Status(directory.name, holder, history, stages, _used(experiment.budget, followed), command)
 
 
 def _stage(history: History, stage: Stage, total: int) -> StageStatus:
     return StageStatus(stage, total, history.count(stage, total))
 
 
-def _used(budget: Budget, history: History) -> dict[str, tuple[float, float]]:
+def _used(budget: Budget, followed: Followed) -> dict[str, tuple[float, float]]:
     """Return what of each limit is used, up to the newest record."""
-    searched = history.stage(Stage.SEARCH)
-    metric = str(history.experiment["search"]["metric"])
+    searched = followed.history.stage(Stage.SEARCH)
+    metric = str(followed.history.experiment["search"]["metric"])
     # At each trial's best epoch, which its study may choose by another metric.
     means = [mean for point in points_of(searched) if (mean := point.mean(metric)) is not None]
-    meter = Meter(budget, history)
     used = {
-        "hours": history.spending.seconds / 3600,
-        "gpu_hours": history.spending.gpu_seconds / 3600,
+        "hours": followed.history.spending.seconds / 3600,
+        "gpu_hours": followed.history.spending.gpu_seconds / 3600,
         "target": max(means, default=0.0),
-        "plateau": float(min((meter.since_best(trial.study) for trial in searched), default=0)),
+        "plateau": float(min((followed.meter.since_best(trial.study) for trial in searched), default=0)),
     }
     limits = budget.model_dump()
     return {name: (value, float(limits[name])) for name, value in used.items() if limits[name] is not None}

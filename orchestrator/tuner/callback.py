@@ -7,6 +7,7 @@ not used: they cannot wait until fewer trials run, and they forget how often the
 import errno
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.progress_reporter import TrialProgressCallback
 
+from orchestrator.journal.error_logs import keep_error
 from orchestrator.journal.experiment_records import ConcurrencyLowered
 from orchestrator.journal.lock import AlreadyRunningError
+from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialRetried, TrialStarted
 from orchestrator.studies.source import TrialSource
@@ -43,6 +46,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._source, self._issuer = source, issuer
         self._heard: dict[RayTrial, float] = {}
         self._hung: set[RayTrial] = set()
+        self._places: dict[str, Place] = {}
         self.problem: OSError | AlreadyRunningError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
@@ -66,12 +70,16 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     def on_trial_result(
         self, iteration: int, trials: list[RayTrial], trial: RayTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Note the time at which a trial was last heard of."""
+        """Note where a trial runs, and the time at which the trial was last heard of."""
         self._heard[trial] = time.monotonic()
+        place = Place(result.get("hostname", ""), result.get("pid", 0))
+        if self._places.get(trial.config["trial"]) != place:
+            self._places[trial.config["trial"]] = place
+            self._tell_places()
 
     def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Issue a failed trial again, with fewer trials at a time if memory was short, or end the trial as failed."""
-        self._heard.pop(trial, None)
+        self._forget(trial)
         ours = self._ledger.history.trials[trial.config["trial"]]
         failure = self._failure(trial)
         if failure.cause is Cause.DISK:
@@ -81,6 +89,9 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         if failure.cause is Cause.CLAIM:
             self.problem = AlreadyRunningError(f"{failure.message}; this process stops, what it wrote before is whole")
             return
+        with suppress(OSError):
+            # For people alone; a full disk is noticed where it matters.
+            keep_error(self._ledger.path.parent, ours.id, ours.retries + 1, _error(trial) or failure.message)
         reason = give_up(ours, failure, self._patience)
         # Before the trial is issued again, because it must not start beside as many trials as before.
         if failure.cause is Cause.MEMORY:
@@ -95,10 +106,19 @@ class TrialCallback(NotPickled, TrialProgressCallback):
 
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
-        self._heard.pop(trial, None)
+        self._forget(trial)
         ours = self._ledger.history.trials[trial.config["trial"]]
         if ours.state is not TrialState.RUNNING:
             self._checkpoints.prune(ours.id)
+
+    def _forget(self, trial: RayTrial) -> None:
+        self._heard.pop(trial, None)
+        self._places.pop(trial.config["trial"], None)
+
+    def _tell_places(self) -> None:
+        """Let whoever watches know which process trains which trial; the search itself does not need it."""
+        with suppress(OSError):
+            write_places(self._ledger.path.parent, self._places)
 
     def _failure(self, trial: RayTrial) -> Failure:
         if trial in self._hung:

@@ -97,8 +97,8 @@ MUTATIONS = (
     Mutation(
         name="of equally good epochs the last stands for a trial",
         file="orchestrator/journal/trial.py",
-        old="[self.metric], -epoch)",
-        new="[self.metric], epoch)",
+        old="[metric], -epoch)",
+        new="[metric], epoch)",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_of_equally_good_epochs_the_first_is_the_best",
     ),
     Mutation(

@@ -1,0 +1,34 @@
+"""What the processes of failed trials printed last: tracebacks, kept beside the journal for whoever looks for causes.
+
+The reason of a failure stands in the journal in one sentence; the file of a trial holds the whole text of each attempt.
+"""
+
+from pathlib import Path
+
+FOLDER = "errors"
+
+KEPT = 64 * 1024
+"""Bytes that are shown of a file: its end, which has the newest attempt."""
+
+
+def keep_error(directory: Path, trial: str, attempt: int, text: str) -> None:
+    """Append the text of a failure to the file of its trial, in an experiment's directory."""
+    folder = directory / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / f"{trial}.txt").open("a", encoding="utf-8", errors="replace") as file:
+        file.write(f"--- attempt {attempt}\n{text.rstrip()}\n")
+
+
+def read_error(directory: Path, trial: str) -> str | None:
+    """Return the end of what is kept about the failures of a trial; ``None`` where nothing is.
+
+    Args:
+        directory: Of the experiment.
+        trial: An id that the journal has: a file of any other name is never opened.
+    """
+    path = directory / FOLDER / f"{trial}.txt"
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - KEPT))
+        return file.read(KEPT).decode("utf-8", errors="replace")

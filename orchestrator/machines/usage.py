@@ -1,0 +1,153 @@
+"""What this machine and some of its processes are doing: CPUs, memory, and GPUs where there are any.
+
+Processes are measured through psutil. GPUs are measured through ``nvidia-smi``, which comes with every driver and asks
+NVML; a machine without ``nvidia-smi`` has no GPUs for this module.
+"""
+
+import csv
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import psutil
+
+SECONDS = 5.0
+"""For which ``nvidia-smi`` may take its time before the GPUs are left out."""
+
+GPU_FIELDS = "index,uuid,name,utilization.gpu,memory.used,memory.total"
+PROCESS_FIELDS = "pid,gpu_uuid,used_memory"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of this machine.
+
+    Attributes:
+        index: As ``nvidia-smi`` counts.
+        name: Of the model.
+        busy: Share of the last moments in which a kernel ran, in percent; ``None`` where the driver does not tell.
+        used: Memory in bytes.
+        total: Memory in bytes.
+        processes: Process -> what it holds of the memory, in bytes.
+    """
+
+    index: int
+    name: str
+    busy: float | None
+    used: int
+    total: int
+    processes: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProcessUsage:
+    """What a process with all that it started takes.
+
+    Attributes:
+        cpus: CPUs that it kept busy since it was measured last, e.g. 1.5.
+        memory: Resident, in bytes.
+        gpu_memory: In bytes, over all GPUs; ``None`` where it has none.
+    """
+
+    cpus: float
+    memory: int
+    gpu_memory: int | None = None
+
+
+@dataclass(frozen=True)
+class MachineUsage:
+    """What this machine is doing.
+
+    Attributes:
+        host: Its name.
+        cpus: How many it has.
+        busy: Share of its CPUs since it was measured last, in percent.
+        used: Memory in bytes that is not available.
+        total: Memory in bytes.
+        gpus: Those that there are.
+    """
+
+    host: str
+    cpus: int
+    busy: float
+    used: int
+    total: int
+    gpus: tuple[Gpu, ...] = ()
+
+
+class MachineMeter:
+    """Measures this machine and processes on it; shares of time are those since the last measurement."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, psutil.Process] = {}
+        self._smi = shutil.which("nvidia-smi")
+        psutil.cpu_percent()
+
+    def machine(self) -> MachineUsage:
+        """Return what the whole machine is doing."""
+        memory = psutil.virtual_memory()
+        return MachineUsage(
+            host=socket.gethostname(),
+            cpus=os.cpu_count() or 1,
+            busy=psutil.cpu_percent(),
+            used=memory.total - memory.available,
+            total=memory.total,
+            gpus=self._gpus(),
+        )
+
+    def processes(self, wanted: Iterable[int], machine: MachineUsage) -> dict[int, ProcessUsage]:
+        """Return what processes take; those that are gone, or that this user must not look at, are left out."""
+        numbers = set(wanted)
+        self._seen = {number: process for number, process in self._seen.items() if number in numbers}
+        found = {}
+        for number in numbers:
+            try:
+                process = self._seen.setdefault(number, psutil.Process(number))
+                with process.oneshot():
+                    cpus, memory = process.cpu_percent() / 100, process.memory_info().rss
+            except psutil.Error:
+                self._seen.pop(number, None)
+                continue
+            found[number] = ProcessUsage(cpus, memory, _memory_on_gpus(number, machine.gpus))
+        return found
+
+    def _gpus(self) -> tuple[Gpu, ...]:
+        if self._smi is None:
+            return ()
+        gpus = _ask(self._smi, "gpu", GPU_FIELDS)
+        taken = _ask(self._smi, "compute-apps", PROCESS_FIELDS) if gpus else []
+        return tuple(
+            Gpu(
+                index=int(index),
+                name=name,
+                busy=float(busy) if busy.replace(".", "").isdigit() else None,
+                used=_bytes(used),
+                total=_bytes(total),
+                processes={int(pid): _bytes(held) for pid, gpu, held in taken if gpu == uuid},
+            )
+            for index, uuid, name, busy, used, total in gpus
+        )
+
+
+def _memory_on_gpus(process: int, gpus: Iterable[Gpu]) -> int | None:
+    held = [gpu.processes[process] for gpu in gpus if process in gpu.processes]
+    return sum(held) if held else None
+
+
+def _ask(smi: str, what: str, fields: str) -> list[list[str]]:
+    """Return the rows that ``nvidia-smi`` prints; none where it fails, as on a machine whose driver is not loaded."""
+    command = [smi, f"--query-{what}={fields}", "--format=csv,noheader,nounits"]
+    try:
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    width = fields.count(",") + 1
+    return [row for row in csv.reader(printed.splitlines(), skipinitialspace=True) if len(row) == width]
+
+
+def _bytes(mebibytes: str) -> int:
+    """Return what a cell of ``nvidia-smi`` says in bytes; 0 where the driver does not tell."""
+    return int(mebibytes) * 2**20 if mebibytes.isdigit() else 0

@@ -1,0 +1,68 @@
+"""An experiment that is followed: its history, what it has used and its plateau, kept up to date record by record."""
+
+from pathlib import Path
+
+from orchestrator.experiment.sections import Budget
+from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.journal.experiment_records import ExperimentStarted
+from orchestrator.journal.history import History
+from orchestrator.journal.reader import JournalReader, JournalReplacedError
+from orchestrator.journal.record import Record
+from orchestrator.journal.trial_records import EpochEnded
+from orchestrator.search.budget import Meter
+
+
+class Followed:
+    """What the journal of an experiment has said so far.
+
+    Args:
+        directory: Of the experiment; its journal need not be there yet.
+
+    Attributes:
+        history: How the experiment stands after the newest record that was read.
+        meter: How long each study has been without a better trial.
+        version: Records read, over all journals that were in the place; it only grows.
+        generation: How often the journal was replaced by another.
+        paced: Epochs and running time of the experiment when its newest start began.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.version = self.generation = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._reader = JournalReader(self.directory / JOURNAL_FILE)
+        self.history = History()
+        self.meter = Meter(Budget(), self.history)
+        self.epochs = 0
+        self.paced = (0, 0.0)
+
+    def read_on(self) -> bool:
+        """Take in the new records; say whether there were any.
+
+        Raises:
+            JournalError: If the journal is damaged.
+        """
+        if not self._reader.has_news():
+            return False
+        before = self.version
+        try:
+            self._take_in()
+        except JournalReplacedError:
+            self._begin()
+            self.version, self.generation = self.version + 1, self.generation + 1
+            self._take_in()
+        return self.version > before
+
+    def _take_in(self) -> None:
+        for record in self._reader.read_on():
+            self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        self.version += 1
+        self.history.apply(record)
+        if isinstance(record, EpochEnded):
+            self.epochs += 1
+        elif isinstance(record, ExperimentStarted):
+            self.paced = self.epochs, self.history.spending.seconds

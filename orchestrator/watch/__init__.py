@@ -1,0 +1,1 @@
+"""Pages about experiments that are served while the experiments run; nothing on the pages controls anything."""

@@ -1,0 +1,51 @@
+"""A live page beside a search: a process of its own, which ends with the search's, however that ends.
+
+The search starts the process and never waits for it. What the process prints goes to standard error; where it cannot
+listen, it says so there and the search goes on.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.machines.bound_process import bound_process
+
+
+@contextmanager
+def page_beside(output: Path, name: str, port: int) -> Iterator[None]:
+    """Serve the pages of an output folder on the loopback address for the length of a ``with`` block.
+
+    Args:
+        output: Root of what searches write.
+        name: Of the experiment that is about to begin.
+        port: To listen on; 0 is one that is free.
+    """
+    command = [sys.executable, "-m", __name__, str(output), name, str(port)]
+    with bound_process(command, dict(os.environ)):
+        yield
+
+
+def main() -> None:
+    """Serve the page that the arguments ask for."""
+    from orchestrator.text.terminal import say
+    from orchestrator.watch.experiments import Experiments
+    from orchestrator.watch.server import TOKEN, listen, serve
+    from trainables.errors import UserError
+
+    output, name, port = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    try:
+        listening = listen("127.0.0.1", port, os.environ.get(TOKEN))
+    except UserError as error:
+        say(f"warning: no live page: {error}; the search goes on without it", error=True)
+        return
+    experiments = Experiments(output)
+    experiments.expect(name)
+    base, _, query = listening.address.partition("?")
+    say(f"live page: {base}e/{name}/{'?' + query if query else ''}", error=True)
+    serve(listening, experiments, str(output))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""What an experiment is doing now: how far it is, what runs where, what failed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.journal.error_logs import read_error
+from orchestrator.journal.lock import is_here
+from orchestrator.journal.places import Place, read_places
+from orchestrator.journal.points import points_of
+from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.machines.usage import MachineUsage, ProcessUsage
+from orchestrator.report.cost import Fact
+from orchestrator.search.display import count_words
+from orchestrator.search.pace import seconds_left
+from orchestrator.search.status import StageStatus, Status
+from orchestrator.text.values import duration_text, format_parameters, metric_text
+from orchestrator.watch.experiments import Watched
+from orchestrator.watch.machine import Machines
+
+FAILURES = 20
+"""Trials that failed or diverged that are shown, the newest."""
+
+RUNNING = 64
+"""Trials that run that are shown."""
+
+
+@dataclass(frozen=True)
+class StageNow:
+    """How far a stage is.
+
+    Attributes:
+        name: Of the stage.
+        ended: Trials that have ended.
+        total: Trials in all.
+        words: How many trials stand how.
+    """
+
+    name: str
+    ended: int
+    total: int
+    words: str
+
+
+@dataclass(frozen=True)
+class TrialNow:
+    """A trial that runs.
+
+    Attributes:
+        id: Of the trial.
+        parameters: On one line.
+        epoch: Newest epoch, and how many there are.
+        done: Share of its epochs that is trained, in [0, 1].
+        best: Best value so far, as shown.
+        gpus: What it was given of GPUs, as shown; empty without any.
+        place: Machine and number of the process.
+        usage: What its process takes; ``None`` where this machine cannot see it.
+    """
+
+    id: str
+    parameters: str
+    epoch: str
+    done: float
+    best: str
+    gpus: str
+    place: str
+    usage: ProcessUsage | None
+
+
+@dataclass(frozen=True)
+class FailureNow:
+    """A trial that failed or diverged.
+
+    Attributes:
+        id: Of the trial.
+        state: In words.
+        reason: In a sentence.
+        has_log: Whether the text of its process is kept.
+    """
+
+    id: str
+    state: str
+    reason: str
+    has_log: bool
+
+
+@dataclass(frozen=True)
+class Now:
+    """What an experiment is doing now.
+
+    Attributes:
+        words: How it stands, in a word or two.
+        is_running: Whether a process runs it.
+        problem: Why its journal cannot be read; ``None`` where it can.
+        stages: Those that have begun.
+        facts: Time, budget, forecast, best value.
+        running: Trials that run.
+        not_shown: How many more run.
+        failures: The newest.
+        failed: How many there are in all.
+        machine: This machine; ``None`` where the experiment does not run here.
+        elsewhere: Names of other machines on which trials run.
+        command: What goes on with it; ``None`` where it runs, or where nothing is left to do.
+    """
+
+    words: str
+    is_running: bool
+    problem: str | None
+    stages: list[StageNow]
+    facts: list[Fact]
+    running: list[TrialNow]
+    not_shown: int
+    failures: list[FailureNow]
+    failed: int
+    machine: MachineUsage | None
+    elsewhere: list[str]
+    command: str | None
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there are GPUs to tell of."""
+        return any(trial.gpus for trial in self.running) or bool(self.machine and self.machine.gpus)
+
+
+def now_of(watched: Watched, machines: Machines) -> Now:
+    """Return what an experiment is doing now."""
+    with watched.lock:
+        status = watched.status()
+        history = status.history
+        running = [trial for trial in history.running() if trial.id in history.actors.gpus]
+        here = status.holder is not None and is_here(status.holder)
+        places = read_places(watched.directory) if running else {}
+        seen = machines.look(place.pid for place in places.values() if machines.is_this(place.host)) if here else None
+        failed = [trial for trial in history.trials.values() if trial.state in (TrialState.FAILED, TrialState.DIVERGED)]
+        failed.sort(key=lambda trial: -(trial.ended_after or 0.0))
+        return Now(
+            words=status.words if watched.has_begun else "not begun yet",
+            is_running=status.holder is not None,
+            problem=watched.problem,
+            stages=[stage_now(stage) for stage in status.stages],
+            facts=_facts(watched, status),
+            running=[
+                _trial(trial, history.actors.gpus[trial.id], places, seen.processes if seen else {})
+                for trial in running[:RUNNING]
+            ],
+            not_shown=max(0, len(running) - RUNNING),
+            failures=[_failure(watched, trial) for trial in failed[:FAILURES]],
+            failed=len(failed),
+            machine=seen.machine if seen else None,
+            elsewhere=sorted(
+                {place.host for trial, place in places.items() if not machines.is_this(place.host)} if here else ()
+            ),
+            command=status.command,
+        )
+
+
+def best_so_far(status: Status) -> tuple[str, Trial] | None:
+    """Return the highest value of the search so far as it is shown, and its trial."""
+    rated = [
+        (value, point.first)
+        for point in points_of(status.history.stage(Stage.SEARCH))
+        if (value := point.value_so_far) is not None
+    ]
+    if not rated:
+        return None
+    value, trial = max(rated, key=lambda pair: pair[0])
+    return metric_text(trial.metric, value), trial
+
+
+def stage_now(stage: StageStatus) -> StageNow:
+    """Return how far a stage is."""
+    return StageNow(stage.stage, stage.ended, stage.total, count_words(stage.states))
+
+
+def _facts(watched: Watched, status: Status) -> list[Fact]:
+    followed = watched.followed
+    facts = [
+        Fact("Running time", duration_text(followed.history.spending.seconds), "over all starts, without the breaks")
+    ]
+    best = best_so_far(status)
+    if best is not None:
+        facts.append(
+            Fact(
+                f"Best {best[1].metric} so far",
+                best[0],
+                best[1].id if best[1].has_ended else f"{best[1].id}, which still runs",
+            )
+        )
+    left = _forecast(watched, status)
+    if left is not None:
+        facts.append(Fact("Left", f"about {duration_text(left)}", "at the pace of this start, if trials stay as long"))
+    for name, (used, limit) in status.budget.items():
+        facts.append(Fact(f"budget.{name}", f"{used:.4g} of {limit:g}", "used up to the newest record"))
+    return facts
+
+
+def _forecast(watched: Watched, status: Status) -> float | None:
+    """Return how many seconds the stage under way may still take; ``None`` where nothing runs, or nothing tells."""
+    if status.holder is None or not status.stages:
+        return None
+    stage, followed = status.stages[-1], watched.followed
+    epochs_before, seconds_before = followed.paced
+    trained, seconds = followed.epochs - epochs_before, followed.history.spending.seconds - seconds_before
+    if trained <= 0 or seconds <= 0:
+        return None
+    return seconds_left(status.history.stage(stage.stage), stage.total, trained / seconds)
+
+
+def _trial(trial: Trial, gpus: float, places: Mapping[str, Place], processes: Mapping[int, ProcessUsage]) -> TrialNow:
+    total = trial.total_epochs
+    place = places.get(trial.id)
+    return TrialNow(
+        id=trial.id,
+        parameters=format_parameters(trial.parameters),
+        epoch=f"{trial.last_epoch}/{total}",
+        done=min(1.0, trial.last_epoch / total),
+        best="" if trial.best_value is None else metric_text(trial.metric, trial.best_value),
+        gpus=f"{gpus:g}" if gpus else "",
+        place="" if place is None else f"{place.host}, {place.pid}",
+        usage=None if place is None else processes.get(place.pid),
+    )
+
+
+def _failure(watched: Watched, trial: Trial) -> FailureNow:
+    has_log = read_error(watched.directory, trial.id) is not None
+    return FailureNow(trial.id, trial.state.value, trial.error or "", has_log)

@@ -1,0 +1,90 @@
+"""The pages as HTML: the report with what happens now above it, and the start page with one card an experiment."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from orchestrator.report.figures import Figure
+from orchestrator.report.policy import served_policy, set_aside_styles
+from orchestrator.report.render import ROWS_SHOWN, embedded, plotly_styles, scripts, stylesheet, templates
+from orchestrator.watch.experiments import View
+from orchestrator.watch.now import Now
+from orchestrator.watch.overview import Overview
+
+FOLDER = Path(__file__).parent
+
+
+class Pages:
+    """Renders pages; what all of them share is read once."""
+
+    def __init__(self) -> None:
+        self._templates: Environment = templates("watch", "report")
+        self._templates.filters["memory"] = memory_text
+        self._style = Markup(stylesheet() + (FOLDER / "watch.css").read_text(encoding="utf-8"))
+        theme, *shared = scripts()
+        self._theme = theme
+        self._shared = shared
+        self._stream, self._watch, self._start = (
+            Markup((FOLDER / name).read_text(encoding="utf-8")) for name in ("stream.js", "watch.js", "overview.js")
+        )
+
+    def experiment(self, view: View, now: Now, instance: str) -> tuple[str, str]:
+        """Return the page of an experiment, and the policy that goes with it."""
+        data = {
+            "figures": {},
+            "rows": [],
+            "rowsShown": ROWS_SHOWN,
+            "instance": instance,
+            "name": view.status.name,
+        }
+        texts = [self._theme, *self._shared, self._stream, self._watch]
+        return self._page("watch.html.j2", texts, page=view.page, now=now, data=embedded(data))
+
+    def overview(self, overview: Overview, instance: str) -> tuple[str, str]:
+        """Return the start page, and the policy that goes with it."""
+        data = {
+            "figures": {},
+            "rows": [],
+            "rowsShown": 0,
+            "instance": instance,
+        }
+        texts = [self._theme, *self._shared, self._stream, self._start]
+        return self._page("overview.html.j2", texts, overview=overview, data=embedded(data))
+
+    def now(self, now: Now) -> str:
+        """Return the part of a page that says what happens now."""
+        return self._templates.get_template("now.html.j2").render(now=now)
+
+    def cards(self, overview: Overview) -> str:
+        """Return the cards of the start page."""
+        return self._templates.get_template("cards.html.j2").render(overview=overview)
+
+    def figure(self, view: View, figure: Figure) -> dict[str, Any]:
+        """Return a figure: its element as HTML, drawn by the template of the report, and what its charts show."""
+        page = replace(view.page, figures={figure.key: figure})
+        html = self._templates.get_template("figure.html.j2").render(
+            page=page, key=figure.key, policy="", rows_shown=0, style="", scripts=[""], plotly="", data=""
+        )
+        return {"html": set_aside_styles(html), "options": self.options(figure)}
+
+    @staticmethod
+    def options(figure: Figure) -> list[dict[str, Any]]:
+        """Return what the charts of a figure show, as plain values."""
+        return list(asdict(figure)["options"])
+
+    def _page(self, template: str, texts: list[Markup], **values: Any) -> tuple[str, str]:
+        html = self._templates.get_template(template).render(
+            rows_shown=ROWS_SHOWN, style=self._style, scripts=texts, **values
+        )
+        written = html.partition('<script type="application/json"')[0]
+        return html, served_policy(written, texts, [self._style, *plotly_styles()])
+
+
+def memory_text(count: int | None) -> str:
+    """Return bytes as people read them; a dash where they are not known."""
+    if count is None:
+        return "–"
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

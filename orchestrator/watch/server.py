@@ -1,0 +1,99 @@
+"""Listening: the socket is bound before anything is said, so that a refusal is one sentence and an address is true."""
+
+import errno
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from types import FrameType
+
+import uvicorn
+
+from orchestrator.watch.app import make_app
+from orchestrator.watch.experiments import Experiments
+from orchestrator.watch.guard import Rules, is_loopback
+from trainables.errors import ConfigError
+
+TOKEN = "ORCHESTRATOR_WATCH_TOKEN"
+"""Environment variable that holds the token: a command line can be read by all users of a machine."""
+
+SHORTEST = 16
+"""Characters of a token."""
+
+NICENESS = 3
+"""By how much the server stands back behind the search on the same machine: a page on a busy one must still answer."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """A socket that is bound, and the address at which a browser finds it.
+
+    Attributes:
+        socket: Bound, and not yet listening.
+        address: With the token, where there is one.
+        rules: For requests.
+    """
+
+    socket: socket.socket
+    address: str
+    rules: Rules
+
+
+class _Uvicorn(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End at once: the server only reads, so that nothing is left undone, and open streams would wait for ever."""
+        os._exit(0)
+
+
+def listen(host: str, port: int, token: str | None) -> Listening:
+    """Bind a socket.
+
+    Args:
+        host: Name or address to listen on.
+        port: To listen on; 0 is one that is free.
+        token: That requests must bring; ``None`` or empty is none.
+
+    Raises:
+        ConfigError: If the port is taken, the host is not this machine's, or others could read without a token.
+    """
+    token = token or None
+    if token is None and not is_loopback(host):
+        raise ConfigError(
+            f"--host {host}: others could read the pages without a token; set {TOKEN} to a secret of at least "
+            f"{SHORTEST} characters, or leave out --host and reach this machine through ssh -L"
+        )
+    if token is not None and len(token) < SHORTEST:
+        raise ConfigError(f"{TOKEN}: has {len(token)} characters; a token needs at least {SHORTEST}")
+    bound = _bind(host, port)
+    shown = bound.getsockname()[1]
+    name = f"[{host}]" if ":" in host else host
+    ending = f"?token={token}" if token is not None else ""
+    return Listening(bound, f"http://{name}:{shown}/{ending}", Rules.of(host, token))
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror:
+        raise ConfigError(f"--host {host}: no such host is known") from None
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(place)
+        # Only listening finds out that another process listens on the same port.
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"--port {port}: is taken; choose another, or 0 for one that is free") from None
+        raise ConfigError(f"--host {host} --port {port}: {error.strerror}") from None
+    return made
+
+
+def serve(listening: Listening, experiments: Experiments, title: str) -> None:
+    """Answer requests until a signal comes."""
+    app = make_app(experiments, listening.rules, title=title, instance=secrets.token_hex(8))
+    os.nice(NICENESS)
+    experiments.begin_reading()
+    config = uvicorn.Config(app, log_level="critical", access_log=False, server_header=False, lifespan="off", ws="none")
+    _Uvicorn(config).run(sockets=[listening.socket])

@@ -1,0 +1,139 @@
+"""``orchestrator watch`` as it is typed: refusals in one sentence, an address that is true, an end without a trace."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.journal.ledger import Ledger
+from tests.support.experiments import add_trial, make_experiment, start
+
+COMMAND = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
+BESIDE = """
+import sys, time
+from pathlib import Path
+from orchestrator.watch.beside import page_beside
+with page_beside(Path(sys.argv[1]), "tiny", 0):
+    print("searching", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    (tmp_path / "tiny").mkdir()
+    with closing(Ledger(tmp_path / "tiny" / "journal.jsonl")) as ledger:
+        start(ledger, make_experiment())
+        add_trial(ledger, [30.0])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "token", "said"),
+    [
+        pytest.param(["none"], None, "none: no experiment of that name", id="no such experiment"),
+        pytest.param(["--port", "{taken}"], None, "--port {taken}: is taken; choose another, or 0", id="port taken"),
+        pytest.param(["--host", "0.0.0.0"], None, "set ORCHESTRATOR_WATCH_TOKEN", id="no token"),
+        pytest.param(["--host", "0.0.0.0"], "", "set ORCHESTRATOR_WATCH_TOKEN", id="an empty token"),
+        pytest.param(["--host", "0.0.0.0"], "short", "has 5 characters; a token needs at least 16", id="short token"),
+        pytest.param(["--host", "no.such.host.invalid"], "t" * 16, "no such host is known", id="no such host"),
+        pytest.param(["--host", "203.0.113.7"], "t" * 16, "--host 203.0.113.7 --port 0:", id="a foreign address"),
+    ],
+)
+def test_refusals_are_one_sentence(
+    output: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    token: str | None,
+    said: str,
+) -> None:
+    monkeypatch.delenv("ORCHESTRATOR_WATCH_TOKEN", raising=False)
+    if token is not None:
+        monkeypatch.setenv("ORCHESTRATOR_WATCH_TOKEN", token)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        port = [] if "--port" in arguments else ["--port", "0"]
+        filled = [argument.format(taken=taken) for argument in arguments]
+        with pytest.raises(SystemExit) as ended:
+            main(["watch", "--output", str(output), *port, *filled])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    assert said.format(taken=taken) in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    named = {name: value for name, value in os.environ.items() if name != "ORCHESTRATOR_WATCH_TOKEN"}
+    return {**named, "PYTHONPATH": str(Path(__file__).parents[3])}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_the_address_is_true_and_a_signal_ends_it_at_once(
+    output: Path, environment: dict[str, str], number: int
+) -> None:
+    before = sorted(output.rglob("*"))
+    command = [*COMMAND, "watch", "tiny", "--output", str(output), "--port", "0"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        address = started.stdout.readline().split()[2]
+        assert address.endswith("/e/tiny/")
+        with urllib.request.urlopen(address, timeout=60) as page:
+            assert "30.0" in page.read().decode()
+        listening = [link.laddr.ip for link in psutil.Process(started.pid).net_connections() if link.status == "LISTEN"]
+        assert listening == ["127.0.0.1"]
+        # A stream that is open must not hold the end up.
+        with urllib.request.urlopen(f"{address}events", timeout=60) as stream:
+            assert stream.readline() == b"event: hello\n"
+            started.send_signal(number)
+            assert started.wait(10) == 0
+    assert sorted(output.rglob("*")) == before
+
+
+@pytest.fixture
+def beside(output: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process with a live page beside it, as a search has one; its second line of errors is the address."""
+    command = [sys.executable, "-c", BESIDE, str(output), "600"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as made:
+        yield made
+        made.kill()
+
+
+@pytest.mark.slow
+def test_a_page_beside_a_search_ends_with_the_search_however_that_ends(beside: subprocess.Popen[str]) -> None:
+    assert beside.stdout is not None and beside.stderr is not None
+    assert beside.stdout.readline() == "searching\n"
+    address = beside.stderr.readline().removeprefix("live page: ").strip()
+    assert address.startswith("http://127.0.0.1:") and address.endswith("/e/tiny/")
+    with urllib.request.urlopen(address, timeout=60) as page:
+        assert "30.0" in page.read().decode()
+    children = psutil.Process(beside.pid).children(recursive=True)
+    assert len(children) == 2
+    beside.kill()
+    _, left = psutil.wait_procs(children, timeout=30)
+    assert left == []
+
+
+@pytest.mark.slow
+def test_a_page_that_dies_leaves_the_search_alone(beside: subprocess.Popen[str]) -> None:
+    assert beside.stderr is not None
+    beside.stderr.readline()
+    children = psutil.Process(beside.pid).children(recursive=True)
+    for child in children:
+        child.kill()
+    psutil.wait_procs(children, timeout=30)
+    with pytest.raises(subprocess.TimeoutExpired):
+        beside.wait(1)

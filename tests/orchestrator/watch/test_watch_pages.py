@@ -1,0 +1,267 @@
+"""The live pages over HTTP, with journals that the tests write: nothing of Ray is there."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.journal.error_logs import keep_error
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import hold
+from orchestrator.journal.places import Place, write_places
+from orchestrator.journal.trial import TrialState
+from orchestrator.report.page import build_page
+from orchestrator.report.render import render
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.histories import search
+from tests.support.live_pages import Served, served
+
+
+def begin(output: Path, name: str = "tiny") -> Ledger:
+    (output / name).mkdir(exist_ok=True)
+    ledger = Ledger(output / name / "journal.jsonl")
+    start(ledger, make_experiment(name=name))
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of an experiment to which nothing happens."""
+    folder = tmp_path_factory.mktemp("quiet")
+    with closing(begin(folder)) as ledger, served(folder) as server:
+        add_trial(ledger, [30.0])
+        yield server
+
+
+def until(events: Any, wanted: Callable[[str, Any], bool]) -> Any:
+    """Return the first event that is wanted; the stream's own time limit ends a wait for nothing."""
+    return next(value for name, value in events if wanted(name, value))
+
+
+def test_the_start_page_lists_what_is_there_and_what_comes(tmp_path: Path) -> None:
+    with closing(begin(tmp_path, "first")) as ledger, served(tmp_path) as server:
+        add_trial(ledger, [30.0, 40.0])
+        page = server.ask("/").text
+        assert '<a href="/e/first/">first</a>' in page
+        assert "40.0</strong>" in page
+        assert "second" not in page
+        with server.events("/events") as events, closing(begin(tmp_path, "second")):
+            assert (
+                "/e/second/" in until(events, lambda name, value: name == "cards" and "second" in value["html"])["html"]
+            )
+
+
+def test_only_the_experiments_that_were_named_are_shown(tmp_path: Path) -> None:
+    with (
+        closing(begin(tmp_path, "mine")),
+        closing(begin(tmp_path, "other")),
+        served(tmp_path, tmp_path / "mine") as server,
+    ):
+        assert "/e/other/" not in server.ask("/").text
+        assert server.ask("/e/other/").status == 404
+        assert server.ask("/e/mine/").status == 200
+
+
+def test_a_page_shows_what_runs_what_failed_and_how_far_it_is(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger, hold(tmp_path / "tiny"), served(tmp_path) as server:
+        failed = add_trial(ledger, [20.0], state=TrialState.FAILED, error="CUDA <b>out</b> of memory")
+        keep_error(tmp_path / "tiny", failed.id, 1, "Traceback: in <module>\x1b[31m")
+        runs = add_trial(ledger, [30.0, 35.0], state=TrialState.RUNNING)
+        write_places(tmp_path / "tiny", {runs.id: Place("elsewhere", 17)})
+        page = server.ask("/e/tiny/").text
+        assert re.search(rf'<tr data-trial="{runs.id}">', page)
+        assert "2/6" in page and "elsewhere, 17" in page
+        assert "Trials run on elsewhere, too" in page
+        assert "CUDA &lt;b&gt;out&lt;/b&gt; of memory" in page
+        assert f'href="errors/{failed.id}"' in page
+        assert "1 of 8 ended" in page
+        log = server.ask(f"/e/tiny/errors/{failed.id}")
+        assert (log.status, log.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+        assert "Traceback: in <module>\\x1b[31m" in log.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/e/none/",
+        "/e/..%2Ftiny/",
+        "/e/tiny/errors/tiny-vsepp-nt_xent-9999",
+        "/e/tiny/errors/..%2f..%2fsecret",
+        "/e/tiny/figures/none",
+        "/static/other.js",
+        "/e/tiny/journal.jsonl",
+    ],
+)
+def test_what_is_not_there_is_not_found(tmp_path: Path, path: str) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    with closing(begin(tmp_path)), served(tmp_path) as server:
+        assert server.ask(path).status == 404
+
+
+def test_changes_hold_the_rows_that_changed_and_no_others(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+        first = add_trial(ledger, [30.0])
+        all_rows = server.ask("/e/tiny/changes?since=0").json()
+        assert [row["id"] for row in all_rows["rows"]] == [first.id]
+        second = add_trial(ledger, [20.0])
+        changes = server.ask(f"/e/tiny/changes?since={all_rows['version']}").json()
+        assert [row["id"] for row in changes["rows"]] == [second.id]
+        assert changes["version"] > all_rows["version"]
+        assert changes["html"].startswith("<main")
+        assert server.ask("/e/tiny/changes?since=nonsense").json()["rows"] != []
+
+
+def test_a_figure_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+        add_trial(ledger, [30.0, 40.0])
+        assert 'id="trials" data-figure="trials" data-pending' in server.ask("/e/tiny/").text
+        figure = server.ask("/e/tiny/figures/trials").json()
+        assert '<figure class="figure" id="trials"' in figure["html"]
+        assert figure["options"][0]["panels"][0]["data"][0]["y"] == [40.0]
+
+
+def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_followed(tmp_path: Path) -> None:
+    with served(tmp_path, expected="tiny") as server:
+        assert "not begun yet" in server.ask("/e/tiny/").text
+        with server.events("/e/tiny/events") as events:
+            with closing(begin(tmp_path)) as ledger:
+                add_trial(ledger, [30.0])
+                assert until(events, lambda name, value: name == "version" and value["version"] >= 4)
+                ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+            assert (
+                "interrupted"
+                in until(events, lambda name, value: name == "now" and "interrupted" in value["html"])["html"]
+            )
+            with closing(Ledger(tmp_path / "tiny" / "journal.jsonl")) as ledger, hold(tmp_path / "tiny"):
+                start(ledger, make_experiment())
+                add_trial(ledger, [50.0])
+                running = until(events, lambda name, value: name == "now" and "running as process" in value["html"])
+                assert "interrupted" not in running["html"]
+        assert "50.0" in server.ask("/e/tiny/").text
+
+
+def test_a_journal_that_another_one_replaces_makes_pages_load_anew(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        with closing(begin(tmp_path)) as ledger:
+            add_trial(ledger, [30.0])
+        with server.events("/e/tiny/events") as events:
+            assert until(events, lambda name, value: name == "hello")["instance"] == "test-0"
+            (tmp_path / "tiny" / "journal.jsonl").unlink()
+            with closing(begin(tmp_path)):
+                assert until(events, lambda name, value: name == "hello")["instance"] == "test-1"
+        assert "30.0" not in server.ask("/e/tiny/").text
+
+
+def test_a_damaged_journal_is_said_to_be_damaged(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+        add_trial(ledger, [30.0])
+        assert server.ask("/e/tiny/").status == 200
+        with (tmp_path / "tiny" / "journal.jsonl").open("a") as file:
+            file.write("nonsense\nnonsense\n")
+        assert "is damaged; `orchestrator doctor" in server.ask("/e/tiny/").text
+
+
+def inline(html: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the inline scripts, the style elements and the style attributes of a page."""
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    styles = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    return scripts, styles, re.findall(r'\sstyle="([^"]*)"', html)
+
+
+def check_policy(html: str, policy: str) -> None:
+    """Check that a policy names every script and style of a page by its hash, and allows none without one."""
+    rules = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert "'unsafe-inline'" not in policy
+    assert rules["default-src"] == "'none'"
+    body, _, _ = html.partition('<script type="application/json"')
+    scripts, _, _ = inline(html)
+    _, styles, attributes = inline(body)
+    assert len(scripts) >= 3 and styles
+
+    def named(content: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+    assert [script[:80] for script in scripts if named(script) not in rules["script-src"].split()] == []
+    assert [style[:80] for style in (*styles, *attributes) if named(style) not in rules["style-src"].split()] == []
+
+
+@pytest.mark.parametrize("path", ["/", "/e/tiny/"])
+def test_every_script_and_style_of_a_live_page_is_named_by_its_hash(tmp_path: Path, path: str) -> None:
+    with closing(begin(tmp_path)) as ledger, served(tmp_path) as server:
+        add_trial(ledger, [30.0, 40.0])
+        page = server.ask(path)
+        check_policy(page.text, page.headers["content-security-policy"])
+
+
+def test_every_script_and_style_of_the_report_is_named_by_its_hash() -> None:
+    html = render(build_page(search(12)))
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    check_policy(html, policy[1])
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        pytest.param({}, 200, id="a browser of this machine"),
+        pytest.param({"host": "localhost:{port}"}, 200, id="by name"),
+        pytest.param({"host": "localhost:9999"}, 200, id="through a tunnel from another port"),
+        pytest.param({"host": "evil.example:{port}"}, 403, id="a foreign name that leads here"),
+        pytest.param({"host": "127.0.0.1.evil.example"}, 403, id="a name that begins like ours"),
+        pytest.param({"host": "192.168.0.7:{port}"}, 403, id="an address that is not bound"),
+        pytest.param({"host": ""}, 403, id="no name"),
+        pytest.param({"host": "[::"}, 403, id="a name that cannot be read"),
+        pytest.param({"origin": "http://127.0.0.1:{port}"}, 200, id="our own page"),
+        pytest.param({"origin": "http://127.0.0.1:1"}, 403, id="another server of this machine"),
+        pytest.param({"origin": "https://evil.example"}, 403, id="another site"),
+        pytest.param({"origin": "null"}, 403, id="a page without a site"),
+        pytest.param({"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors"}, 403, id="an image on another site"),
+        pytest.param({"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"}, 200, id="a link on another site"),
+        pytest.param({"sec_fetch_site": "same-origin", "sec_fetch_mode": "cors"}, 200, id="a script of ours"),
+    ],
+)
+def test_who_may_ask(quiet: Served, headers: dict[str, str], status: int) -> None:
+    sent = {name: value.format(port=quiet.port) for name, value in headers.items()}
+    assert quiet.ask("/e/tiny/", **sent).status == status
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_done_but_read(quiet: Served, method: str) -> None:
+    assert quiet.ask("/e/tiny/", method).status == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/e/tiny/", "/e/tiny/changes", "/e/none/", "/static/plotly.js"])
+def test_every_answer_has_the_headers_that_keep_it_here(quiet: Served, path: str) -> None:
+    headers = quiet.ask(path).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+TOKEN = "correct horse battery staple"
+
+
+def test_a_token_is_asked_for_once_and_kept_in_a_cookie(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)), served(tmp_path, token=TOKEN) as server:
+        quoted = TOKEN.replace(" ", "%20")
+        for path in ("/", "/e/tiny/", "/e/tiny/events", "/static/plotly.js", f"/?token={quoted}x", "/?token="):
+            assert server.ask(path).status == 401, path
+        welcome = server.ask(f"/e/tiny/?a=b&token={quoted}")
+        assert (welcome.status, welcome.headers["location"]) == (303, "/e/tiny/?a=b")
+        cookie = welcome.headers["set-cookie"]
+        assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+        assert server.ask("/e/tiny/", cookie=cookie.split(";")[0]).status == 200
+        assert server.ask("/e/tiny/", cookie=cookie.split("=")[0] + "=wrong").status == 401
+
+
+def test_a_page_holds_no_token(tmp_path: Path) -> None:
+    with closing(begin(tmp_path)), served(tmp_path, token=TOKEN) as server:
+        cookie = server.ask(f"/?token={TOKEN.replace(' ', '%20')}").headers["set-cookie"].split(";")[0]
+        for path in ("/", "/e/tiny/", "/e/tiny/changes"):
+            assert TOKEN not in server.ask(path, cookie=cookie).text
