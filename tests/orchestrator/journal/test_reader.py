@@ -15,7 +15,7 @@ from orchestrator.journal.reader import JournalReader, JournalReplacedError
 def write(path: Path, count: int) -> bytes:
     with closing(Journal(path)) as journal:
         for number in range(count):
-            journal.append("epoch", trial=f"a-{number}", metrics={"val/rsum": number / 3})
+            journal.append("epoch", trial=f"a-{number}", epoch=1, metrics={"val/rsum": number / 3}, state="running")
     return path.read_bytes()
 
 
@@ -57,7 +57,7 @@ def test_a_torn_record_is_waited_for_and_its_successor_is_read(tmp_path: Path) -
     followed = JournalReader(path)
     assert len(list(followed.read_on())) == 2
     with closing(Journal(path)) as journal:
-        journal.append("epoch", trial="again")
+        journal.append("trial_started", trial="again", gpus=0.0)
     assert [record["trial"] for record in followed.read_on()] == ["again"]
 
 
