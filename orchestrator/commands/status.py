@@ -65,7 +65,8 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
 
     from orchestrator.results.sentences import statements
     from orchestrator.results.summary import summarise
-    from orchestrator.search.display import ROWS, count_words, race_lines, trials_table
+    from orchestrator.search.display import race_lines
+    from orchestrator.search.trial_table import ROWS, count_words, trials_table
     from orchestrator.tables.pareto import pareto_tables
     from orchestrator.tables.terminal import draw
 

@@ -15,15 +15,19 @@ from orchestrator.tuner.not_pickled import NotPickled
 class Interruption(NotPickled, tune.Stopper):
     """Asks Tune to end when there is a reason to, or the process is told to end.
 
-    The first signal is noted, a second one is obeyed at once.
+    The first signal is noted, and answered at once; a second one is obeyed at once.
+
+    Args:
+        is_over: Whether there is another reason.
+        answer: Called in the handler of the first signal, to tell a person that the signal was heard.
 
     Attributes:
         signal: The signal that came; ``None`` while there was none.
     """
 
-    def __init__(self, is_over: Callable[[], bool]) -> None:
+    def __init__(self, is_over: Callable[[], bool], answer: Callable[[], None] = lambda: None) -> None:
         self.signal: int | None = None
-        self._is_over = is_over
+        self._is_over, self._answer = is_over, answer
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """End no single trial."""
@@ -50,3 +54,4 @@ class Interruption(NotPickled, tune.Stopper):
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
+        self._answer()

@@ -22,6 +22,8 @@ class Session:
         checkpoints: Where those of the trials lie.
         scratch: Directory of this process alone; short, because paths of sockets are made under it.
         on_step: Called several times a second, e.g. to draw.
+        announce: Told what is under way that brings no record for a while, e.g. that Ray starts. It may be called in
+            the handler of a signal, while another thread works.
         limit: Asked as often; anything but ``None`` ends the stage, and what runs stays resumable.
         cluster: Where trials run.
     """
@@ -32,6 +34,7 @@ class Session:
     checkpoints: Checkpoints
     scratch: Path
     on_step: Callable[[], None] = lambda: None
+    announce: Callable[[str], None] = lambda doing: None
     limit: Callable[[], str | None] = lambda: None
     cluster: Cluster = field(default_factory=Cluster)
 
