@@ -42,7 +42,7 @@ def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
         "loss_parameters.margin": (None, 0.2),
         "loss_parameters.temperature": (0.1, None),
     }
-    assert list(found.metrics) == ["val/i2t_r1", "val/rsum", "train/loss"]
+    assert list(found.metrics) == ["val/rsum", "val/i2t_r1", "train/loss"]
     assert found.metrics["val/rsum"] == (120.0, 120.0)
 
 
