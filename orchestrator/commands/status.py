@@ -92,6 +92,6 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     lines += race_lines(now.history) if now.holder is not None else []
     if now.holder is None and now.history.experiment:
         summary = summarise(now.history)
-        fronts = [draw(front) for front in pareto_tables(summary)]
+        fronts = [draw(front, make_console().width) for front in pareto_tables(summary)]
         lines += [f"{name}: {said}" for name in summary["caveats"] for said in statements(name, summary)]
     return Group(*tables, *fronts, *(Text(line) for line in lines))

@@ -4,7 +4,7 @@
 const leaderboard = (() => {
   const { rows, rowsShown } = JSON.parse(document.getElementById("data").textContent);
   const table = document.getElementById("trials-table");
-  if (!table) return { find() {} };
+  if (!table) return { find() {}, showStudy() {} };
 
   const headers = [...table.tHead.rows[0].cells];
   const find = document.getElementById("find");
@@ -133,6 +133,13 @@ const leaderboard = (() => {
   draw();
 
   return {
+    // Shows the trials of one study.
+    showStudy(label) {
+      byStudy.value = label;
+      byState.value = find.value = "";
+      refilter();
+    },
+
     // Shows one trial, opened; the charts call it with the id of a dot.
     find(id) {
       const row = rows.find((candidate) => candidate.id === id);

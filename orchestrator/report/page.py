@@ -16,11 +16,14 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
+from orchestrator.report.contents import Entry, contents_of
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
+from orchestrator.report.front_figure import front_figure
 from orchestrator.report.fronts import Front, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
+from orchestrator.report.learned_figure import learned_figure
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.query_comparison import ComparedQueries
@@ -70,6 +73,7 @@ class Page:
         as_of: Time of the newest record about a trial, UTC; empty before the first.
         facts: What to know first, as numbers.
         fronts: Of a search with several objectives, one a dataset.
+        contents: The studies, where there are several.
         figures: By key.
         queries: What the winner of each dataset retrieves; a dataset without says why.
         compared: The winner of each confirmed dataset beside the best of another loss, query by query.
@@ -89,6 +93,7 @@ class Page:
     compared: list[ComparedQueries]
     cost: list[Fact]
     reproduction: Reproduction
+    contents: list[Entry]
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,8 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         *space_figures(studies),
         weight_figure(studies, ranking(extras.verdicts)),
         cocos_figure(studies),
+        front_figure(history, studies, names_of(studies)),
+        learned_figure(studies),
         cost_figure(studies),
     ]
     return Page(
@@ -149,6 +156,7 @@ def build_page(history: History, extras: Extras | None = None) -> Page:
         compared=[_named(one, names_of(studies)) for one in extras.compared],
         cost=cost_facts(trials, history.experiment.get("resources", {})),
         reproduction=_reproduction(history),
+        contents=contents_of(studies),
     )
 
 

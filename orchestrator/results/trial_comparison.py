@@ -146,8 +146,8 @@ def which_is_better(first: Side, second: Side) -> str:
     name = _short(first, second) if reached > against else _short(second, first)
     high, low = max(reached, against), min(reached, against)
     return (
-        f"{name} is ahead by {high - low:.2f} {one.metric}, {high:.2f} against {low:.2f}: a training each, so that other "
-        f"seeds may turn the order round; `orchestrator confirm` trains the best of a search again"
+        f"{name} is ahead by {high - low:.2f} {one.metric}, {high:.2f} against {low:.2f}: a training each, so that "
+        f"other seeds may turn the order round; `orchestrator confirm` trains the best of a search again"
     )
 
 

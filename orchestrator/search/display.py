@@ -236,10 +236,11 @@ def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> 
     """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
     # A terminal gets lines of its own width, broken between words; a file gets a line a sentence.
     is_folded = show is None and sys.stdout.isatty()
-    show = show or make_console(plain_width=160).print
+    console = make_console(plain_width=160)
+    show = show or console.print
     show(_winners(summary))
     for front in pareto_tables(summary):
-        show(draw(front))
+        show(draw(front, console.width))
     for dataset in summary["caveats"]:
         for sentence in statements(dataset, summary):
             show(Text(f"{dataset}: {sentence}", no_wrap=not is_folded, overflow="fold" if is_folded else "ignore"))
