@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from orchestrator.report.experiments_page import ExperimentsPage
 from orchestrator.report.figures import Figure
 from orchestrator.report.page import Page
 from orchestrator.text.values import visible, visible_values
@@ -23,21 +24,35 @@ def write_report(page: Page, path: Path) -> None:
     write_whole(path, render(page))
 
 
+def write_experiments(page: ExperimentsPage, path: Path) -> None:
+    """Write the page over several experiments whole, or not at all."""
+    write_whole(path, render_experiments(page))
+
+
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is text in it, whatever it holds."""
+    return _render("report.html.j2", page, {"rows": _rows(page), "rowsShown": ROWS_SHOWN})
+
+
+def render_experiments(page: ExperimentsPage) -> str:
+    """Return the page over several experiments as HTML; every string of the page is text in it."""
+    return _render("experiments.html.j2", page, {"rows": [], "rowsShown": ROWS_SHOWN})
+
+
+def _render(template: str, page: Page | ExperimentsPage, data: dict[str, Any]) -> str:
     from plotly.offline import get_plotlyjs
 
     folder = Path(__file__).parent
     return (
         templates("report")
-        .get_template("report.html.j2")
+        .get_template(template)
         .render(
             page=page,
             rows_shown=ROWS_SHOWN,
             style=stylesheet(),
             scripts=[Markup((folder / name).read_text(encoding="utf-8")) for name in SCRIPTS],
             plotly=Markup(get_plotlyjs()),
-            data=_embedded({"figures": _figures(page.figures), "rows": _rows(page), "rowsShown": ROWS_SHOWN}),
+            data=_embedded({"figures": _figures(page.figures), **data}),
         )
     )
 

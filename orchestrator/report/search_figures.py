@@ -70,7 +70,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
 
 
 def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
-    best = _highest_means(done)
+    best = highest_means(done)
     return {
         "type": "scatter",
         "mode": "lines",
@@ -83,7 +83,7 @@ def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
     }
 
 
-def _highest_means(done: Sequence[Trial]) -> list[float]:
+def highest_means(done: Sequence[Trial]) -> list[float]:
     """Return after each finished trial the highest mean that the trainings of one setting had by then."""
     values: dict[str, list[float]] = {}
     highest = []

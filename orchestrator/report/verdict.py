@@ -223,9 +223,9 @@ def _confirmed_standings(standings: Sequence[Mapping[str, Any]], metric: str) ->
         Standing(
             label=standing["label"],
             detail=values_text(standing["parameters"]),
-            value=_spread_text(standing["result"], metric),
+            value=spread_text(standing["result"], metric),
             bar=bar,
-            note=_interval_note(interval, standing["result"]["seeds"], metric),
+            note=interval_note(interval, standing["result"]["seeds"], metric),
         )
         for standing, interval, bar in zip(standings, intervals, placed, strict=True)
     ]
@@ -240,12 +240,14 @@ def _intervals(standings: Sequence[Mapping[str, Any]]) -> list[tuple[float, floa
     ]
 
 
-def _spread_text(result: Mapping[str, Any], metric: str) -> str:
+def spread_text(result: Mapping[str, Any], metric: str) -> str:
+    """Return a mean over seeds with its standard deviation, where this is known."""
     mean = metric_text(metric, result["mean"])
     return mean if result["sample_std"] is None else f"{mean} ± {metric_text(metric, result['sample_std'])}"
 
 
-def _interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
+def interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
+    """Return an interval, where there is one, and of how many seeds."""
     words = count_text(seeds, "seed")
     low, _, high = interval
     return words if low == high else f"[{metric_text(metric, low)}, {metric_text(metric, high)}], {words}"
