@@ -107,8 +107,8 @@ def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
 def _columns(history: History) -> Table:
     table = Table()
     table.add_column("trial", no_wrap=True)
-    # The one column that gives way where the terminal is narrow.
-    table.add_column("parameters", no_wrap=True, overflow="ellipsis", ratio=None)
+    # The one column that gives way where the terminal is narrow; its texts keep to one line by themselves.
+    table.add_column("parameters", overflow="ellipsis")
     table.add_column("epoch", justify="right", no_wrap=True, min_width=5)
     table.add_column("best", justify="right", no_wrap=True)
     for metric in _further(history):
@@ -125,8 +125,9 @@ def _cells(history: History, trial: Trial, prefix: str, progress: Callable[[Tria
     standing = history.standing(trial)
     inside = progress(trial) if standing == TrialState.RUNNING else ""
     epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")
-    texts = (trial.id.removeprefix(prefix), format_parameters(_short_names(trial.parameters)), epoch, best, *others)
-    return [*map(Text, texts), Text(WORDS[standing], STYLES.get(standing, "dim"))]
+    parameters = Text(format_parameters(_short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
+    state = Text(WORDS[standing], STYLES.get(standing, "dim"))
+    return [Text(trial.id.removeprefix(prefix)), parameters, *map(Text, (epoch, best, *others)), state]
 
 
 def _further(history: History) -> list[str]:
