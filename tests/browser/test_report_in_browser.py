@@ -155,7 +155,7 @@ def test_a_page_over_several_experiments_is_drawn(browser: Browser, tmp_path: Pa
     write_experiments(build_experiments_page(reported), path)
     with opened(browser, path) as shown:
         shown.page.wait_for_selector("#searches [data-drawn] .js-line")
-        assert shown.page.locator("#searches .js-line").count() == 2
+        assert shown.page.locator("#searches .scatterlayer .js-line").count() == 2
         assert shown.page.locator("#experiments tbody a").all_inner_texts() == [f"first {EVIL}", f"second {EVIL}"]
         assert shown.page.evaluate("document.documentElement.scrollWidth") == DESKTOP[0]
         shown.page.screenshot(path=screenshots / "report-experiments.png", full_page=True)
