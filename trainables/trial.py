@@ -5,7 +5,7 @@ Whoever listens is unknown here: a ``for`` loop in a test, the command ``train``
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -38,7 +38,12 @@ COCOS_BATCHES = 8
 
 
 def run_trial(
-    config: TrialConfig, data: Dataset, resume: Path | None = None, *, device: str = "auto"
+    config: TrialConfig,
+    data: Dataset,
+    resume: Path | None = None,
+    *,
+    device: str = "auto",
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> Iterator[EpochReport]:
     """Train one model and yield a report after each epoch.
 
@@ -48,6 +53,7 @@ def run_trial(
         resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a
             listener that died between checkpoint and report misses nothing; then training goes on after it.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        on_step: Told after each step of training how many steps of its epoch are taken, from 1.
 
     Yields:
         A report an epoch, ``config.training.total_epochs`` in all when not resumed.
@@ -58,6 +64,7 @@ def run_trial(
         PluginError: If the code of a plug-in fails.
     """
     trial = Trial(config, data, choose_device(device), is_new=resume is None)
+    trial.on_step = on_step
     if resume is not None:
         yield trial.restore(resume)
     while trial.epoch < config.training.total_epochs:
@@ -73,6 +80,7 @@ class Trial:
         epoch: Epochs trained so far.
         loss: As the config describes it, with the word ``learned`` where a hyper-parameter is learned.
         learned: The values of those hyper-parameters.
+        on_step: See ``run_trial``.
     """
 
     def __init__(
@@ -109,6 +117,7 @@ class Trial:
         self.best_epoch, self.best_value = 0, -math.inf
         self.best_weights: dict[str, Tensor] = {}
         self.best_learned: dict[str, float] = {}
+        self.on_step: Callable[[int], None] = lambda step: None
 
     def run_epoch(self) -> EpochReport:
         """Train for one epoch, evaluate on val, and remember the model if it is the best so far."""
@@ -135,7 +144,8 @@ class Trial:
         """
         seed_torch(self.config.seed, "epoch", self.epoch)
         clip = self.config.at(self.epoch).training.gradient_clip
-        return train_epoch(self.model, self.loss, self.optimizer, self.batches(), clip, self.epoch, self.learned)
+        batches = _counted(self.batches(), self.on_step)
+        return train_epoch(self.model, self.loss, self.optimizer, batches, clip, self.epoch, self.learned)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that has begun; trials of one seed, split and settings have the same."""
@@ -254,6 +264,13 @@ class Trial:
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
         if state["digest"] != self.data.digest:
             raise CheckpointError(f"{directory}: trained on other data than {self.data.name} here holds")
+
+
+def _counted(batches: Iterable[Batch], on_step: Callable[[int], None]) -> Iterator[Batch]:
+    """Yield batches, and say after each step how many there were: who asks for the next one has taken its step."""
+    for step, batch in enumerate(batches, start=1):
+        yield batch
+        on_step(step)
 
 
 def train_epoch(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
+from orchestrator.commands.ui import HOST, PORT
 from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
@@ -22,9 +23,16 @@ def compare(
     tracking_uri: TrackingUri = None,
     as_json: Json = False,
 ) -> None:
-    """Print where two trials differ and what came of it, with a link to MLflow's page of both."""
+    """Print which of two trials is better, where they differ and what came of it, with MLflow's page of both."""
     from orchestrator.results.trial_comparison import compare_trials
-    from orchestrator.tracking import choose_uri, comparison_page, is_server, sync_command, without_password
+    from orchestrator.tracking import (
+        choose_uri,
+        comparison_page,
+        is_server,
+        pages_command,
+        sync_command,
+        without_password,
+    )
 
     found = compare_trials(first, second, output)
     uri = choose_uri(tracking_uri, output)
@@ -38,9 +46,9 @@ def compare(
         names = dict.fromkeys(experiment for experiment, _ in sides)
         say(f"{without_password(uri)}: does not hold both; `{sync_command(uri, output, *names)}` delivers them")
     elif is_server(uri):
-        say(f"in the browser: {without_password(uri).rstrip('/')}{page}")
+        say("in the browser:", f"{without_password(uri).rstrip('/')}{page}")
     else:
-        say(f"in the browser, with `orchestrator ui --output {output}` running: {page}")
+        say(f"in the browser, with `{pages_command(uri, output)}` running:", f"http://{HOST}:{PORT}{page}")
 
 
 def _print(found: "TrialComparison") -> None:
@@ -50,20 +58,24 @@ def _print(found: "TrialComparison") -> None:
     from orchestrator.text.values import format_parameters
 
     console = make_console(plain_width=140)
-    for side in (found.first, found.second):
+    sides = (found.first, found.second)
+    for letter, side in zip("AB", sides, strict=True):
         words = format_parameters(side.trial.parameters) or "defaults"
         why = f" ({side.why})" if side.why else ""
-        console.print(Text(f"{side.experiment}/{side.trial.id}{why}: {words}"), soft_wrap=True)
-    names = [f"{side.experiment}\n{side.trial.id}" for side in (found.first, found.second)]
-    table = Table(title="settings that differ", title_justify="left")
-    for heading in ("setting", *names):
-        table.add_column(Text(heading), overflow="fold")
-    for name, pair in found.settings.items():
-        table.add_row(Text(name), *(Text("–" if value is None else str(value)) for value in pair))
-    console.print(table)
+        console.print(Text(f"{letter}: {side.experiment}/{side.trial.id}{why}: {words}"))
+    console.print(Text(f"{found.better}."))
+    if found.settings:
+        table = Table(title="settings that differ", title_justify="left")
+        for heading in ("setting", "A", "B"):
+            table.add_column(heading, overflow="fold")
+        for name, pair in found.settings.items():
+            table.add_row(Text(name), *(Text("–" if value is None else str(value)) for value in pair))
+        console.print(table)
+    else:
+        console.print("no setting differs")
     table = Table(title="metrics at the best epochs", title_justify="left")
-    for heading in ("metric", *names, "difference"):
-        table.add_column(Text(heading), overflow="fold", justify="left" if heading == "metric" else "right")
+    for heading in ("metric", "A", "B", "B − A"):
+        table.add_column(heading, overflow="fold", justify="left" if heading == "metric" else "right")
     for name, (first, second) in found.metrics.items():
         difference = "" if first is None or second is None else f"{second - first:+.4g}"
         table.add_row(Text(name), *("–" if value is None else f"{value:.5g}" for value in (first, second)), difference)

@@ -106,6 +106,7 @@ def _show(found: "DatasetVerdict") -> None:
     said = [f"{sentence}." for sentence in verdict_sentences(found.to_dict())]
     table = replace(retrieval_table(rows_of(found)), notes=(f"Decided by {found.decided_by}.", *said))
     if sys.stdout.isatty():
-        make_console().print(draw(table))
+        console = make_console()
+        console.print(draw(table, console.width))
     else:
         say(render([table], "table").rstrip("\n"))

@@ -1,4 +1,4 @@
-"""``orchestrator report``: an experiment as one HTML file."""
+"""``orchestrator report``: an experiment as one HTML file, or several with a page over all of them."""
 
 import json
 import webbrowser
@@ -12,7 +12,9 @@ from orchestrator.text.terminal import say
 
 
 def report(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    experiments: Annotated[
+        list[str], typer.Argument(metavar="EXPERIMENT...", help="Names of experiments under OUTPUT, or their folders.")
+    ],
     output: Output = Path("runs"),
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
@@ -20,15 +22,21 @@ def report(
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write an experiment's report, finished or not: one HTML file that needs no network."""
+    """Write an experiment's report, finished or not: one HTML file that needs no network; of several, one over all."""
     from orchestrator.journal.directory import find_directory
-    from orchestrator.report.experiment_report import report_experiment
+    from orchestrator.report.experiment_report import report_experiment, report_experiments
 
-    directory = find_directory(experiment, output)
-    path = report_experiment(directory, data_root=data_root if queries else None, device=device)
-    if as_json:
-        print(json.dumps({"report": str(path), "bytes": path.stat().st_size}))
+    directories = [find_directory(name, output) for name in dict.fromkeys(experiments)]
+    asked = data_root if queries else None
+    if len(directories) == 1:
+        paths = [report_experiment(directories[0], data_root=asked, device=device)]
     else:
-        say(f"report: {path}")
+        paths = report_experiments(directories, output, data_root=asked, device=device)
+    path = paths[-1]
+    if as_json:
+        print(json.dumps({"report": str(path), "bytes": path.stat().st_size, "reports": [str(each) for each in paths]}))
+    else:
+        say(*(f"report: {each}" for each in paths[:-1]))
+        say(f"report: {path}" if len(paths) == 1 else f"all of them: {path}")
     if open_page:
         webbrowser.open(path.resolve().as_uri())

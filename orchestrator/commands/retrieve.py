@@ -2,18 +2,19 @@
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import Device, Json, Output, TrackingUri, TrustPlugins
+from orchestrator.commands.options import DataRoot, Device, Json, Output, TrackingUri, TrustPlugins
 from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
-    from trainables.serving.retriever import Answer
+    from orchestrator.tracking.registry import Registered
+    from trainables.serving.retriever import Answer, Retriever
 
 
 def retrieve(
@@ -25,6 +26,8 @@ def retrieve(
     tracking_uri: TrackingUri = None,
     device: Device = "auto",
     trust_plugins: TrustPlugins = False,
+    html: Annotated[Path | None, typer.Option(help="Write the answers as a page with pictures as well.")] = None,
+    data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
     """Ask the best model: [bold]orchestrator retrieve "two dogs on a beach" --dataset flickr8k[/bold]."""
@@ -45,6 +48,8 @@ def retrieve(
         answers = retriever.captions_for(image, top) if image is not None else retriever.images_for(caption or "", top)
     doubts = retriever.doubts_about(caption, answers)
     captions = {} if caption is None else {answer.image: retriever.captions_of(answer.image) for answer in answers}
+    if html is not None:
+        _write_page(html, retriever, registered, caption or image or "", answers, captions, doubts, data_root)
     if as_json:
         asked = {"model": registered.name, "version": registered.version, "caption": caption, "image": image}
         found = [{**asdict(answer), "captions": captions.get(answer.image, [])} for answer in answers]
@@ -54,6 +59,35 @@ def retrieve(
         heading = "caption" if caption is None else "its first caption"
         show_answers(f"{registered.name} version {registered.version}", answers, heading, first)
         say(*(f"note: {doubt}" for doubt in doubts), error=True)
+
+
+def _write_page(
+    path: Path,
+    retriever: "Retriever",
+    registered: "Registered",
+    query: str,
+    answers: Sequence["Answer"],
+    captions: Mapping[str, Sequence[str]],
+    doubts: Sequence[str],
+    data_root: Path,
+) -> None:
+    """Write the answers as a page; where the dataset is not at hand, the page says so in the place of pictures."""
+    from orchestrator.report.answers_page import AnswersPage, find_pictures, found_answers, write_answers
+    from trainables.errors import ConfigError
+
+    picture, missing = find_pictures(retriever.about["config"]["dataset"], data_root)
+    page = AnswersPage(
+        model=f"{registered.name} version {registered.version}",
+        query=query,
+        picture="" if captions else picture(query),
+        notes=[*doubts, *filter(None, [missing])],
+        found=found_answers(answers, captions, picture),
+    )
+    try:
+        write_answers(page, path)
+    except OSError as error:
+        raise ConfigError(f"--html {path}: cannot be written: {error.strerror}") from None
+    say(f"page: {path}", error=True)
 
 
 def show_answers(title: str, answers: Sequence["Answer"], heading: str, captions: Sequence[str]) -> None:

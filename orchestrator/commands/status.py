@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from orchestrator.search.status import Status
 
+MOST = 40
+"""Trials of a stage that are listed where nobody asks for all."""
+
 SECONDS = 2.0
 """Between two looks."""
 
@@ -24,6 +27,7 @@ def status(
     experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
     output: Output = Path("runs"),
     watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until it ends.")] = False,
+    every: Annotated[bool, typer.Option("--all", help=f"List all trials, not the best {MOST} of a stage.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show how an experiment stands that runs or has ended: stages, trials, budget, winners."""
@@ -31,45 +35,54 @@ def status(
 
     from orchestrator.journal.directory import find_directory
     from orchestrator.search.status import read_status
+    from orchestrator.search.trial_table import ROWS
 
     directory = find_directory(experiment, output)
     now = read_status(directory)
     if watch and not as_json and sys.stdout.isatty():
         with Live(console=make_console(), auto_refresh=False) as live:
             while now.holder is not None:
-                live.update(_drawn(now, whole=False), refresh=True)
+                live.update(_drawn(now, ROWS), refresh=True)
                 time.sleep(SECONDS)
                 now = read_status(directory)
-            live.update(_drawn(now, whole=False), refresh=True)
+            live.update(_drawn(now, ROWS), refresh=True)
         return
-    _show(now, as_json)
+    rows = None if every else MOST
+    _show(now, rows, as_json)
     while watch and now.holder is not None:
         time.sleep(SECONDS)
         now = read_status(directory)
-        _show(now, as_json)
+        _show(now, rows, as_json)
 
 
-def _show(now: "Status", as_json: bool) -> None:
+def _show(now: "Status", rows: int | None, as_json: bool) -> None:
     from orchestrator.results.summary import summarise
 
     if as_json:
         print(json.dumps({**now.to_dict(), **(summarise(now.history) if now.history.experiment else {})}), flush=True)
     else:
-        make_console().print(_drawn(now, whole=True))
+        make_console().print(_drawn(now, rows))
 
 
-def _drawn(now: "Status", *, whole: bool) -> "Group":
-    """Return the table of the trials, of all or of the newest, and a line for each thing that is to be known."""
+def _drawn(now: "Status", rows: int | None) -> "Group":
+    """Return a table of so many trials for each stage that has any, and a line for each thing that is to be known."""
     from rich.console import Group
     from rich.text import Text
 
+    from orchestrator.journal.trial import Stage
     from orchestrator.results.sentences import statements
     from orchestrator.results.summary import summarise
-    from orchestrator.search.display import ROWS, count_words, race_lines, trials_table
+    from orchestrator.search.display import race_lines
+    from orchestrator.search.trial_table import count_words, trials_table
     from orchestrator.tables.pareto import pareto_tables
     from orchestrator.tables.terminal import draw
 
-    table = trials_table(now.history, f"{now.name}: {now.words}", rows=len(now.history.trials) if whole else ROWS)
+    title = f"{now.name}: {now.words}"
+    tables = [
+        trials_table(now.history, title if stage is Stage.SEARCH else stage.value, rows, stage=stage)
+        for stage in Stage
+        if stage is Stage.SEARCH or now.history.stage(stage)
+    ]
     lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
     lines += [f"went on from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
@@ -79,6 +92,6 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
     lines += race_lines(now.history) if now.holder is not None else []
     if now.holder is None and now.history.experiment:
         summary = summarise(now.history)
-        fronts = [draw(front) for front in pareto_tables(summary)]
+        fronts = [draw(front, make_console().width) for front in pareto_tables(summary)]
         lines += [f"{name}: {said}" for name in summary["caveats"] for said in statements(name, summary)]
-    return Group(table, *fronts, *(Text(line) for line in lines))
+    return Group(*tables, *fronts, *(Text(line) for line in lines))

@@ -34,7 +34,8 @@ def summarise(
     if as_json or form == "json":
         print(json.dumps(to_dict(results, [table_to_dict(table) for table in tables]), indent=2, allow_nan=False))
     elif form == "table" and sys.stdout.isatty():
+        console = make_console()
         for table in tables:
-            make_console().print(draw(table))
+            console.print(draw(table, console.width))
     else:
         say(render(tables, form).rstrip("\n"))

@@ -1,9 +1,10 @@
 """``orchestrator train``: one training, watched from the terminal."""
 
 import json
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +13,21 @@ import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output, Overrides, Plugins
 from orchestrator.text.terminal import make_console, say
-from orchestrator.text.values import values_text
+from orchestrator.text.values import count_text, values_text
+from trainables.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rich.progress import Progress
 
+    from orchestrator.workload.single import TrainingStart
     from trainables.config import TrialConfig
     from trainables.reports import EpochReport
+
+
+class TrainingInterruptedError(UserError):
+    """A training that was told to stop; the command with ``--resume`` goes on with it."""
+
+    exit_code = 130
 
 
 def train(
@@ -35,20 +44,28 @@ def train(
     """Train one model: [bold]orchestrator train --set dataset=flickr8k --set loss=nt_xent[/bold]."""
     from orchestrator.experiment.experiment import load_trial_config
     from orchestrator.experiment.plugins import load_plugins
+    from orchestrator.workload.begin import directory_of
     from orchestrator.workload.begin import train as begin
 
     load_plugins(plugins or [])
     chosen = load_trial_config(config, overrides or [])
-    with _progress(chosen, quiet=as_json) as on_report:
-        result = begin(
-            chosen,
-            data_root=data_root,
-            output=output,
-            name=name,
-            resume=resume,
-            device=device,
-            on_report=on_report,
-        )
+    try:
+        with _progress(chosen, quiet=as_json) as shown:
+            result = begin(
+                chosen,
+                data_root=data_root,
+                output=output,
+                name=name,
+                resume=resume,
+                device=device,
+                on_report=shown.report,
+                on_start=shown.start,
+                on_step=shown.step,
+            )
+    except KeyboardInterrupt:
+        directory = directory_of(chosen, output, name)
+        again = _command(config, overrides or [], data_root, output, name, device, plugins or [])
+        raise TrainingInterruptedError(_how_to_go_on(directory, again)) from None
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
@@ -57,32 +74,112 @@ def train(
     say(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
 
 
+def _how_to_go_on(directory: Path, again: Sequence[str]) -> str:
+    """Return how far a training came, and the command that goes on with it."""
+    from orchestrator.workload.single import read_history
+
+    if not (directory / "config.yaml").exists():
+        return f"{directory}: nothing was trained; start again with: {shlex.join(again)}"
+    epochs = max(read_history(directory), default=0)
+    return f"{directory}: {count_text(epochs, 'epoch')} trained; go on with: {shlex.join([*again, '--resume'])}"
+
+
+def _command(
+    config: Path | None,
+    overrides: Sequence[str],
+    data_root: Path,
+    output: Path,
+    name: str | None,
+    device: str,
+    plugins: Sequence[str],
+) -> list[str]:
+    """Return the words of the command line that starts this training."""
+    options: dict[str, Sequence[str]]
+    options = {"--data-root": [str(data_root)], "--output": [str(output)], "--name": [name] if name else []}
+    options |= {"--set": overrides, "--device": [device] if device != "auto" else [], "--plugin": plugins}
+    given = [part for option, values in options.items() for value in values for part in (option, value)]
+    return ["orchestrator", "train", *([str(config)] if config else []), *given]
+
+
+class _Silent:
+    """Shows nothing of a training."""
+
+    def start(self, start: "TrainingStart") -> None:
+        """Hear what is trained, and where."""
+
+    def step(self, step: int) -> None:
+        """Hear how many steps of the epoch are taken."""
+
+    def report(self, report: "EpochReport") -> None:
+        """Hear of an epoch that has ended."""
+
+
+class _Lines(_Silent):
+    """A line for the start and for each epoch."""
+
+    def __init__(self, config: "TrialConfig") -> None:
+        self._config = config
+
+    def start(self, start: "TrainingStart") -> None:
+        """Say what is trained, and where."""
+        say(*_start_lines(self._config, start))
+
+    def report(self, report: "EpochReport") -> None:
+        """Print the epoch's line."""
+        say(_line(self._config, report))
+
+
+class _Bar(_Lines):
+    """The same lines above a bar that moves with each step."""
+
+    def __init__(self, config: "TrialConfig", progress: "Progress") -> None:
+        from rich.markup import escape
+
+        super().__init__(config)
+        self._progress, self._steps, self._epochs = progress, 1, 0
+        about = escape(f"{config.dataset} {config.model} {config.loss}")
+        self._task = progress.add_task(about, total=config.training.total_epochs)
+
+    def start(self, start: "TrainingStart") -> None:
+        """Say what is trained, and where."""
+        self._steps = max(1, start.steps)
+        super().start(start)
+
+    def step(self, step: int) -> None:
+        """Move the bar inside an epoch; the evaluation at its end takes the last part."""
+        self._progress.update(self._task, completed=self._epochs + step / (self._steps + 1))
+
+    def report(self, report: "EpochReport") -> None:
+        """Print the epoch's line."""
+        self._epochs = report.epoch
+        self._progress.update(self._task, completed=report.epoch)
+        super().report(report)
+
+
 @contextmanager
-def _progress(config: "TrialConfig", *, quiet: bool) -> "Iterator[Callable[[EpochReport], None]]":
+def _progress(config: "TrialConfig", *, quiet: bool) -> Iterator[_Silent]:
     """Show epochs as they end: a bar below their lines on a terminal, plain lines elsewhere."""
     if quiet:
-        yield lambda report: None
+        yield _Silent()
     elif sys.stdout.isatty():
-        yield from _bar(config)
+        from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
+        with Progress(*columns, console=make_console()) as progress:
+            yield _Bar(config, progress)
     else:
-        yield lambda report: say(_line(config, report))
+        yield _Lines(config)
 
 
-def _bar(config: "TrialConfig") -> "Iterator[Callable[[EpochReport], None]]":
-    from rich.markup import escape
-    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
-
-    total = config.training.total_epochs
-    with Progress(
-        SpinnerColumn(), *Progress.get_default_columns()[:2], TimeElapsedColumn(), console=make_console()
-    ) as progress:
-        task = progress.add_task(escape(f"{config.dataset} {config.model} {config.loss}"), total=total)
-
-        def show(report: "EpochReport") -> None:
-            progress.console.print(_line(config, report), highlight=False)
-            progress.update(task, completed=report.epoch)
-
-        yield show
+def _start_lines(config: "TrialConfig", start: "TrainingStart") -> list[str]:
+    """Return what is trained, and where."""
+    parameters = values_text(config.loss_parameters)
+    loss = f"{config.loss} ({parameters})" if parameters else config.loss
+    epochs, steps = count_text(config.training.total_epochs, "epoch"), count_text(start.steps, "step")
+    return [
+        f"training {config.model} with {loss} on {config.dataset}: {epochs} of {steps}, on {start.device}",
+        f"files: {start.directory}",
+    ]
 
 
 def _line(config: "TrialConfig", report: "EpochReport") -> str:

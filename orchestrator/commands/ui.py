@@ -14,13 +14,13 @@ from orchestrator.machines.bound_process import bound_process
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 
-HOST = "127.0.0.1"
+HOST, PORT = "127.0.0.1", 5000
 
 
 def ui(
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen; another port if this is taken.")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen; another port if this is taken.")] = PORT,
 ) -> None:
     """Open MLflow on the newest experiment, its best trials on top; Ctrl-C ends it."""
     from orchestrator.tracking import is_server, newest_page, without_password

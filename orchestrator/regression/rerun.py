@@ -207,7 +207,8 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
     progress = Progress(ledger.history, sum(seeds.values()), epochs, Stage.REGRESS)
     with make_display(progress, work.suite.name, quiet=quiet) as display:
         ledger.listeners.append(display.listen)
-        signal = run_trials(replace(work.session, on_step=display.refresh), source, RecordingScheduler(ledger))
+        shown = replace(work.session, on_step=display.refresh, announce=display.announce)
+        signal = run_trials(shown, source, RecordingScheduler(ledger))
         ledger.listeners.remove(display.listen)
     if signal is not None:
         ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))

@@ -1,17 +1,21 @@
 """The report of an experiment's directory: what is read from the disk, and where the page goes."""
 
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import find_holder
 from orchestrator.journal.trial import Trial
+from orchestrator.report.experiments_page import Reported, build_experiments_page
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Queries, retrieve
 from orchestrator.report.query_comparison import ComparedQueries, compared_queries, with_pictures
-from orchestrator.report.render import write_report
+from orchestrator.report.render import write_experiments, write_report
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import find_champions
 from trainables.errors import CheckpointError, ConfigError, DataError
@@ -32,6 +36,32 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
         JournalError: If there is no journal, or it is damaged.
         ConfigError: If the directory can't be written.
     """
+    return _report(directory, directory.resolve().parent, data_root, device)[0]
+
+
+def report_experiments(
+    directories: Sequence[Path], output: Path, *, data_root: Path | None, device: str = "auto"
+) -> list[Path]:
+    """Write the report of each experiment, and a page over all of them into ``output``; the last path is that page's.
+
+    Args:
+        directories: Of the experiments, in the order of the page.
+        output: Folder of the page over all; made if it is missing.
+        data_root: See ``report_experiment``.
+        device: See ``report_experiment``.
+
+    Raises:
+        JournalError: If there is no journal, or it is damaged.
+        ConfigError: If a directory can't be written.
+    """
+    made = [_report(directory, output.resolve(), data_root, device) for directory in directories]
+    path = output / NAME
+    _write(lambda: write_experiments(build_experiments_page([reported for _, reported in made]), path), path)
+    return [*(own for own, _ in made), path]
+
+
+def _report(directory: Path, root: Path, data_root: Path | None, device: str) -> tuple[Path, Reported]:
+    """Write the report of an experiment; return its path, and what a page in ``root`` says of the experiment."""
     history = History.of(read_journal(directory / "journal.jsonl"))
     verdicts = verdicts_of(history)
     extras = Extras(
@@ -44,12 +74,17 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
         queries=[] if data_root is None else ask_winners(history, directory, data_root, device),
         unended="killed" if find_holder(directory) is None else "running",
     )
-    path = directory / NAME
+    path, page = directory / NAME, build_page(history, extras)
+    _write(lambda: write_report(page, path), path)
+    link = quote(os.path.relpath(path.resolve(), root))
+    return path, Reported(history, page, link, extras.verdicts)
+
+
+def _write(write: Callable[[], None], path: Path) -> None:
     try:
-        write_report(build_page(history, extras), path)
+        write()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-    return path
 
 
 def ask_winners(history: History, directory: Path, data_root: Path, device: str) -> list[Queries]:

@@ -4,7 +4,7 @@
 const leaderboard = (() => {
   const { rows, rowsShown } = JSON.parse(document.getElementById("data").textContent);
   const table = document.getElementById("trials-table");
-  if (!table) return { find() {}, update() {} };
+  if (!table) return { find() {}, update() {}, showStudy() {} };
 
   const headers = [...table.tHead.rows[0].cells];
   const find = document.getElementById("find");
@@ -152,6 +152,13 @@ const leaderboard = (() => {
         else rows.push(row);
       }
       if (changed.length) begin();
+    },
+
+    // Shows the trials of one study.
+    showStudy(label) {
+      byStudy.value = label;
+      byState.value = find.value = "";
+      refilter();
     },
 
     // Shows one trial, opened; the charts call it with the id of a dot.

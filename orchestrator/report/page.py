@@ -17,11 +17,14 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import best_points
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.report.budget_figures import budget_figure, incumbent_figure, race_figure
+from orchestrator.report.contents import Entry, contents_of
 from orchestrator.report.cost import Fact, cost_facts, cost_figure
 from orchestrator.report.early_figure import early_figure
 from orchestrator.report.figures import Figure
+from orchestrator.report.front_figure import front_figure
 from orchestrator.report.fronts import Front, fronts_of
 from orchestrator.report.leaderboard import Column, Row, columns, leaderboard
+from orchestrator.report.learned_figure import learned_figure, learns
 from orchestrator.report.loss_figures import cocos_figure, weight_figure
 from orchestrator.report.queries import Queries
 from orchestrator.report.query_comparison import ComparedQueries
@@ -72,9 +75,11 @@ class Page:
         as_of: Time of the newest record about a trial, UTC; empty before the first.
         facts: What to know first, as numbers.
         fronts: Of a search with several objectives, one a dataset.
+        contents: The studies, where there are several.
         figures: By key.
         queries: What the winner of each dataset retrieves; a dataset without says why.
         compared: The winner of each confirmed dataset beside the best of another loss, query by query.
+        learns: Whether a hyper-parameter of a loss was learned with the model.
     """
 
     name: str
@@ -91,6 +96,8 @@ class Page:
     compared: list[ComparedQueries]
     cost: list[Fact]
     reproduction: Reproduction
+    contents: list[Entry]
+    learns: bool
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,8 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
         compared=[_named(one, names_of(studies)) for one in extras.compared],
         cost=cost_facts(trials, history.experiment.get("resources", {})),
         reproduction=_reproduction(history),
+        contents=contents_of(studies),
+        learns=learns(studies),
     )
 
 
@@ -171,6 +180,8 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
         "contours": lambda: space()["contours"],
         "weights": lambda: weight_figure(studies, ranking(extras.verdicts)),
         "cocos": lambda: cocos_figure(studies),
+        "front": lambda: front_figure(history, studies, names),
+        "learned": lambda: learned_figure(studies),
         "spent": lambda: cost_figure(studies),
     }
 

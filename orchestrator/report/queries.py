@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,8 +115,7 @@ class Pictures:
     def item(self, image: int, score: float | None = None, correct: bool = False) -> Item:
         """Return an image of the split as an item."""
         if image not in self._made:
-            path = self._path(image)
-            self._made[image] = _data_uri(path) if path else ""
+            self._made[image] = embedded_picture(self._split.filenames[image], self._folders, self._source)
         return Item(str(self._split.image_ids[image]), self._made[image], score, correct)
 
     def found(self) -> bool:
@@ -123,8 +123,24 @@ class Pictures:
         return self._path(0) is not None
 
     def _path(self, image: int) -> Path | None:
-        path = find_image(self._folders, self._split.filenames[image])
-        return None if path is None or link_problem(path, self._source.roots) else path
+        return _find(self._split.filenames[image], self._folders, self._source)
+
+
+def embedded_picture(filename: str, folders: Sequence[Path], source: "Source") -> str:
+    """Return an image file of a dataset as a small data URI; empty where the file is not at hand.
+
+    Args:
+        filename: Of the image, as the dataset names it.
+        folders: Where image files of the dataset may lie.
+        source: The dataset; a link that leads out of its roots is not followed.
+    """
+    path = _find(filename, folders, source)
+    return _data_uri(path) if path else ""
+
+
+def _find(filename: str, folders: Sequence[Path], source: "Source") -> Path | None:
+    path = find_image(folders, filename)
+    return None if path is None or link_problem(path, source.roots) else path
 
 
 def _image_queries(images: np.ndarray, captions: np.ndarray, split: "Split", pictures: Pictures) -> list[Query]:

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from orchestrator.report.experiments_page import ExperimentsPage
 from orchestrator.report.figures import Figure
 from orchestrator.report.page import Page
 from orchestrator.report.policy import file_policy, made_styles
@@ -31,12 +32,26 @@ def write_report(page: Page, path: Path) -> None:
     write_whole(path, render(page))
 
 
+def write_experiments(page: ExperimentsPage, path: Path) -> None:
+    """Write the page over several experiments whole, or not at all."""
+    write_whole(path, render_experiments(page))
+
+
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is text in it, whatever it holds."""
+    return _render("report.html.j2", page, {"rows": plain_rows(page), "rowsShown": ROWS_SHOWN})
+
+
+def render_experiments(page: ExperimentsPage) -> str:
+    """Return the page over several experiments as HTML; every string of the page is text in it."""
+    return _render("experiments.html.j2", page, {"rows": [], "rowsShown": ROWS_SHOWN})
+
+
+def _render(template: str, page: Page | ExperimentsPage, data: dict[str, Any]) -> str:
     plotly, texts, style = plotly_source(), scripts(), stylesheet()
     html = (
         templates("report")
-        .get_template("report.html.j2")
+        .get_template(template)
         .render(
             page=page,
             rows_shown=ROWS_SHOWN,
@@ -44,7 +59,7 @@ def render(page: Page) -> str:
             style=style,
             scripts=texts,
             plotly=Markup(plotly),
-            data=embedded({"figures": _figures(page.figures), "rows": plain_rows(page), "rowsShown": ROWS_SHOWN}),
+            data=embedded({"figures": _figures(page.figures), **data}),
         )
     )
     # Only now is it known which style attributes the template has written.

@@ -13,6 +13,8 @@ from orchestrator.text.values import values_text
 DRAWN = 40
 """Up to so many learning curves a study are drawn each; of more, the best ``NAMED`` and quantiles of all."""
 NAMED = 10
+FEW = 30
+"""Up to so many trials of a dataset have all of their curves in the chart that is shown first."""
 
 
 def over_trials(studies: Sequence[Study]) -> Figure:
@@ -30,18 +32,15 @@ def over_trials(studies: Sequence[Study]) -> Figure:
 
 def learning_curves(studies: Sequence[Study]) -> Figure:
     """Return the metric over epochs: the leaders beside each other, then each study with its trials."""
-    leaders = [
-        Option(f"Leaders on {dataset}", [_leaders(group)])
-        for dataset, group in by_dataset(studies).items()
-        if any(study.valued for study in group)
-    ]
+    first = [option for dataset, group in by_dataset(studies).items() for option in _options_of_dataset(dataset, group)]
     each = [Option(study.label, [_curves(study)]) for study in best_studies(studies) if study.valued]
     return Figure(
         key="curves",
         title="Learning curves",
-        note=f"Of a study with more than {DRAWN} trials the best {NAMED} are drawn; the bands hold the middle half and "
-        "nine tenths of all its trials that reached an epoch.",
-        options=leaders + each,
+        note=f"Up to {FEW} trials of a dataset are drawn together, the leaders in bold. Of a study with more than "
+        f"{DRAWN} trials the best {NAMED} are drawn; the bands hold the middle half and nine tenths of all its trials "
+        "that reached an epoch.",
+        options=first + each,
         absent="No trial has finished an epoch yet.",
     )
 
@@ -71,7 +70,7 @@ def _trial_traces(study: Study, floor: float) -> list[Json]:
 
 
 def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
-    best = _highest_means(done)
+    best = highest_means(done)
     return {
         "type": "scatter",
         "mode": "lines",
@@ -84,7 +83,7 @@ def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
     }
 
 
-def _highest_means(done: Sequence[Trial]) -> list[float]:
+def highest_means(done: Sequence[Trial]) -> list[float]:
     """Return after each finished trial the highest mean that the trainings of one setting had by then."""
     values: dict[str, list[float]] = {}
     highest = []
@@ -94,6 +93,34 @@ def _highest_means(done: Sequence[Trial]) -> list[float]:
     return highest
 
 
+def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
+    """Return all curves of a dataset where they are few, else those of the leaders; a lone study has all its own."""
+    count = sum(len(study.valued) for study in studies)
+    if count == 0 or (len(studies) == 1 and count <= FEW):
+        return []
+    if count <= FEW:
+        return [Option(f"All trials on {dataset}", [_everyone(studies)])]
+    return [Option(f"Leaders on {dataset}", [_leaders(studies)])]
+
+
+def _everyone(studies: Sequence[Study]) -> Panel:
+    """Return the curve of every trial in the colour of its study, those of the leaders bold and last."""
+    leading = {study.name: study.leader or _best(study) for study in studies}
+    thin = [
+        {
+            **_line(trial, trial.id, colour(study), 1.2),
+            "legendgroup": study.name,
+            "showlegend": False,
+            "opacity": 0.55,
+        }
+        for study in studies
+        for trial in study.valued
+        if trial is not leading[study.name]
+    ]
+    bold = [{**trace, "legendgroup": study.name} for study in studies for trace in _leading(study)]
+    return Panel("", [*thin, *bold], _epoch_axes(studies))
+
+
 def _leaders(studies: Sequence[Study]) -> Panel:
     """Return the curve of the leader of each study; of a study that nobody finished, of its best so far."""
     traces = [trace for study in studies for trace in _leading(study)]
@@ -101,9 +128,12 @@ def _leaders(studies: Sequence[Study]) -> Panel:
 
 
 def _leading(study: Study) -> list[Json]:
-    best = max(study.valued, key=lambda trial: trial.best_value or 0.0, default=None)
-    trial = study.leader or best
+    trial = study.leader or _best(study)
     return [_line(trial, study.label, colour(study), 2.5)] if trial else []
+
+
+def _best(study: Study) -> Trial | None:
+    return max(study.valued, key=lambda trial: trial.best_value or 0.0, default=None)
 
 
 def _curves(study: Study) -> Panel:

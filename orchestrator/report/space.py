@@ -10,7 +10,6 @@ from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import Json, axis, log_ticks, scaled
 from orchestrator.report.importance import main_effect
 from orchestrator.report.studies import Study
-from search_spaces import SPACES
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def searched(study: Study) -> Searched:
     columns = {name: [trial.params[name] for trial in trials] for name in names}
     columns = {name: column for name, column in columns.items() if len({str(value) for value in column}) > 1}
     effects = {name: main_effect(column, values) for name, column in columns.items()}
-    logs = frozenset(name for name, column in columns.items() if _is_log(study.loss, name, column))
+    logs = frozenset(name for name, column in columns.items() if _is_log(study.logs, name, column))
     return Searched(study, trials, values, columns, effects, logs)
 
 
@@ -79,12 +78,11 @@ def is_word(values: Sequence[Any]) -> bool:
     return any(isinstance(value, str | bool) or not isinstance(value, int | float) for value in values)
 
 
-def _is_log(loss: str, name: str, values: Sequence[Any]) -> bool:
-    """Say whether the search space is logarithmic; of one not known here, whether the values lie as if it were."""
+def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:
+    """Say whether a range is logarithmic; of listed values, whether they lie as if it were."""
     if is_word(values) or min(values) <= 0:
         return False
-    bound = (SPACES[loss].bounds if loss in SPACES else {}).get(name.removeprefix(f"{loss}."))
-    if bound is not None:
-        return bool(getattr(bound, "log", False))
+    if name in logs:
+        return logs[name]
     low, high, middle = min(values), max(values), float(np.median(values))
     return high > 20 * low and middle < (low * high) ** 0.5 * 2

@@ -1,7 +1,7 @@
 """The studies of an experiment as a report sees them: who leads, who may win, and what they are called."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.log_ranges import log_ranges
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
 """States whose best value says something about the parameters; a diverged trial's says when it broke."""
@@ -24,6 +25,7 @@ class Study:
         place: Position in the experiment, from 0; decides colour and symbol.
         trials: Of its search, in the order of their numbers.
         repeats: Of its confirmation: trials of the search, trained again with fresh seeds.
+        logs: Which of its ranges are logarithmic, see ``log_ranges``; a parameter that is none is not named.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Study:
     loss: str
     trials: Sequence[Trial]
     repeats: Sequence[Trial] = ()
+    logs: Mapping[str, bool] = field(default_factory=dict)
 
     def name_of(self, trial: Trial) -> str:
         """Return what a trial is called on the page: its id without what all studies share."""
@@ -81,8 +84,17 @@ def studies_of(history: History) -> list[Study]:
         group.setdefault(trial.study + part, []).append(trial)
     cells = {name: _cell(trials[0].config) for name, trials in groups.items()}
     labels = _labels(cells)
+    logs = log_ranges(history)
     return [
-        Study(name, labels[name], place, *cells[name], groups[name], repeats.get(name, ()))
+        Study(
+            name,
+            labels[name],
+            place,
+            *cells[name],
+            groups[name],
+            repeats.get(name, ()),
+            logs.get(groups[name][0].study, {}),
+        )
         for place, name in enumerate(groups)
     ]
 

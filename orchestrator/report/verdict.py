@@ -1,5 +1,6 @@
 """The verdict on each dataset as the page tells it: confirmed with its statistics, or said to be unconfirmed."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,9 @@ from orchestrator.results.statistics import FEWEST
 from orchestrator.text.values import count_text, metric_text, values_text
 
 SHOWN = 5
+
+TICKS = 4
+"""Of a scale, about."""
 
 _HEADLINES = {
     "better": "{winner} wins",
@@ -67,6 +71,7 @@ class Verdict:
         sentence: What it rests on.
         measure: What the standings show.
         standings: Best first.
+        scale: Places on the scale of the standings in percent, and the values there; empty where all values are equal.
         comparisons: With the runner-up and the baseline, where there was a confirmation.
         warnings: What a reader must know before believing it.
         compared: What was compared; empty without a confirmation.
@@ -81,6 +86,7 @@ class Verdict:
     sentence: str
     measure: str = ""
     standings: list[Standing] = field(default_factory=list)
+    scale: list[tuple[float, str]] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     compared: str = ""
@@ -110,6 +116,7 @@ def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
         "It was picked for being the highest, so it flatters itself; confirm it with fresh seeds before believing it.",
         measure=f"{best.metric}, best epoch of {_of_how_many(study, best)}",
         standings=_standings(ranked[:SHOWN]),
+        scale=scale([(value, value) for pair in ranked[:SHOWN] if (value := pair[0].value_of(pair[1])) is not None]),
         warnings=warnings,
     )
 
@@ -148,11 +155,32 @@ def bars(intervals: Sequence[tuple[float, float, float]]) -> list[tuple[float, f
     low, high = min(low for low, _, _ in intervals), max(high for _, _, high in intervals)
     if high <= low:
         return [(50.0, 0.0, 50.0) for _ in intervals]
-    scale = 88 / (high - low)
+    per_unit = 88 / (high - low)
     return [
-        (round(6 + (left - low) * scale, 2), round((right - left) * scale, 2), round(6 + (value - low) * scale, 2))
+        (
+            round(6 + (left - low) * per_unit, 2),
+            round((right - left) * per_unit, 2),
+            round(6 + (value - low) * per_unit, 2),
+        )
         for left, value, right in intervals
     ]
+
+
+def scale(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, str]]:
+    """Return the ticks of the scale on which ``bars`` places intervals: places in percent, and round values.
+
+    Args:
+        intervals: Low and high of each.
+    """
+    low, high = min((low for low, _ in intervals), default=0.0), max((high for _, high in intervals), default=0.0)
+    if high <= low:
+        return []
+    rough = (high - low) / TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    decimals = max(0, -math.floor(math.log10(step)))
+    values = [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return [(round(6 + (value - low) * 88 / (high - low), 2), f"{value:.{decimals}f}") for value in values]
 
 
 def _warnings(studies: Sequence[Study]) -> list[str]:
@@ -176,6 +204,7 @@ def confirmed(given: Mapping[str, Any], studies: Sequence[Study]) -> Verdict:
         measure=f"{given['metric']}: mean ± sample standard deviation over fresh seeds on this test set, with its "
         f"95 % bootstrap interval (from {FEWEST} seeds on); chosen by {given['selection']} alone",
         standings=_confirmed_standings(given["standings"], given["metric"]),
+        scale=scale([(low, high) for low, _, high in _intervals(given["standings"])]),
         comparisons=[_comparison(comparison, given["metric"]) for comparison in given["comparisons"]],
         warnings=[*map(_sentence, given["warnings"]), *_warnings(studies)],
         compared=_sentence(given["compared"]) if given["compared"] else "",
@@ -190,30 +219,37 @@ def _sentence(text: str) -> str:
 
 
 def _confirmed_standings(standings: Sequence[Mapping[str, Any]], metric: str) -> list[Standing]:
-    means = [standing["result"]["mean"] for standing in standings]
-    intervals = [
-        (each["low"], mean, each["high"]) if (each := standing["bootstrap"]) else (mean, mean, mean)
-        for standing, mean in zip(standings, means, strict=True)
-    ]
+    intervals = _intervals(standings)
     placed = bars(intervals) if intervals else []
     return [
         Standing(
             label=standing["label"],
             detail=values_text(standing["parameters"]),
-            value=_spread_text(standing["result"], metric),
+            value=spread_text(standing["result"], metric),
             bar=bar,
-            note=_interval_note(interval, standing["result"]["seeds"], metric),
+            note=interval_note(interval, standing["result"]["seeds"], metric),
         )
         for standing, interval, bar in zip(standings, intervals, placed, strict=True)
     ]
 
 
-def _spread_text(result: Mapping[str, Any], metric: str) -> str:
+def _intervals(standings: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, float]]:
+    """Return low, mean and high of each; without an interval the mean is all three."""
+    means = [standing["result"]["mean"] for standing in standings]
+    return [
+        (each["low"], mean, each["high"]) if (each := standing["bootstrap"]) else (mean, mean, mean)
+        for standing, mean in zip(standings, means, strict=True)
+    ]
+
+
+def spread_text(result: Mapping[str, Any], metric: str) -> str:
+    """Return a mean over seeds with its standard deviation, where this is known."""
     mean = metric_text(metric, result["mean"])
     return mean if result["sample_std"] is None else f"{mean} ± {metric_text(metric, result['sample_std'])}"
 
 
-def _interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
+def interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
+    """Return an interval, where there is one, and of how many seeds."""
     words = count_text(seeds, "seed")
     low, _, high = interval
     return words if low == high else f"[{metric_text(metric, low)}, {metric_text(metric, high)}], {words}"

@@ -9,6 +9,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Trial
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import find_winners
 from trainables.errors import UserError
@@ -29,12 +30,14 @@ class Side:
         trial: As the journal has it.
         test: Its test metrics, where the test split was opened for it.
         why: Why this trial stands for its experiment; empty where it was named itself.
+        verdict: On the trial's dataset, where the confirmation of the experiment is over.
     """
 
     experiment: str
     trial: Trial
     test: Mapping[str, float]
     why: str = ""
+    verdict: DatasetVerdict | None = None
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,14 @@ class TrialComparison:
 
     Attributes:
         settings: Dotted key -> its two values, where they differ; ``None`` where one has no such key.
-        metrics: Metric -> its two values at the best epochs; ``None`` where one lacks it.
+        metrics: Metric -> its two values at the best epochs, ``None`` where one lacks it; the metric that decides is
+            the first.
+        better: Which of the two is better, and how sure that is, in a sentence.
     """
 
     first: Side
     second: Side
+    better: str
     settings: Mapping[str, tuple[Any, Any]]
     metrics: Mapping[str, tuple[float | None, float | None]]
 
@@ -64,6 +70,7 @@ class TrialComparison:
         ]
         return {
             "trials": sides,
+            "better": self.better,
             "settings": {name: list(pair) for name, pair in self.settings.items()},
             "metrics": {name: list(pair) for name, pair in self.metrics.items()},
         }
@@ -85,9 +92,11 @@ def compare_trials(first: str, second: str, output: Path) -> TrialComparison:
     names = sorted({*flat[0], *flat[1]})
     settings = {name: (flat[0].get(name), flat[1].get(name)) for name in names}
     values = [_values(side) for side in sides]
-    shown = sorted({*values[0], *values[1]}, key=_order)
+    deciding = sides[0].trial.metric
+    shown = sorted({*values[0], *values[1]}, key=lambda metric: (metric != deciding, *_order(metric)))
     return TrialComparison(
         *sides,
+        better=which_is_better(*sides),
         settings={name: pair for name, pair in settings.items() if pair[0] != pair[1]},
         metrics={name: (values[0].get(name), values[1].get(name)) for name in shown},
     )
@@ -104,15 +113,69 @@ def find_side(name: str, output: Path) -> Side:
         if wanted is None and not experiment and own == name:
             wanted, why = _winner(history, name)
         if wanted is not None:
-            found.append(Side(own, wanted, history.tests.get(wanted.id, {}), why))
+            verdict = verdicts_of(history).get(wanted.config["dataset"])
+            found.append(Side(own, wanted, history.tests.get(wanted.id, {}), why, verdict))
     if not found:
         raise NoSuchTrialError(
-            f"{name}: no such trial or experiment under {output}; `orchestrator status EXPERIMENT` lists the trials"
+            f"{name}: no such trial or experiment under {output}; "
+            f"`orchestrator status EXPERIMENT --all` lists the trials"
         )
     if len(found) > 1:
         places = ", ".join(f"{side.experiment}/{side.trial.id}" for side in found)
         raise NoSuchTrialError(f"{name}: there are several: {places}; name one of them so")
     return found[0]
+
+
+def which_is_better(first: Side, second: Side) -> str:
+    """Return which of two trials is better, and how sure that is: a sentence without its full stop.
+
+    Where a confirmation has compared the two with fresh seeds, its verdict is told. Otherwise two single trainings
+    stand against each other, and nobody knows what other seeds would have brought.
+    """
+    one, other = first.trial, second.trial
+    if (one.config["dataset"], one.metric) != (other.config["dataset"], other.metric):
+        return "neither is called better: the two were trained on different datasets, or selected by different metrics"
+    confirmed = _confirmed(first, second)
+    if confirmed:
+        return confirmed
+    reached, against = one.best_value, other.best_value
+    if reached is None or against is None:
+        return f"neither is called better: not both have a value of {one.metric} yet"
+    if reached == against:
+        return f"the two are equal: {one.metric} {reached:.2f}"
+    name = _short(first, second) if reached > against else _short(second, first)
+    high, low = max(reached, against), min(reached, against)
+    return (
+        f"{name} is ahead by {high - low:.2f} {one.metric}, {high:.2f} against {low:.2f}: a training each, so that "
+        f"other seeds may turn the order round; `orchestrator confirm` trains the best of a search again"
+    )
+
+
+def _confirmed(first: Side, second: Side) -> str:
+    """Return what the confirmation of one experiment found about the two; empty where it did not compare them."""
+    verdict = first.verdict
+    if first.experiment != second.experiment or verdict is None or verdict.winner is None:
+        return ""
+    winner = verdict.winner.candidate.label
+    sides = {side.trial.id: side for side in (first, second)}
+    if winner not in sides or len(sides) < 2:
+        return ""
+    (loser,) = sides.keys() - {winner}
+    comparison = next((one for one in verdict.comparisons if one.label == loser), None)
+    if comparison is None:
+        return ""
+    interval = comparison.interval
+    between = f", 95 % interval [{interval.low:+.2f}, {interval.high:+.2f}]" if interval else ""
+    name = _short(sides[winner], sides[loser])
+    return (
+        f"with fresh seeds the verdict on {name} is {comparison.verdict.value}: its {verdict.metric} is "
+        f"{comparison.difference:+.2f} from that of the other{between}"
+    )
+
+
+def _short(side: Side, other: Side) -> str:
+    """Return a trial's name, with its experiment where the two have different ones."""
+    return side.trial.id if side.experiment == other.experiment else f"{side.experiment}/{side.trial.id}"
 
 
 def _winner(history: History, name: str) -> tuple[Trial, str]:

@@ -37,10 +37,16 @@ def read_storage(directory: Path) -> str | None:
     return History.of(read_journal(directory / JOURNAL_FILE)).storage
 
 
-def command_to_go_on(directory: Path, history: History) -> str | None:
+def command_to_go_on(directory: Path, history: History, verb: str | None = None) -> str | None:
     """Return the command line that goes on with an experiment that nobody runs, ready to be pasted.
 
     What has reached a limit of its budget gets as much again.
+
+    Args:
+        directory: Of the experiment.
+        history: What its journal says.
+        verb: The command, where the history cannot tell which one was interrupted; ``None`` is ``resume`` or
+            ``extend``.
 
     Returns:
         ``None`` where its newest start came to its end, or where it never began.
@@ -50,7 +56,8 @@ def command_to_go_on(directory: Path, history: History) -> str | None:
     resolved = directory.resolve()
     place = ["--output", os.path.relpath(resolved.parent)]
     options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
-    return shlex.join(["orchestrator", *_verb(history), resolved.name, *place, *options])
+    verbs = _verb(history) if verb is None else [verb]
+    return shlex.join(["orchestrator", *verbs, resolved.name, *place, *options])
 
 
 def _verb(history: History) -> list[str]:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Group
@@ -13,46 +13,31 @@ from rich.text import Text
 
 from orchestrator.journal.confirmation_records import ConfirmationPlanned
 from orchestrator.journal.experiment_records import LimitNoted, PopulationMoved
-from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
+from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.record import Record
-from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.journal.trial_records import CheckpointDamaged, TrialRetried, has_ended
+from orchestrator.journal.trial import Stage, Trial
+from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, has_ended
 from orchestrator.results.confirming import races_of
-from orchestrator.results.pareto import goals_of
 from orchestrator.results.race_words import describe_race, describe_round, race_to_dict
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import Summary
+from orchestrator.search.heartbeat import EpochClock, Heartbeat
 from orchestrator.search.pace import seconds_left
+from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, common_prefix, count_words, trials_table
 from orchestrator.tables.pareto import pareto_tables
 from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import format_parameters
-from trainables.config import TrialConfig
-
-ROWS = 16
-"""Trials in the live table: those that run, then those that ended last."""
 
 PROGRESS_SECONDS = 30.0
 """How often plain output says how far the search is."""
 
-WORDS: dict[str, str] = {
-    TrialState.RUNNING: "running",
-    TrialState.FINISHED: "finished",
-    TrialState.STOPPED_EARLY: "stopped early",
-    TrialState.DIVERGED: "diverged",
-    TrialState.FAILED: "failed",
-    HALF_TRAINED: "half trained",
-    NOT_BEGUN: "not begun",
-}
-"""How a trial stands, see ``History.standing`` -> in words."""
+DRAW_SECONDS = 0.25
+"""Between two drawings of the live table, at least."""
 
-STYLES: dict[str, str] = {
-    TrialState.RUNNING: "cyan",
-    TrialState.FINISHED: "green",
-    TrialState.DIVERGED: "red",
-    TrialState.FAILED: "red",
-}
+DRAW_SHARE = 20
+"""So many times as long as a drawing took, the next one waits: the table of many trials takes little of the driver."""
 
 
 class Progress:
@@ -66,23 +51,29 @@ class Progress:
     """
 
     def __init__(self, history: History, total: int, epochs: int, stage: Stage = Stage.SEARCH) -> None:
-        self.history, self._total, self._epochs, self._stage = history, total, epochs, stage
+        self.history, self.stage = history, stage
+        self._total, self._epochs = total, epochs
         self._started, self._before = time.monotonic(), self._trained()
 
-    def counts(self) -> str:
-        """Return one line: trials by state, best so far, and the time left."""
-        parts = [words] if (words := count_words(self.history.count(self._stage, self._total))) else []
+    def counts(self, prefix: str = "") -> list[str]:
+        """Return trials by state, the best so far, and the time left, each where there is any.
+
+        Args:
+            prefix: Of the trials' ids, to be left out.
+        """
+        parts = [words] if (words := count_words(self.history.count(self.stage, self._total))) else []
         best = self.best()
-        parts += [] if best is None else [f"best {best.first.metric} {best.value_so_far:.2f} ({best.first.id})"]
+        if best is not None:
+            name = best.first.id.removeprefix(prefix)
+            parts.append(f"best {best.first.metric} {best.value_so_far:.2f} ({name})")
         left = self.seconds_left()
-        parts += [] if left is None else [f"ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"]
-        return ", ".join(parts)
+        return parts + ([] if left is None else [f"ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"])
 
     def best(self) -> Point | None:
         """Return the point with the highest value so far among those that could win or still run."""
-        trials = self.history.stage(self._stage)
+        trials = self.history.stage(self.stage)
         # What confirms a search has a seed a trial, so that each trial stands for itself.
-        points = points_of(trials) if self._stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
+        points = points_of(trials) if self.stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
         rated = [point for point in points if point.value_so_far is not None]
         return max(rated, key=lambda point: point.value_so_far or 0.0, default=None)
 
@@ -92,10 +83,10 @@ class Progress:
         if trained <= 0:
             return None
         pace = trained / (time.monotonic() - self._started)
-        return seconds_left(self.history.stage(self._stage), self._total, pace, self._epochs)
+        return seconds_left(self.history.stage(self.stage), self._total, pace, self._epochs)
 
     def _trained(self) -> int:
-        return sum(trial.last_epoch for trial in self.history.stage(self._stage))
+        return sum(trial.last_epoch for trial in self.history.stage(self.stage))
 
 
 class Display:
@@ -106,6 +97,9 @@ class Display:
 
     def refresh(self) -> None:
         """Draw, if it is time to."""
+
+    def announce(self, doing: str) -> None:
+        """Say what is under way that brings no record for a while."""
 
 
 class PlainDisplay(Display):
@@ -145,31 +139,63 @@ class PlainDisplay(Display):
         """Print how far the search is, every half a minute."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + PROGRESS_SECONDS
-            say(self._progress.counts())
+            say(", ".join(self._progress.counts()))
+
+    def announce(self, doing: str) -> None:
+        """Print it."""
+        say(doing)
 
 
 class LiveDisplay(Display):
-    """A table that is drawn anew in place."""
+    """A table that is drawn anew in place, with a clock that goes on by itself while nothing else happens.
+
+    Args:
+        progress: Of the stage that is shown.
+        live: What draws; it draws the clock of its own accord where it refreshes by itself.
+        title: Above the table.
+    """
 
     def __init__(self, progress: Progress, live: Live, title: str) -> None:
         self._progress, self._live, self._title = progress, live, title
         self._next = 0.0
         self._limits: dict[str, None] = {}
         self._races = race_lines(progress.history)
+        self._heartbeat, self._epochs = Heartbeat(), EpochClock(progress.history)
+        live.update(self._drawn())
 
     def listen(self, record: Record) -> None:
-        """Keep what is shown under the table: what limits how many trials run at once, and how a race stands."""
+        """Keep what is shown beside the trials: when epochs end, how a race stands, what limits trials at a time."""
+        self._epochs.listen(record)
+        if isinstance(record, EpochEnded):
+            self._heartbeat.hear()
         if isinstance(record, ConfirmationPlanned) or has_ended(record):
             self._races = race_lines(self._progress.history)
         if isinstance(record, LimitNoted):
             self._limits[record.message] = None
 
     def refresh(self) -> None:
-        """Draw, at most four times a second."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + 0.25
-            below = "\n".join((self._progress.counts(), *self._races, *self._limits))
-            self._live.update(Group(trials_table(self._progress.history, self._title), Text(below)), refresh=True)
+        """Draw, at most four times a second, and less often where drawing takes long."""
+        started = time.monotonic()
+        if started >= self._next:
+            self._live.update(self._drawn(), refresh=True)
+            ended = time.monotonic()
+            self._next = ended + max(DRAW_SECONDS, DRAW_SHARE * (ended - started))
+
+    def announce(self, doing: str) -> None:
+        """Put it beside the clock, which goes on by itself.
+
+        No table is made here: a handler of signals calls this while another thread adds trials to the history.
+        """
+        self._heartbeat.doing = doing
+
+    def _drawn(self) -> Group:
+        history, stage = self._progress.history, self._progress.stage
+        below = [*self._progress.counts(common_prefix(history.stage(stage))), *self._races, *self._limits]
+        # The title, the head of the table, what it leaves out, and the clock take nine lines.
+        room = self._live.console.height - 9 - len(below)
+        rows = max(FEWEST_ROWS, min(ROWS, room))
+        table = trials_table(history, self._title, rows, stage=stage, progress=self._epochs.progress)
+        return Group(table, self._heartbeat, *map(Text, below))
 
 
 @contextmanager
@@ -178,36 +204,12 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
     if quiet:
         yield Display()
     elif sys.stdout.isatty():
-        with Live(console=make_console(), auto_refresh=False) as live:
+        with Live(console=make_console(), refresh_per_second=4) as live:
             display = LiveDisplay(progress, live, title)
             yield display
             display.refresh()
     else:
         yield PlainDisplay(progress)
-
-
-def trials_table(history: History, title: str, rows: int = ROWS) -> Table:
-    """Return a table of the trials that run and of those that ended last."""
-    trials = sorted(
-        history.trials.values(), key=lambda trial: (not trial.has_ended, trial.ended_after or trial.created_after)
-    )
-    table = Table(title=title, title_justify="left")
-    for heading, justify in (("trial", "left"), ("parameters", "left"), ("epoch", "right"), ("best", "right")):
-        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    further = [goal.metric for goal in goals_of(history)[1:]]
-    for metric in further:
-        table.add_column(Text(metric), justify="right", overflow="fold")
-    table.add_column("state")
-    for trial in reversed(trials[-rows:]):
-        epochs = TrialConfig.from_dict(trial.config).training.total_epochs
-        best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
-        at_best = trial.epochs.get(trial.best_epoch or 0, {})
-        others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in further]
-        standing = history.standing(trial)
-        state = Text(WORDS[standing], STYLES.get(standing, "dim"))
-        parameters = format_parameters(trial.parameters)
-        table.add_row(Text(trial.id), Text(parameters), f"{trial.last_epoch}/{epochs}", best, *others, state)
-    return table
 
 
 def race_lines(history: History) -> list[str]:
@@ -218,11 +220,6 @@ def race_lines(history: History) -> list[str]:
         for dataset, race in races_of(history).items()
         for line in describe_race(race_to_dict(race), metric)
     ]
-
-
-def count_words(counts: Mapping[str, int]) -> str:
-    """Return in words how many trials stand how."""
-    return ", ".join(f"{counts[standing]} {words}" for standing, words in WORDS.items() if counts.get(standing))
 
 
 def describe_end(trial: Trial) -> str:
@@ -236,13 +233,16 @@ def describe_end(trial: Trial) -> str:
 
 def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> None:
     """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
-    show = show or make_console(plain_width=160).print
-    show(_winners_table(summary))
+    # A terminal gets lines of its own width, broken between words; a file gets a line a sentence.
+    is_folded = show is None and sys.stdout.isatty()
+    console = make_console(plain_width=160)
+    show = show or console.print
+    show(_winners(summary))
     for front in pareto_tables(summary):
-        show(draw(front))
+        show(draw(front, console.width))
     for dataset in summary["caveats"]:
         for sentence in statements(dataset, summary):
-            show(Text(f"{dataset}: {sentence}", no_wrap=True, overflow="ignore"))
+            show(Text(f"{dataset}: {sentence}", no_wrap=not is_folded, overflow="fold" if is_folded else "ignore"))
     for stage in Stage:
         states = Counter(row["state"] for row in summary["trials"] if row["stage"] == stage)
         by = f"; ended by budget.{summary['ended_by']}" if stage is Stage.SEARCH and _is_limited(summary) else ""
@@ -254,21 +254,21 @@ def _is_limited(summary: Summary) -> bool:
     return summary["ended_by"] not in (None, "trials")
 
 
-def _winners_table(summary: Summary) -> Table:
+def _winners(summary: Summary) -> Group:
+    """Return a table of the winners, with what may be long below: parameters and the names of trials."""
     metric = summary["metric"].removeprefix("val/")
-    table = Table(title=f"{summary['experiment']}: winners", title_justify="left")
-    for heading in ("dataset", "model", "loss", "parameters", "trial"):
+    table = Table()
+    for heading in ("dataset", "model", "loss"):
         table.add_column(heading, overflow="fold")
     for heading in ("seeds", f"val {metric}", f"test {metric}"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for dataset, winner in summary["winners"].items():
         test = "" if winner["test"] is None else f"{winner['test'][metric]:.2f}"
-        table.add_row(
-            *(Text(text) for text in (dataset, winner["model"], winner["loss"])),
-            Text(format_parameters(winner["parameters"])),
-            Text(winner["trial"]),
-            str(winner["seeds"]) if winner["confirmed"] else "unconfirmed",
-            f"{winner['val'][metric]:.2f}",
-            test,
-        )
-    return table
+        seeds = str(winner["seeds"]) if winner["confirmed"] else "unconfirmed"
+        texts = (dataset, winner["model"], winner["loss"], seeds, f"{winner['val'][metric]:.2f}", test)
+        table.add_row(*map(Text, texts))
+    below = [
+        f"{dataset}: {winner['trial']}: {format_parameters(winner['parameters']) or 'defaults'}"
+        for dataset, winner in summary["winners"].items()
+    ]
+    return Group(Text(f"{summary['experiment']}: winners", "italic"), table, *map(Text, below))

@@ -1,6 +1,7 @@
 """A search from its description to its winners; ``run_search`` reads top to bottom."""
 
 import json
+import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.search.budget import SPENT, Meter
+from orchestrator.search.continuation import command_to_go_on
 from orchestrator.search.display import Progress, make_display
 from orchestrator.search.preparation import (
     check_cpus,
@@ -31,6 +33,7 @@ from orchestrator.search.preparation import (
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.terminal import say
+from orchestrator.text.values import count_text
 from orchestrator.tracking import choose_uri, without_password
 from orchestrator.tracking.registry import Registered, register_all
 from orchestrator.tracking.tracker import Tracker
@@ -143,6 +146,8 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     cluster = given.cluster.resolved()
     if cluster.address is None:
         check_cpus(experiment.resources)
+    if not given.quiet:
+        say(f"{experiment.name}: checking {', '.join(experiment.datasets)}")
     digests = workload.check(experiment)
     sources = read_sources(experiment, given.output)
     directory = open_directory(given.output, experiment.name)
@@ -155,10 +160,12 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         # Only now, because Ray and Optuna take longer to import than refusing everything above.
         from orchestrator.tuner.session import Session
 
+        if not given.quiet:
+            say(describe_start(experiment, ledger.history, directory))
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = Tracker(uri, given.output, experiment.name, ledger.past)
-        with closing(checkpoints), tracked(ledger, tracking) as tracker:
+        with closing(checkpoints), tracked(ledger, tracking) as tracker, answered(directory, ledger, stages):
             signal, ended_by = None, ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster, given.options)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
@@ -173,7 +180,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
                 signal = confirm_stage(session, given.quiet)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
-                raise SearchInterruptedError(f"{directory}: the same command goes on from here")
+                raise SearchInterruptedError(_how_to_go_on(directory, ledger.history, stages))
             chosen = selected(ledger.history)
             evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
             unwritten = write_files(chosen, workload, checkpoints, directory)
@@ -185,6 +192,38 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     registered, unregistered = register_all(uri, directory, tracker.problem)
     problems = (*unwritten, *unpacked, *unregistered)
     return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by, registered, problems)
+
+
+@contextmanager
+def answered(directory: Path, ledger: Ledger, stages: Collection[Stage]) -> Iterator[None]:
+    """Answer a Ctrl-C that comes while no trial runs, e.g. while Ray starts, as one that comes while trials run.
+
+    Raises:
+        SearchInterruptedError: In the place of ``KeyboardInterrupt``.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        # Before MLflow gets its last records, which may take seconds.
+        say("stopping; what the journal holds is kept", error=True)
+        raise SearchInterruptedError(_how_to_go_on(directory, ledger.history, stages)) from None
+
+
+def _how_to_go_on(directory: Path, history: History, stages: Collection[Stage]) -> str:
+    verb = None if Stage.SEARCH in stages else "confirm"
+    command = command_to_go_on(directory, history, verb)
+    return f"{directory}: " + (f"go on with: {command}" if command else "the same command goes on from here")
+
+
+def describe_start(experiment: Experiment, history: History, directory: Path) -> str:
+    """Return in two lines what a start is about to do, and where its files go."""
+    cells = experiment.cells()
+    trials = sum(experiment.trials_in(cell) for cell in cells)
+    ended = sum(trial.has_ended for trial in history.stage(Stage.SEARCH))
+    done = f", {ended} of them ended before" if ended else ""
+    words = f"{count_text(len(cells), 'study')}, {count_text(trials, 'trial')}{done}"
+    then = "" if experiment.confirm is None else ", then a confirmation with fresh seeds"
+    return f"{experiment.name}: {words}{then}\nfiles: {os.path.relpath(directory)}"
 
 
 def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
@@ -200,14 +239,16 @@ def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
 
 def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
     """Run what is left of the search; return the signal that ended it, or ``None`` where it is done."""
-    from orchestrator.studies.populations import Populations
-    from orchestrator.studies.study import Studies
-    from orchestrator.tuner.run import run_trials
-    from orchestrator.tuner.scheduler import PopulationScheduler, StudyScheduler
-
     experiment, ledger = session.experiment, session.ledger
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
     with displayed(session, Stage.SEARCH, total, quiet) as shown:
+        # Only now, because Optuna and Ray take seconds to import, during which the display says so.
+        shown.announce("loading Optuna and Ray")
+        from orchestrator.studies.populations import Populations
+        from orchestrator.studies.study import Studies
+        from orchestrator.tuner.run import run_trials
+        from orchestrator.tuner.scheduler import PopulationScheduler, StudyScheduler
+
         studies = Studies(experiment, ledger, meter.is_closed)
         if experiment.scheduler.name == "pbt":
             populations = Populations(experiment, studies, ledger, session.checkpoints)
@@ -220,16 +261,18 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
 
     It has no limit but its number of trainings: a budget is the search's.
     """
-    from orchestrator.tuner.run import run_trials
-    from orchestrator.tuner.scheduler import RecordingScheduler
-
     ledger = session.ledger
     plans = current_plans(session.experiment, ledger.history)
     for plan in plans:
         # Before the first training: what a look may spend depends on the looks that were taken when it was planned.
         if ledger.history.plans.get(plan.dataset) != plan:
             ledger.append(ConfirmationPlanned.of(plan))
+    if not plans:
+        return None
     with displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
+        from orchestrator.tuner.run import run_trials
+        from orchestrator.tuner.scheduler import RecordingScheduler
+
         unlimited = replace(shown, limit=lambda: None)
         source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
         return run_trials(unlimited, source, RecordingScheduler(ledger))
@@ -244,6 +287,6 @@ def displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> Iter
     with make_display(progress, f"{experiment.name}: {stage}", quiet=quiet) as display:
         ledger.listeners.append(display.listen)
         try:
-            yield replace(session, on_step=display.refresh)
+            yield replace(session, on_step=display.refresh, announce=display.announce)
         finally:
             ledger.listeners.remove(display.listen)

@@ -11,6 +11,8 @@ from orchestrator.tables.table import Table
 from orchestrator.text.values import values_text, visible
 
 MISSING = "–"
+VERDICT = "Verdict"
+"""Heading of the column of verdicts."""
 
 PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ours in names.items()} | {
     "flickr8k": "Flickr8k",
@@ -94,7 +96,7 @@ def grid(table: Table) -> Grid:
     heads = ("Dataset", "Model", "Loss", "#", "Hyper-parameters")
     return Grid(
         groups=("",) * len(heads) + tuple(column.direction for column in columns) + ("",) * verdicts,
-        headings=heads + tuple(column.heading for column in columns) + ("Verdict",) * verdicts,
+        headings=heads + tuple(column.heading for column in columns) + (VERDICT,) * verdicts,
         rows=tuple(_texts(row, columns) + (one_line(row.verdict),) * verdicts for row in table.rows),
         texts=len(heads),
     )

@@ -140,6 +140,9 @@ def _measure(values: Sequence[float]) -> Measure:
 
 def _notes(result: Result, several: bool, brief: bool) -> list[str]:
     """Return the statements on each dataset, behind its name; values of an unconfirmed one are said to be of val."""
+    if not result.rows:
+        state = f"`orchestrator status {result.name}` tells how it stands"
+        return [f"{result.name}: no trial has been trained to its end yet, so there is nothing to compare; {state}."]
     notes = []
     for dataset in dict.fromkeys(row.dataset for row in result.rows):
         where = " ".join([*([f"{result.name}:"] if several else []), f"{Path(dataset).name}:"])

@@ -15,15 +15,20 @@ from orchestrator.tuner.not_pickled import NotPickled
 class Interruption(NotPickled, tune.Stopper):
     """Asks Ray Tune to end when a limit is reached, or when a signal tells the process to end.
 
-    The first signal is noted, and the search ends in order. A second signal raises ``KeyboardInterrupt`` at once.
+    The first signal is noted and answered, and the search ends in order. A second signal raises ``KeyboardInterrupt``
+    at once.
+
+    Args:
+        is_over: Returns whether a limit is reached.
+        answer: Called in the handler of the first signal, to tell a person that the signal was heard.
 
     Attributes:
         signal: The signal that came; ``None`` while there was none.
     """
 
-    def __init__(self, is_over: Callable[[], bool]) -> None:
+    def __init__(self, is_over: Callable[[], bool], answer: Callable[[], None] = lambda: None) -> None:
         self.signal: int | None = None
-        self._is_over = is_over
+        self._is_over, self._answer = is_over, answer
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Let every trial go on: this stopper ends all trials or none."""
@@ -50,3 +55,4 @@ class Interruption(NotPickled, tune.Stopper):
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
+        self._answer()

@@ -26,6 +26,8 @@ from orchestrator.tuner.runtime import ray_runtime
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
 
+STOPPING = "stopping; what the journal holds is kept, the epochs under way are lost"
+
 
 def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> int | None:
     """Run what is left of a source's trials until the last has ended, a limit is reached or a signal comes.
@@ -49,7 +51,9 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     has_room = partial(scheduler.places.has_room, session.cluster.waiting)
     issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, has_room)
     callback = TrialCallback(session, source, issuer)
-    interruption = Interruption(lambda: session.limit() is not None or callback.problem is not None)
+    interruption = Interruption(
+        lambda: session.limit() is not None or callback.problem is not None, partial(session.announce, STOPPING)
+    )
     tune_config = tune.TuneConfig(
         search_alg=issuer,
         scheduler=scheduler,
@@ -67,6 +71,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         stop=interruption,
         verbose=0,
     )
+    session.announce(_beginning(session))
     work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
     # In this order: starting Ray replaces the handler of SIGTERM, so ours is set after Ray has started.
     with ray_runtime(session.scratch, session.cluster.address) as own, interruption.listening():
@@ -78,10 +83,16 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     return interruption.signal
 
 
+def _beginning(session: Session) -> str:
+    address = session.cluster.address
+    return "starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}"
+
+
 def _tune(
     session: Session, tune_config: tune.TuneConfig, run_config: tune.RunConfig, is_over: Callable[[], bool]
 ) -> None:
     """Let Tune run the trials."""
+    session.announce("waiting for the first epoch")
     if not (nodes := machines_that_run_trials(session.experiment.resources, is_over)):
         return
     resources, fuse = allocate(session, nodes)

@@ -22,7 +22,10 @@ class Session:
         checkpoints: Finds and saves the trials' checkpoints.
         scratch: Directory of this process alone; a short path, because Ray makes sockets under it.
         on_step: Called several times a second, by which the display draws.
-        limit: Called as often; a text (the reason) ends the stage, and the running trials stay resumable.
+        announce: Told what is under way that brings no record for a while, e.g. that Ray starts. It may be called in
+            the handler of a signal, while another thread works.
+        limit: Called as often as ``on_step``; a text (the reason) ends the stage, and the running trials stay
+            resumable.
         cluster: Where trials run.
     """
 
@@ -32,6 +35,7 @@ class Session:
     checkpoints: Checkpoints
     scratch: Path
     on_step: Callable[[], None] = lambda: None
+    announce: Callable[[str], None] = lambda doing: None
     limit: Callable[[], str | None] = lambda: None
     cluster: Cluster = field(default_factory=Cluster)
 

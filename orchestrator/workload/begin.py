@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.experiment.plugins import load_plugins
 from orchestrator.experiment.yaml_files import load_trial_config
 from orchestrator.workload import single
-from orchestrator.workload.single import TrainingResult
+from orchestrator.workload.single import TrainingResult, TrainingStart
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
@@ -22,6 +22,8 @@ def train(
     device: str = "auto",
     plugins: Sequence[str] = (),
     on_report: Callable[[EpochReport], None] = lambda report: None,
+    on_start: Callable[[TrainingStart], None] = lambda start: None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> TrainingResult:
     """Train one model to its last epoch.
 
@@ -35,6 +37,8 @@ def train(
         device: See ``trainables.devices``.
         plugins: Python files or installed distributions, as with ``--plugin``.
         on_report: Called after each epoch.
+        on_start: Called once, before the first step.
+        on_step: Called after each step with the number of steps that its epoch has had.
 
     Raises:
         UserError: If config, data, folder or checkpoint is refused.
@@ -43,8 +47,21 @@ def train(
     load_plugins(plugins)
     if not isinstance(config, TrialConfig):
         config = load_trial_config(None if config is None else Path(config), overrides)
-    directory = Path(output) / "train" / (name or default_name(config))
-    return single.train(config, directory, data_root=Path(data_root), device=device, resume=resume, on_report=on_report)
+    return single.train(
+        config,
+        directory_of(config, Path(output), name),
+        data_root=Path(data_root),
+        device=device,
+        resume=resume,
+        on_report=on_report,
+        on_start=on_start,
+        on_step=on_step,
+    )
+
+
+def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:
+    """Return the folder of a training."""
+    return output / "train" / (name or default_name(config))
 
 
 def default_name(config: TrialConfig) -> str:

@@ -15,6 +15,21 @@ from trainables.reports import EpochReport
 
 
 @dataclass(frozen=True)
+class TrainingStart:
+    """What is about to be trained, and where.
+
+    Attributes:
+        directory: Where its files go.
+        device: ``cpu`` or ``cuda:N``.
+        steps: Of an epoch.
+    """
+
+    directory: Path
+    device: str
+    steps: int
+
+
+@dataclass(frozen=True)
 class TrainingResult:
     """How a training ended.
 
@@ -49,8 +64,13 @@ def train(
     device: str = "auto",
     resume: bool = False,
     on_report: Callable[[EpochReport], None],
+    on_start: Callable[[TrainingStart], None] = lambda start: None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> TrainingResult:
     """Train to the last epoch, with a checkpoint and a line of history an epoch.
+
+    ``on_start`` is called once, when nothing is refused any more; ``on_step`` after each step with the number of steps
+    that its epoch has had.
 
     Raises:
         UserError: If config, data, directory or checkpoint is refused.
@@ -65,14 +85,16 @@ def train(
     _open_directory(directory, resume=resume)
     # Only now, because importing torch takes longer than refusing everything above.
     from trainables.checkpoint import find_latest, save_epoch
+    from trainables.cost.pace import count_steps
     from trainables.devices import choose_device
     from trainables.trial import run_trial
 
-    choose_device(device)
+    chosen = choose_device(device)
+    on_start(TrainingStart(directory, str(chosen), count_steps(data.splits["train"], config.training)))
     checkpoint = find_latest(directory) if resume else None
     write_whole(directory / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
     history = read_history(directory) if checkpoint else {}
-    for report in run_trial(config, data, checkpoint, device=device):
+    for report in run_trial(config, data, checkpoint, device=device, on_step=on_step):
         history[report.epoch] = dict(report.metrics)
         checkpoint = save_epoch(directory, report)
         write_history(directory, history, report.epoch)

@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from orchestrator.journal.history import History
+from orchestrator.report.experiments_page import Reported, build_experiments_page
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.queries import Item, Queries, Query
-from orchestrator.report.render import write_report
+from orchestrator.report.render import write_experiments, write_report
 from tests.support.histories import Author, search
 
 pytestmark = pytest.mark.browser
@@ -91,11 +92,75 @@ def test_page_is_drawn_without_complaint_request_or_sideways_scroll(
         assert [url for url in shown.requests if url != path.as_uri() and not url.startswith(("data:", "blob:"))] == []
 
 
-def test_charts_wait_until_they_come_near(browser: Browser, report: Callable[[int], Path]) -> None:
+def test_charts_that_nobody_came_near_are_drawn_in_the_end(browser: Browser, report: Callable[[int], Path]) -> None:
     with opened(browser, report(12)) as shown:
-        assert shown.page.locator("#spent [data-drawn]").count() == 0
-        shown.page.locator("#spent").scroll_into_view_if_needed()
-        shown.page.wait_for_selector("#spent [data-drawn] .barlayer path")
+        # Nobody scrolls: a page that is captured or saved whole has all of its charts.
+        shown.page.wait_for_selector("#spent [data-drawn] .barlayer path", state="attached")
+        missing = "[...document.querySelectorAll('.plot')].filter((plot) => !('drawn' in plot.dataset)).length"
+        shown.page.wait_for_function(f"{missing} === 0")
+        assert shown.page.evaluate("scrollY") == 0
+
+
+def test_a_study_of_the_contents_is_shown_in_leaderboard_and_charts(
+    browser: Browser, report: Callable[[int], Path]
+) -> None:
+    with opened(browser, report(12)) as shown:
+        shown.draw_all()
+        shown.page.locator(".contents a", has_text="nt_xent").click()
+        assert {name.split()[0] for name in cells(shown.page, 1)} == {"nt_xent"}
+        shown.page.wait_for_selector("#slices .xtitle:has-text('temperature')")
+        chosen = "document.querySelector('#curves select').selectedOptions[0].text"
+        assert shown.page.evaluate(chosen) == "nt_xent"
+
+
+def test_parameters_are_whole_and_intervals_stand_below_each_other(
+    browser: Browser, report: Callable[[int], Path]
+) -> None:
+    with opened(browser, report(12)) as shown:
+        clipped = """[...document.querySelectorAll('#trials-table td:last-child, .standing-label small')]
+          .filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length"""
+        assert shown.page.evaluate(clipped) == 0
+        assert "coefficients [" in shown.page.locator("#trials-table tr.row td:last-child").first.inner_text()
+        lefts = """(selector) => [...document.querySelectorAll(selector)].map((each) => {
+          const box = each.getBoundingClientRect();
+          return [Math.round(box.left), Math.round(box.right)];
+        })"""
+        bars = shown.page.evaluate(lefts, ".standings .interval")
+        assert len(bars) == 3
+        assert {tuple(bar) for bar in [*bars, *shown.page.evaluate(lefts, ".standings .ticks")]} == {tuple(bars[0])}
+
+
+def test_print_has_no_tools_and_keeps_headings_with_what_they_head(
+    browser: Browser, report: Callable[[int], Path], screenshots: Path
+) -> None:
+    with opened(browser, report(12)) as shown:
+        shown.draw_all()
+        shown.page.emulate_media(media="print")
+        for tools in (".bar", ".tools", ".pager .buttons", ".figure-head select", ".modebar-container"):
+            assert not any(each.is_visible() for each in shown.page.locator(tools).all()), tools
+        style = "(selector) => getComputedStyle(document.querySelector(selector))"
+        assert shown.page.evaluate(f"({style})('#search h2').breakAfter") == "avoid"
+        assert shown.page.evaluate(f"({style})('#curves .figure-head').breakAfter") == "avoid"
+        assert shown.page.evaluate(f"({style})('#curves').breakInside") == "avoid"
+        shown.page.pdf(path=screenshots / "report-12-print.pdf", format="A4")
+
+
+def test_a_page_over_several_experiments_is_drawn(browser: Browser, tmp_path: Path, screenshots: Path) -> None:
+    reported = []
+    for seed, name in enumerate(("first", "second")):
+        history = search(12, seed=seed)
+        history.experiment["name"] = f"{name} {EVIL}"
+        reported.append(Reported(history, build_page(history), f"{name}/report.html"))
+    path = tmp_path / "report.html"
+    write_experiments(build_experiments_page(reported), path)
+    with opened(browser, path) as shown:
+        shown.page.wait_for_selector("#searches [data-drawn] .js-line")
+        assert shown.page.locator("#searches .scatterlayer .js-line").count() == 2
+        assert shown.page.locator("#experiments tbody a").all_inner_texts() == [f"first {EVIL}", f"second {EVIL}"]
+        assert shown.page.evaluate("document.documentElement.scrollWidth") == DESKTOP[0]
+        shown.page.screenshot(path=screenshots / "report-experiments.png", full_page=True)
+        assert shown.complaints == []
+        assert [url for url in shown.requests if url != path.as_uri() and not url.startswith("data:")] == []
 
 
 def test_leaderboard_sorts_by_any_column_with_the_keyboard_alone(

@@ -226,7 +226,9 @@ def test_best_trials_are_drawn_last_and_strongest_in_parallel_coordinates(trials
 
 
 def test_losses_among_which_a_study_chose_are_kept_apart() -> None:
-    author = Author(experiment(losses=("nt_xent", "triplet_sh")))
+    described = experiment(losses=("nt_xent", "triplet_sh"))
+    described["search"]["loss"] = "choose"
+    author = Author(described)
     for number, (loss, name, value) in enumerate(CHOSEN):
         fields = {"dataset": "flickr8k", "model": "vsepp", "loss": loss, "loss_parameters": {name: value}}
         config = {**fields, "training": {"epochs": 1}, "metric": "val/rsum", "seed": 0}

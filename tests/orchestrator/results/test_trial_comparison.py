@@ -1,6 +1,7 @@
 """Two trials side by side, and what is delivered to MLflow afterwards."""
 
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from orchestrator.cli import main
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.trial_comparison import NoSuchTrialError, compare_trials
+from orchestrator.results.trial_comparison import NoSuchTrialError, Side, compare_trials, which_is_better
 from orchestrator.tracking import default_uri, refuse_default_password
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -42,7 +43,7 @@ def test_what_differs_is_shown_at_the_best_epochs(output: Path) -> None:
         "loss_parameters.margin": (None, 0.2),
         "loss_parameters.temperature": (0.1, None),
     }
-    assert list(found.metrics) == ["val/i2t_r1", "val/rsum", "train/loss"]
+    assert list(found.metrics) == ["val/rsum", "val/i2t_r1", "train/loss"]
     assert found.metrics["val/rsum"] == (120.0, 120.0)
 
 
@@ -148,3 +149,75 @@ def test_the_default_password_is_refused(monkeypatch: pytest.MonkeyPatch, where:
     refuse_default_password("sqlite:///mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a better one")
     refuse_default_password("http://127.0.0.1:5000")
+
+
+def side(experiment: str, ledger: Ledger, value: float | None, dataset: str = "pets") -> Side:
+    values = [] if value is None else [value]
+    state = TrialState.RUNNING if value is None else TrialState.FINISHED
+    return Side(experiment, add_trial(ledger, values, dataset=dataset, state=state), {})
+
+
+@pytest.mark.parametrize(
+    ("values", "experiments", "datasets", "said"),
+    [
+        (
+            (120.0, 100.0),
+            ("one", "one"),
+            ("pets", "pets"),
+            r"^pets-\S+-0000 is ahead by 20.00 val/rsum, 120.00 ",
+        ),
+        (
+            (100.0, 120.0),
+            ("one", "one"),
+            ("pets", "pets"),
+            r"^pets-\S+-0001 is ahead by 20.00 val/rsum, 120.00 ",
+        ),
+        ((100.0, 120.0), ("one", "two"), ("pets", "pets"), r"^two/pets-\S+-0001 is ahead.* other seeds may turn"),
+        ((100.0, 100.0), ("one", "one"), ("pets", "pets"), r"^the two are equal: val/rsum 100.00$"),
+        ((100.0, None), ("one", "one"), ("pets", "pets"), r"^neither is called better: not both have a value"),
+        ((120.0, 100.0), ("one", "one"), ("pets", "birds"), r"^neither is called better: .*different datasets"),
+    ],
+    ids=["first", "second", "two experiments", "equal", "without a value", "two datasets"],
+)
+def test_which_is_better_is_said_with_how_sure_that_is(
+    ledger: Ledger,
+    values: tuple[float | None, float | None],
+    experiments: tuple[str, str],
+    datasets: tuple[str, str],
+    said: str,
+) -> None:
+    sides = [side(*given) for given in zip(experiments, [ledger] * 2, values, datasets, strict=True)]
+    assert re.search(said, which_is_better(sides[0], sides[1]))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["winner first", "winner second"])
+def test_what_a_confirmation_found_is_said_before_single_trainings(tmp_path: Path, order: tuple[int, int]) -> None:
+    (tmp_path / "one").mkdir()
+    with closing(Ledger(tmp_path / "one" / JOURNAL_FILE)) as ledger:
+        start(ledger, make_experiment(name="one", confirm={"top": 1, "seeds": 3}))
+        # The search had the second ahead; fresh seeds have the first ahead.
+        trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((100.0, "nt_xent"), (120.0, "triplet_sh"))]
+        repeats = [
+            add_repeat(ledger, trial, seed, seed, base + seed)
+            for trial, base in zip(trials, (300.0, 100.0), strict=True)
+            for seed in range(3)
+        ]
+        open_test(ledger, repeats)
+    names = [f"one/{trials[place].id}" for place in order]
+    said = compare_trials(*names, tmp_path).better
+    assert said.startswith(f"with fresh seeds the verdict on {trials[0].id} is better: its test/rsum is +200.00 from")
+
+
+def test_the_command_says_first_which_is_better_and_gives_an_address(
+    output: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.tracking.comparison_page", lambda uri, trials: "/#/compare-runs?runs=1")
+    with pytest.raises(SystemExit):
+        main(["compare", "one/pets-vsepp-nt_xent-0000", "pets-vsepp-triplet_sh-0000", "--output", str(output)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "A: one/pets-vsepp-nt_xent-0000: temperature=0.1"
+    assert lines[2] == "the two are equal: val/rsum 120.00."
+    assert lines[-2:] == [
+        f"in the browser, with `orchestrator ui --output {output}` running:",
+        "http://127.0.0.1:5000/#/compare-runs?runs=1",
+    ]

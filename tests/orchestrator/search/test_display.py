@@ -13,6 +13,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import summarise
 from orchestrator.search import display
 from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress, describe_end, print_summary, trials_table
+from orchestrator.search.trial_table import ROWS
 from orchestrator.text.values import format_parameters
 from tests.support.experiments import add_trial
 
@@ -89,10 +90,12 @@ def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> 
         add_trial(ledger, [float(number + 1)])
     add_trial(ledger, [2.0], state=TrialState.RUNNING)
     text = rendered(trials_table(ledger.history, "tiny"))
-    rows = [line for line in text.splitlines() if "pets-vsepp" in line]
-    assert len(rows) == display.ROWS
+    rows = [line for line in text.splitlines() if line.startswith("│ 00")]
+    assert len(rows) == ROWS
     assert "running" in rows[0]
     assert "1/6" in rows[0]
+    assert [row.split("│")[4].strip() for row in rows[1:]] == [f"{value:.2f}" for value in range(30, 15, -1)]
+    assert "and 15 more: 15 finished" in text
 
 
 @pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])

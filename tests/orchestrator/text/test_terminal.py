@@ -110,7 +110,8 @@ def test_the_live_table_is_harmless(folder: Path) -> None:
     shown.listen(LimitNoted(message=CANARY))
     with shown._live:
         shown.refresh()
-    assert screen.getvalue().count("loot") >= 5
+    # In the title, in the common prefix of the trials' names, and in the limit.
+    assert screen.getvalue().count("loot") >= 3
     assert is_harmless(screen.getvalue())
 
 

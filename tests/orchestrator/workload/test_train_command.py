@@ -1,6 +1,7 @@
 """``orchestrator train`` and ``evaluate`` as a person types them, on a small dataset in the folder format of VSE++."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from orchestrator.cli import main
+from orchestrator.experiment.yaml_files import load_trial_config
 from tests.support.precomputed_folder import write_precomputed
 from trainables.checkpoint import BEST, read_file, resolve_checkpoint
 from trainables.data.batches import epoch_batches
@@ -17,7 +19,9 @@ from trainables.data.resident import ResidentSplit
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best, measure_contributions
 from trainables.losses import build_loss
 from trainables.metrics import retrieval_metrics
+from trainables.reports import EpochReport
 from trainables.seeding import generator
+from trainables.trial import run_trial
 
 SMALL = ("training.epochs=3", "training.batch_size=16", "training.embedding_size=32", "training.learning_rate=0.01")
 
@@ -291,3 +295,48 @@ def test_help_and_refusals_do_not_load_torch(root: Path) -> None:
     for arguments in (("--help",), train(root, "--set", "loss=tripelt"), train(root, "--set", "dataset=pest")):
         done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
         assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_training_says_what_it_trains_and_where(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *train(root, "--set", "loss_parameters.temperature=0.2"))
+    lines = out.splitlines()
+    # 180 captions in batches of 16.
+    assert lines[0] == "training vsepp with nt_xent (temperature 0.2) on pets: 3 epochs of 12 steps, on cpu"
+    assert lines[1] == f"files: {root / 'runs' / 'train' / 'pets-vsepp-nt_xent-seed0'}"
+
+
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_an_interrupted_training_names_the_command_that_goes_on(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, epochs: int
+) -> None:
+    from orchestrator.commands.train import _Lines
+
+    def interrupt(shown: object, happened: object) -> None:
+        raise KeyboardInterrupt
+
+    def report(shown: object, happened: EpochReport) -> None:
+        if happened.epoch == epochs:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Lines, *(("report", report) if epochs else ("start", interrupt)))
+    code, _, err = run(capsys, *train(root))
+    assert code == 130
+    said = "epochs trained; go on with: " if epochs else "nothing was trained; start again with: "
+    command = shlex.split(err.partition(said)[2])
+    assert command[:2] == ["orchestrator", "train"]
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root / "cache"))
+    code, out, _ = run(capsys, *command[1:])
+    assert code == 0
+    trained = [line.split()[1] for line in out.splitlines() if line.startswith("epoch")]
+    # The epoch that a training goes on from is reported again.
+    assert trained[-2:] == ["2/3", "3/3"] and len(trained) == (2 if epochs else 3)
+
+
+def test_steps_are_told_as_they_are_taken(root: Path) -> None:
+    config = load_trial_config(None, ["dataset=pets", "loss=nt_xent", *SMALL])
+    data = open_dataset(config, root / "data")
+    steps: list[int] = []
+    for _ in run_trial(config, data, device="cpu", on_step=steps.append):
+        pass
+    assert steps == [*range(1, 13)] * 3

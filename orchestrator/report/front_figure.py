@@ -1,0 +1,79 @@
+"""The Pareto front of a search with several objectives, drawn: every finished setting, and those that none beats."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from orchestrator.experiment.sections import Objective
+from orchestrator.journal.history import History
+from orchestrator.journal.points import Point
+from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain, short
+from orchestrator.report.studies import Study, by_dataset
+from orchestrator.results.pareto import explain_front, goals_of, pareto_fronts, values_at_best
+
+
+def front_figure(history: History, studies: Sequence[Study], names: Mapping[str, str]) -> Figure:
+    """Return each pair of objectives of each dataset, the front as a line through its members.
+
+    Args:
+        history: Of the search.
+        studies: Of the experiment.
+        names: What the page calls each trial, by its id.
+    """
+    goals = goals_of(history)
+    fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
+    groups = by_dataset(studies)
+    options = [
+        Option(_label(Path(dataset).name, pair, len(goals)), [_panel(groups[Path(dataset).name], front, pair, names)])
+        for dataset, front in fronts.items()
+        for pair in combinations(goals, 2)
+    ]
+    return Figure(
+        key="front",
+        title="Pareto front",
+        note=explain_front([goal.model_dump() for goal in goals]) + " Filled: on the front. Hollow: beaten.",
+        options=options,
+        absent="The search had one objective, or none of its trials has finished.",
+    )
+
+
+def _label(dataset: str, pair: Sequence[Objective], goals: int) -> str:
+    return dataset if goals == 2 else f"{dataset}: {' and '.join(short(goal.metric) for goal in pair)}"
+
+
+def _panel(
+    studies: Sequence[Study], front: Sequence[Point], pair: Sequence[Objective], names: Mapping[str, str]
+) -> Panel:
+    first, second = pair
+    members = {point.first.id for point in front}
+    # A setting with several trainings stands at their means, once.
+    points = {point.first.id: point for study in studies for point in study.points.values() if point.finished}
+    beaten = [point for point in points.values() if point.first.id not in members]
+    ordered = sorted(front, key=lambda point: values_at_best(point, [second])[second.metric])
+    traces = [_marks(beaten, pair, names, "beaten", "circle-open", "--muted")] if beaten else []
+    line = _marks(ordered, pair, names, "on the front", "circle", "--c1")
+    # Two objectives have a front that is a line; of more, the members of their front need not lie on one.
+    traces.append({**line, "mode": "lines+markers", "line": {"color": "--c1", "width": 1.5, "dash": "dot"}})
+    return Panel("", traces, {"xaxis": _axis(second), "yaxis": _axis(first)})
+
+
+def _axis(goal: Objective) -> Json:
+    better = "higher is better" if goal.direction == "maximize" else "lower is better"
+    return axis(f"{short(goal.metric)} ({better})")
+
+
+def _marks(
+    points: Sequence[Point], pair: Sequence[Objective], names: Mapping[str, str], name: str, symbol: str, shade: str
+) -> Json:
+    values = [values_at_best(point, pair) for point in points]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [each[pair[1].metric] for each in values],
+        "y": [each[pair[0].metric] for each in values],
+        "text": [plain(point.first.id) for point in points],
+        "customdata": [plain(names[point.first.id]) for point in points],
+        "hovertemplate": "%{customdata}<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}<extra></extra>",
+        "marker": {"color": shade, "symbol": symbol, "size": 9},
+    }

@@ -1,0 +1,141 @@
+"""The trials of a stage as a table for a terminal of any width: what runs first, then the best; nothing is wrapped."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
+from orchestrator.journal.trial import Stage, Trial, TrialState
+from orchestrator.results.pareto import goals_of
+from orchestrator.text.values import format_parameters
+from trainables.config import TrialConfig
+
+ROWS = 16
+"""Trials in a table that is to fit on a screen."""
+
+FEWEST_ROWS = 4
+"""Trials in the table of the lowest terminal."""
+
+WORDS: dict[str, str] = {
+    TrialState.RUNNING: "running",
+    TrialState.FINISHED: "finished",
+    TrialState.STOPPED_EARLY: "stopped early",
+    TrialState.DIVERGED: "diverged",
+    TrialState.FAILED: "failed",
+    HALF_TRAINED: "half trained",
+    NOT_BEGUN: "not begun",
+}
+"""How a trial stands, see ``History.standing`` -> in words."""
+
+STYLES: dict[str, str] = {
+    TrialState.RUNNING: "cyan",
+    TrialState.FINISHED: "green",
+    TrialState.DIVERGED: "red",
+    TrialState.FAILED: "red",
+}
+
+
+def count_words(counts: Mapping[str, int]) -> str:
+    """Return in words how many trials stand how."""
+    return ", ".join(f"{counts[standing]} {words}" for standing, words in WORDS.items() if counts.get(standing))
+
+
+def common_prefix(trials: Iterable[Trial]) -> str:
+    """Return what the ids of all trials begin with: whole parts of the names of their studies, with a dash at the end.
+
+    Example:
+        Of ``pets-vsepp-nt_xent-0000`` and ``pets-vsepp-triplet-0000`` it is ``pets-vsepp-``, and of the trials of one
+        study its name with a dash.
+    """
+    names = {trial.study for trial in trials}
+    parts = zip(*(name.split("-") for name in names), strict=False)
+    return "".join(f"{column[0]}-" for column in takewhile(lambda column: len(set(column)) == 1, parts))
+
+
+def trials_table(
+    history: History,
+    title: str,
+    rows: int | None = ROWS,
+    *,
+    stage: Stage = Stage.SEARCH,
+    progress: Callable[[Trial], str] = lambda trial: "",
+) -> Group:
+    """Return a table of the trials of a stage, with a title above and what the table leaves out below.
+
+    Args:
+        history: What the journal says.
+        title: Above the table.
+        rows: Trials in the table at most; ``None`` is all. Trials that have not ended come first, then the best.
+        stage: Whose trials are shown.
+        progress: What is said of the epoch that a trial trains now; may be empty.
+    """
+    trials = history.stage(stage)
+    shown = _chosen(trials, len(trials) if rows is None else rows)
+    prefix = common_prefix(trials)
+    below = []
+    if prefix:
+        below.append(f"trials without their common prefix {prefix}")
+    if len(shown) < len(trials):
+        kept = {trial.id for trial in shown}
+        others = Counter(history.standing(trial) for trial in trials if trial.id not in kept)
+        below.append(f"and {others.total():,} more: {count_words(others)}")
+    table = _columns(history)
+    for trial in shown:
+        table.add_row(*_cells(history, trial, prefix, progress))
+    return Group(Text(title, "italic"), *([table] if shown else []), *(Text(line, "dim") for line in below))
+
+
+def _chosen(trials: Sequence[Trial], rows: int) -> list[Trial]:
+    """Return trials that have not ended, the newest first, and behind them the best of the others."""
+    going = [trial for trial in trials if not trial.has_ended][::-1]
+    ended = sorted((trial for trial in trials if trial.has_ended), key=_worst_last)
+    # However many trials run at a time, some of the best stay in sight.
+    room = max(rows - len(ended), (rows + 1) // 2)
+    return [*going[:room], *ended[: max(0, rows - min(len(going), room))]]
+
+
+def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
+    """Return a sort key: the highest value first, and behind those with a value the trials that can't win."""
+    value = trial.best_value
+    return trial.state in (TrialState.DIVERGED, TrialState.FAILED), value is None, -(value or 0.0)
+
+
+def _columns(history: History) -> Table:
+    table = Table()
+    table.add_column("trial", no_wrap=True)
+    # The one column that gives way where the terminal is narrow; its texts keep to one line by themselves.
+    table.add_column("parameters", overflow="ellipsis")
+    table.add_column("epoch", justify="right", no_wrap=True, min_width=5)
+    table.add_column("best", justify="right", no_wrap=True)
+    for metric in _further(history):
+        table.add_column(Text(metric), justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    return table
+
+
+def _cells(history: History, trial: Trial, prefix: str, progress: Callable[[Trial], str]) -> list[Text]:
+    epochs = TrialConfig.from_dict(trial.config).training.total_epochs
+    best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
+    at_best = trial.epochs.get(trial.best_epoch or 0, {})
+    others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in _further(history)]
+    standing = history.standing(trial)
+    inside = progress(trial) if standing == TrialState.RUNNING else ""
+    epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")
+    parameters = Text(format_parameters(_short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
+    state = Text(WORDS[standing], STYLES.get(standing, "dim"))
+    return [Text(trial.id.removeprefix(prefix)), parameters, *map(Text, (epoch, best, *others)), state]
+
+
+def _further(history: History) -> list[str]:
+    return [goal.metric for goal in goals_of(history)[1:]]
+
+
+def _short_names(parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return hyper-parameters without ``training.`` and ``model.`` before their names, where no two become alike."""
+    short = {name: name.removeprefix("training.").removeprefix("model.") for name in parameters}
+    alike = len(set(short.values())) < len(short)
+    return {name if alike else short[name]: value for name, value in parameters.items()}
