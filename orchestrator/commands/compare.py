@@ -8,6 +8,7 @@ import typer
 
 from orchestrator.commands.options import Json, Output, TrackingUri
 from orchestrator.text.terminal import make_console, say
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from orchestrator.results.trial_comparison import TrialComparison
@@ -23,6 +24,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Print where two trials differ and what came of it, with a link to MLflow's page of both."""
+    require("report", "`orchestrator compare`")
     from orchestrator.results.trial_comparison import compare_trials
     from orchestrator.tracking import choose_uri, comparison_page, is_server, sync_command, without_password
 

@@ -20,6 +20,7 @@ from orchestrator.commands.options import (
 )
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from orchestrator.experiment.experiment import Experiment
@@ -67,6 +68,7 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
     from orchestrator.search.preparation import check_cpus
     from orchestrator.studies.warm_start import read_sources
 
+    require("search", "`orchestrator search --dry-run`")
     if address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)

@@ -21,6 +21,7 @@ from orchestrator.search.search import SearchResult, run_confirmation, run_searc
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.text.terminal import say
 from orchestrator.workload.training import TrainablesWorkload
+from trainables.extras import require
 from trainables.plugins.plugin import Plugin
 
 
@@ -108,6 +109,7 @@ def run_experiment(
     Raises:
         UserError: See ``search``.
     """
+    require("search", "a search")
     if warning := ignored_address(cluster):
         say(warning, error=True)
     workload = make_workload(experiment.resources, data_root, experiment.plugins)

@@ -14,6 +14,7 @@ from orchestrator.results.summary import summarise
 from orchestrator.search.continuation import read_experiment
 from orchestrator.winners.champions import packed_champions
 from trainables.errors import ConfigError
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -162,5 +163,7 @@ def load(experiment: str | Path, *, output: str | Path = "runs") -> LoadedExperi
 
     Raises:
         JournalError: If there is no such experiment, or its journal is damaged.
+        MissingExtraError: If pandas or SciPy is not installed.
     """
+    require("report", "reading an experiment")
     return LoadedExperiment(find_directory(str(experiment), Path(output)).resolve())

@@ -16,6 +16,7 @@ from orchestrator.journal.journal import Record
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.breaker import Breaker
+from trainables.extras import is_installed
 
 PAUSE = 0.5
 """Seconds between passes; what comes in between goes into one request a trial."""
@@ -25,6 +26,9 @@ LONGEST_PAUSE = 30.0
 
 ATTEMPTS = 3
 """At one delivery, a moment apart, before the store counts as not answering."""
+
+
+WITHOUT_MLFLOW = "which is not installed: pip install 'icr-orchestrator[tracking]'"
 
 
 class Tracker:
@@ -43,11 +47,13 @@ class Tracker:
         self._deadline: float | None = None
         self._store: Store | None = None
         self.problem: str | None = None
+        self._is_installed = is_installed("tracking")
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver."""
-        self._thread.start()
+        """Begin to deliver; without MLflow all is left to a later delivery."""
+        if self._is_installed:
+            self._thread.start()
 
     def listen(self, record: Record) -> None:
         """Take a new record of the journal; returns at once."""
@@ -55,6 +61,9 @@ class Tracker:
 
     def close(self, seconds: float) -> None:
         """Deliver what is left, for some seconds at most; no run of ours stays RUNNING in a store that answers."""
+        if not self._is_installed:
+            self.problem = f"nothing is in MLflow, {WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
+            return
         self._deadline = time.monotonic() + seconds
         self._thread.join(seconds + 5)
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:

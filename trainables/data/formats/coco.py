@@ -13,9 +13,7 @@ References:
     [Chen2015] Chen et al., Microsoft COCO Captions. arXiv:1504.00325
 """
 
-import contextlib
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +63,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def read(files: Sequence[Path]) -> Corpus:
-    """Read the annotations with pycocotools, then the splits."""
+    """Read the annotations, then the splits."""
     found = _Found()
     annotations = [file for file in files if file.parent.name == "annotations"]
     for file in annotations:
@@ -97,25 +95,16 @@ def _read_annotations(file: Path, found: _Found) -> None:
                 f"{file}: annotation {annotation['id']}: caption without image: "
                 f"there is no image {annotation['image_id']}"
             )
-    index = _index(entries)
+    captions_of: dict[int, list[str]] = {}
+    for annotation in entries["annotations"]:
+        captions_of.setdefault(annotation["image_id"], []).append(annotation["caption"])
     official = next((SPLIT_ALIASES[name] for name in ("train", "val") if name in file.stem), "")
     for image in entries["images"]:
         place = f"{file}: image {image['id']}"
         if image["id"] in images:
             problems.append(f"{place}: two images of one id: it is that of {images[image['id']].place} too")
-        captions = tuple(annotation["caption"] for annotation in index.imgToAnns.get(image["id"], []))
+        captions = tuple(captions_of.get(image["id"], ()))
         images[image["id"]] = _Annotated(place, image["file_name"], official, captions)
-
-
-def _index(entries: Mapping[str, list[dict[str, Any]]]) -> Any:
-    """Return pycocotools' index of checked records: it would answer broken ones with a KeyError, and it prints."""
-    from pycocotools.coco import COCO
-
-    index = COCO()
-    index.dataset = dict(entries)
-    with contextlib.redirect_stdout(io.StringIO()):
-        index.createIndex()
-    return index
 
 
 def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, problems: list[str]) -> list[Any]:
