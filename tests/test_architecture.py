@@ -45,6 +45,7 @@ MAY_IMPORT = {
     "search": {
         "experiment",
         "machines",
+        "report",
         "results",
         "storage",
         "studies",

@@ -18,6 +18,7 @@ from trainables.extras import require
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from plotly.graph_objects import Figure
 
     from trainables.serving.retriever import Retriever
 
@@ -118,6 +119,13 @@ class LoadedExperiment:
     def winners(self) -> "DataFrame":
         """A row a dataset: the winner's trial, settings and metrics."""
         return frames.winners_frame(self.history)
+
+    @property
+    def figures(self) -> "dict[str, Figure]":
+        """The drawings of the report, by name, as Plotly's figures: ``figures["trials"].show()``."""
+        from orchestrator.report.plotly_figures import plotly_figures
+
+        return plotly_figures(self.history)
 
     @property
     def best(self) -> Best:

@@ -18,6 +18,7 @@ from typing import Any
 from tests.benchmarks.rows import COLUMNS, Row, load, write_json
 
 BENCHMARKS = {
+    "installed": "what the core and the extras weigh, beside an installation of everything",
     "losses": "the losses and the metrics beside naive references",
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
