@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.experiment.plugins import load_plugins
+from orchestrator.experiment.plugins import load_plugins, outlined
 from orchestrator.experiment.yaml_files import load_trial_config
 from orchestrator.workload import single
 from orchestrator.workload.single import TrainingResult
@@ -40,11 +40,25 @@ def train(
         UserError: If config, data, folder or checkpoint is refused.
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
-    load_plugins(plugins)
-    if not isinstance(config, TrialConfig):
-        config = load_trial_config(None if config is None else Path(config), overrides)
+    if isinstance(config, TrialConfig):
+        load_plugins(plugins)
+    else:
+        config = read_config(None if config is None else Path(config), overrides, plugins)
     directory = Path(output) / "train" / (name or default_name(config))
     return single.train(config, directory, data_root=Path(data_root), device=device, resume=resume, on_report=on_report)
+
+
+def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[str]) -> TrialConfig:
+    """Read the YAML of one training with the plug-ins that it needs, which run last, because they import torch.
+
+    Raises:
+        ConfigError: If anything in it, or a plug-in, is refused.
+    """
+    with outlined(plugins) as are_known:
+        if are_known:
+            load_trial_config(path, overrides)
+    load_plugins(plugins)
+    return load_trial_config(path, overrides)
 
 
 def default_name(config: TrialConfig) -> str:
