@@ -49,7 +49,7 @@ def keys(name: str) -> dict[str, Any]:
 def press_ctrl_c(journal: Path) -> None:
     """Send SIGINT to this process as soon as its search has an epoch."""
     until = time.monotonic() + PATIENCE
-    while time.monotonic() < until and not (journal.is_file() and '"kind": "epoch"' in journal.read_text()):
+    while time.monotonic() < until and not (journal.is_file() and '"kind":"epoch"' in journal.read_text()):
         time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -84,7 +84,7 @@ def main() -> None:
     # The actors don't know the tests.
     cloudpickle.register_pickle_by_value(fake_workload)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    begin.make_workload = lambda *given: Cells(seconds=0.5)  # type: ignore[assignment]
+    begin.make_workload = lambda *given: Cells(seconds=1.0)  # type: ignore[assignment]
     print(json.dumps(asyncio.run(cells(Path(sys.argv[1])))))
 
 

@@ -11,6 +11,7 @@ import ast
 import sys
 from types import ModuleType
 
+from trainables.plugins.offers import offer_of
 from trainables.plugins.plugin import Plugin
 
 LIGHT = frozenset({"__future__", "collections", "dataclasses", "enum", "functools", "math", "typing"})
@@ -21,7 +22,7 @@ _UNKNOWN = (ArithmeticError, AttributeError, ImportError, LookupError, NameError
 
 
 def outline_of(plugin: Plugin) -> ModuleType | None:
-    """Return a module with what a plug-in's file offers and without its work; ``None`` where the text is not enough."""
+    """Return a module with what a plug-in's file offers and without its work; ``None`` where that takes running it."""
     if not plugin.is_file:
         return None
     module = ModuleType(f"{plugin.module}_outline")
@@ -37,7 +38,7 @@ def outline_of(plugin: Plugin) -> ModuleType | None:
         return None
     finally:
         del sys.modules[module.__name__]
-    return module
+    return module if any(offer_of(thing) for thing in vars(module).values()) else None
 
 
 def _outlined(node: ast.stmt) -> list[ast.stmt]:

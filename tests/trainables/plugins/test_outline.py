@@ -77,6 +77,7 @@ def test_an_outline_offers_what_the_file_offers(tmp_path: Path, text: str) -> No
         pytest.param("@torch.no_grad()" + MEAN, id="another decorator"),
         pytest.param("@model()\nclass Bag(torch.nn.Module):\n    pass\n", id="a class that inherits"),
         pytest.param("if True:\n    SCALE = 1.0\n", id="a condition"),
+        pytest.param("LOW = 1.0\n", id="nothing is offered"),
         pytest.param("def broken(:\n", id="no Python"),
     ],
 )
