@@ -4,15 +4,23 @@ BIN := $(VENV)/bin
 DATA ?= data
 OUTPUT ?= runs
 WORKERS ?= 2
+# TORCH=cpu takes torch and torchvision from PyTorch's builds for the CPU alone, 4 GB less.
+TORCH ?=
 
 .PHONY: install search test proof lint lock clean
+
+# The same versions, of which torch and torchvision alone are not in the lock's hashes; as in deploy/image/Dockerfile.
+define INSTALL_ON_CPU
+grep -oE '^torch(vision)?==[0-9.]+' requirements.lock | xargs $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --torch-backend cpu
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --requirement pyproject.toml --extra dev --constraint requirements.lock
+endef
 
 # The lock file is installed with its hashes; bytecode is compiled once here, because it halves the start of every process.
 $(VENV)/.installed: requirements.lock requirements-uv.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11 to 3.13 is needed, this is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
+	$(if $(filter cpu,$(TORCH)),$(INSTALL_ON_CPU),$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 

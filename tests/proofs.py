@@ -35,6 +35,8 @@ PROOFS = {
     "tests/deploy/test_real_slurm.py": (),
     "tests/faults/test_lost_ray_extraction.py": (),
     "tests/integration/test_own_loss.py": (),
+    "tests/integration/test_notebook.py": ("orchestrator/tuner/interruption.py", "orchestrator/search/__init__.py"),
+    "tests/integration/test_light_core.py": ("pyproject.toml", "trainables/extras.py"),
 }
 """File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI."""
 

@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "search": {
         "experiment",
         "machines",
+        "report",
         "results",
         "storage",
         "studies",

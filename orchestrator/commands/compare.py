@@ -9,6 +9,7 @@ import typer
 from orchestrator.commands.options import Json, Output, TrackingUri
 from orchestrator.commands.ui import HOST, PORT
 from orchestrator.text.terminal import make_console, say
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from orchestrator.results.trial_comparison import TrialComparison
@@ -24,6 +25,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Print which of two trials is better, where they differ and what came of it, with MLflow's page of both."""
+    require("report", "`orchestrator compare`")
     from orchestrator.results.trial_comparison import compare_trials
     from orchestrator.tracking import (
         choose_uri,

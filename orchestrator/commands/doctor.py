@@ -11,6 +11,7 @@ from orchestrator.commands.options import Address, Json, Output, SharedDataRoot,
 from orchestrator.text.addresses import without_password
 from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from orchestrator.doctor.machine import Finding
@@ -49,6 +50,7 @@ def doctor(
 
 
 def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: bool) -> "list[Finding]":
+    require("report", "`orchestrator doctor EXPERIMENT`")
     from orchestrator.doctor.experiment import check_experiment
     from orchestrator.journal.directory import find_directory
     from orchestrator.tracking import choose_uri

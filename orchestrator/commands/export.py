@@ -10,12 +10,17 @@ import typer
 from orchestrator.commands.options import Output
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 STORAGES = (".db", ".sqlite", ".sqlite3")
 """Endings of a file that becomes an Optuna storage."""
+
+
+ENGINES = {".parquet": "pyarrow"} | dict.fromkeys(STORAGES, "optuna")
+"""Ending of a file -> the module that writes the file, where it is none of [report]."""
 
 
 def export(
@@ -36,6 +41,8 @@ def export(
         raise ConfigError(f"--to {to}: is there already; choose another name, or replace it with --force")
     if not to.parent.is_dir():
         raise ConfigError(f"--to {to}: no such folder: {to.parent}")
+    if to.suffix in ENGINES:
+        require("search", f"a {to.suffix} file", ENGINES[to.suffix])
     from orchestrator.search.loaded import load
 
     found = load(experiment, output=output)

@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.commands.options import DataRoot, Device, Json, Output
 from orchestrator.text.terminal import say
+from trainables.extras import require
 
 
 def report(
@@ -23,6 +24,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write an experiment's report, finished or not: one HTML file that needs no network; of several, one over all."""
+    require("report", "`orchestrator report`")
     from orchestrator.journal.directory import find_directory
     from orchestrator.report.experiment_report import report_experiment, report_experiments
 

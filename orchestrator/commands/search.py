@@ -21,6 +21,7 @@ from orchestrator.commands.options import (
 )
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from orchestrator.experiment.experiment import Experiment
@@ -61,6 +62,7 @@ def search(
 
 def live_page(output: Path, name: str) -> AbstractContextManager[None]:
     """Return the live page beside a search, on the port where ``orchestrator watch`` listens, or on another."""
+    require("watch", "--watch")
     from orchestrator.commands.ui import choose_port
     from orchestrator.commands.watch import PORT
     from orchestrator.watch.beside import page_beside
@@ -81,6 +83,7 @@ def show_plan(experiment: "Experiment", data_root: str, output: Path, address: s
     from orchestrator.search.preparation import check_cpus
     from orchestrator.studies.warm_start import read_sources
 
+    require("search", "`orchestrator search --dry-run`")
     if address is not None:
         raise ConfigError("--dry-run measures this machine, not a cluster: leave out --address, or run it on a node")
     check_cpus(experiment.resources)

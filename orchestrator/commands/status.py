@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.commands.options import Json, Output
 from orchestrator.text.terminal import make_console
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -31,6 +32,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show how an experiment stands that runs or has ended: stages, trials, budget, winners."""
+    require("report", "`orchestrator status`")
     from rich.live import Live
 
     from orchestrator.journal.directory import find_directory

@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.commands.options import Json, Output
 from orchestrator.text.terminal import make_console, say
+from trainables.extras import require
 
 
 def summarise(
@@ -22,6 +23,7 @@ def summarise(
     as_json: Json = False,
 ) -> None:
     """Show what experiments came to: winners, verdicts and statistics, as the tables of Bleeker and de Rijke (2022)."""
+    require("report", "`orchestrator summarise`")
     from orchestrator.journal.directory import find_directory
     from orchestrator.tables import render
     from orchestrator.tables.experiments import read_result, tables_of, to_dict

@@ -42,13 +42,10 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train one model: [bold]orchestrator train --set dataset=flickr8k --set loss=nt_xent[/bold]."""
-    from orchestrator.experiment.experiment import load_trial_config
-    from orchestrator.experiment.plugins import load_plugins
-    from orchestrator.workload.begin import directory_of
+    from orchestrator.workload.begin import directory_of, read_config
     from orchestrator.workload.begin import train as begin
 
-    load_plugins(plugins or [])
-    chosen = load_trial_config(config, overrides or [])
+    chosen = read_config(config, overrides or [], plugins or [])
     try:
         with _progress(chosen, quiet=as_json) as shown:
             result = begin(

@@ -24,8 +24,9 @@ def ui(
 ) -> None:
     """Open MLflow on the newest experiment, its best trials on top; Ctrl-C ends it."""
     from orchestrator.tracking import is_server, newest_page, without_password
+    from orchestrator.tracking.registry import find_store
 
-    uri = _store(tracking_uri, output)
+    uri = find_store(tracking_uri, output)
     if is_server(uri):
         say(f"the store is a server already: {without_password(uri).rstrip('/')}{newest_page(uri) or ''}")
         return
@@ -62,13 +63,3 @@ def choose_port(wanted: int) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise ConfigError(f"--port {wanted}: neither this nor any other port of {HOST} is free")
-
-
-def _store(given: str | None, output: Path) -> str:
-    from orchestrator.tracking import choose_uri
-
-    if given is None and not (output / "mlflow.db").is_file():
-        raise ConfigError(
-            f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
-        )
-    return choose_uri(given, output)

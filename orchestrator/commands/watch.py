@@ -11,6 +11,7 @@ import typer
 
 from orchestrator.commands.options import Output
 from orchestrator.text.terminal import say
+from trainables.extras import require
 
 PORT = 8350
 """Where the pages are looked for."""
@@ -35,6 +36,7 @@ def watch(
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve live pages about experiments that run, will run or have ended; Ctrl-C ends it."""
+    require("watch", "`orchestrator watch`")
     from orchestrator.journal.directory import find_directory
 
     directories = list(dict.fromkeys(find_directory(name, output) for name in experiments or ()))

@@ -37,6 +37,7 @@ from orchestrator.results.summary import summarise
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.storage.checkpoints import FolderCheckpoints
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
+from trainables.extras import is_installed
 from trainables.files import write_whole
 
 SYNC_SECONDS = 120.0
@@ -200,6 +201,11 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
 
 def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
     """MLflow has one run a trial, in its state, with all epochs, and knows where their files are."""
+    if not is_installed("tracking"):
+        way_out = "pip install 'icr-orchestrator[tracking]'"
+        found = "MLflow is not installed, so nobody looked at what MLflow holds"
+        yield Breach(Finding("tracking", "warn", found, way_out))
+        return
     from orchestrator.tracking import (
         ExperimentDeletedError,
         find_differences,

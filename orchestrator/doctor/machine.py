@@ -1,6 +1,5 @@
 """What a machine must have to run searches: each check says ok, warn or fail, and the way out."""
 
-import importlib.util
 import os
 import shutil
 import socket
@@ -15,6 +14,7 @@ from typing import Literal
 from orchestrator.machines.cluster import Cluster
 from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
 from trainables.errors import ConfigError, UserError
+from trainables.extras import EXTRAS, is_installed, missing_modules
 
 TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
 """The torchvision that goes with each torch; others fail at import or at the first operator."""
@@ -85,11 +85,12 @@ def check_python() -> Finding:
 
 
 def check_packages() -> Finding:
-    """Everything that a search imports is there."""
-    names = ("torch", "numpy", "ray", "optuna", "mlflow", "pydantic", "yaml", "rich")
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
-    if missing:
-        return Finding("packages", "fail", f"missing: {', '.join(missing)}", "make install")
+    """The extras that commands of one machine need are there; a machine that trains or serves needs fewer."""
+    lacking = [extra for extra in EXTRAS if extra != "server" and not is_installed(extra)]
+    if lacking:
+        found = f"extras that are not installed: {', '.join(lacking)}"
+        way_out = f"where their commands are wanted: pip install 'icr-orchestrator[{','.join(lacking)}]'"
+        return Finding("packages", "warn", found, way_out)
     return Finding("packages", "ok", ", ".join(f"{name} {version(name)}" for name in ("ray", "optuna", "mlflow")))
 
 
@@ -98,6 +99,8 @@ def check_torch_pair() -> Finding:
     try:
         torch, vision = version("torch"), version("torchvision")
     except PackageNotFoundError as error:
+        if error.name == "torchvision":
+            return Finding("torch pair", "ok", f"torch {version('torch')} alone")
         return Finding("torch pair", "fail", str(error), "make install")
     found = f"torch {torch} with torchvision {vision}"
     wanted = TORCH_PAIRS.get(".".join(torch.split(".")[:2]))
@@ -189,6 +192,8 @@ def check_output(output: Path) -> Finding:
 
 def check_store(output: Path, tracking_uri: str | None) -> Finding:
     """The MLflow store answers."""
+    if missing_modules("mlflow"):
+        return Finding("store", "ok", "none: MLflow is not installed; searches keep their journals alone")
     from orchestrator.tracking import choose_uri, count_experiments, find_former_folders, sync_command, without_password
 
     if tracking_uri is None and not (output / "mlflow.db").is_file():

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from orchestrator.experiment.plugins import Plugins, with_plugins
+from orchestrator.experiment.plugins import Plugins, outlined, with_plugins
 from orchestrator.experiment.sections import Budget, Confirm, Override, Patience, Resources, Scheduler, Search
 from orchestrator.experiment.spaces import (
     check_beside,
@@ -23,7 +23,15 @@ from orchestrator.experiment.spaces import (
     refuse_as,
 )
 from orchestrator.experiment.values import LossName, ModelName, Name
-from orchestrator.experiment.yaml_files import STRICT, find_file, load_trial_config, override, read_kind, validate
+from orchestrator.experiment.yaml_files import (
+    STRICT,
+    Document,
+    find_file,
+    load_trial_config,
+    override,
+    read_kind,
+    validate,
+)
 from search_spaces import StudySpace, Suggestion
 from trainables.config import ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError, Mistakes
@@ -245,7 +253,19 @@ def load_experiment(source: str, overrides: Sequence[str] = (), plugins: Sequenc
     """
     path = find_file(source, shipped_experiments(), "experiment")
     document = override(read_kind(path, "an experiment"), overrides)
-    return validate(Experiment, with_plugins(document, plugins, path.parent))
+    return check_document(with_plugins(document, plugins, path.parent))
+
+
+def check_document(document: Document) -> Experiment:
+    """Return the experiment that a document describes; its plug-ins run last, because they import torch.
+
+    Raises:
+        ConfigError: If anything in it is refused.
+    """
+    with outlined(document.values.get("plugins") or ()) as are_known:
+        if are_known:
+            validate(Experiment, document)
+    return validate(Experiment, document)
 
 
 def shipped_experiments() -> dict[str, Path]:

@@ -1,6 +1,7 @@
 """The plug-ins of an experiment: what its file names becomes text and digest, and the names join the tables of ours."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from search_spaces import SPACES, SpaceError
 from search_spaces.declared import declared_bounds, declared_space
 from trainables.config import FEATURES
 from trainables.errors import ConfigError
-from trainables.plugins.in_use import clash, find_plugin, in_use, owner_of, use, withdraw
+from trainables.plugins.in_use import clash, find_plugin, in_use, outlined_plugin, owner_of, use, withdraw
 from trainables.plugins.installed import providers
 from trainables.plugins.plugin import Plugin
 
@@ -69,6 +70,34 @@ def load_plugins(sources: Sequence[str], folder: Path | None = None) -> tuple[Pl
     plugins = tuple(find_plugin(source, folder) for source in sources)
     use_plugins(plugins)
     return plugins
+
+
+@contextmanager
+def outlined(sources: Sequence[Any], folder: Path | None = None) -> Iterator[bool]:
+    """Let the names of plug-ins be known for the length of a ``with`` block without running their code.
+
+    So that a mistake elsewhere is refused before a plug-in imports torch.
+
+    Args:
+        sources: Python files, names of installed distributions, or whole plug-ins.
+        folder: Where files are looked for first.
+
+    Yields:
+        Whether all of them are known in the block; where one is not, none is, and the code has to run.
+
+    Raises:
+        ConfigError: If one cannot be used.
+    """
+    new = [outlined_plugin(one, folder) for one in sources if isinstance(one, str)]
+    plugins = [plugin for plugin in new if plugin is not None]
+    if not plugins or len(plugins) < len(sources) or any(plugin.name in in_use() for plugin in plugins):
+        yield False
+        return
+    try:
+        use_plugins(plugins)
+        yield True
+    finally:
+        forget_plugins([plugin.name for plugin in plugins])
 
 
 def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Document:

@@ -15,6 +15,7 @@ from trainables.data.features import images_digest
 from trainables.data.pictures.images import check_links, list_images
 from trainables.data.source import Source, find_source
 from trainables.errors import ConfigError, DataError
+from trainables.extras import require
 from trainables.files import make_writable
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
         ConfigError: If the request is refused, or the place holds other features already.
         DataError: If captions, images or weights are refused; good shards are kept for the next call.
     """
+    require("pictures", "`orchestrator data extract`")
+    if request.workers > 1:
+        require("search", "--workers", "ray")
     source, images, paths = _find_inputs(request)
     out = request.out or source.folder
     _check_out(out, request)

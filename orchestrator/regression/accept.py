@@ -15,6 +15,7 @@ from orchestrator.regression.causes import asks_the_same
 from orchestrator.regression.past import past_reruns
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
+from trainables.extras import require
 
 
 def accept(
@@ -34,6 +35,7 @@ def accept(
         AcceptedError: If no rerun finished, or one of its seeds failed, or it ran other cells than the suite has, or
             the file that it replaces is damaged.
     """
+    require("report", "`orchestrator regress accept`")
     before = read_accepted(reference, suite.name)
     home = output / suite.name
     finished = past_reruns(home).finished

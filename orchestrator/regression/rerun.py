@@ -42,6 +42,7 @@ from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
+from trainables.extras import require
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         UserError: If suite, data, reference or output is refused, or the suite is running already.
         RerunInterruptedError: If SIGINT or SIGTERM ended it.
     """
+    require("search", "a rerun")
     suite = request.suite
     uri = choose_uri(request.tracking_uri, request.output)
     accepted = read_accepted(request.reference, suite.name)

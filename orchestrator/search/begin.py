@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment, load_experiment
+from orchestrator.experiment.experiment import Experiment, check_document, load_experiment
 from orchestrator.experiment.plugins import with_plugins
 from orchestrator.experiment.sections import Resources
-from orchestrator.experiment.yaml_files import Document, override, validate
+from orchestrator.experiment.yaml_files import Document, override
 from orchestrator.machines.cluster import Cluster, ignored_address
 from orchestrator.search.loaded import LoadedExperiment, load
 from orchestrator.search.search import SearchResult, run_confirmation, run_search
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.text.terminal import say
 from orchestrator.workload.training import TrainablesWorkload
+from trainables.extras import require
 from trainables.plugins.plugin import Plugin
 
 
@@ -39,7 +40,7 @@ def search(
     """Search and confirm an experiment, or go on with one that was interrupted; see ``orchestrator search --help``.
 
     Args:
-        experiment: The name of an experiment that ships, a YAML file, the keys of one, or what ``experiment`` made.
+        experiment: The name of an experiment that ships, a YAML file, the keys of one, or an ``Experiment``.
         data_root: Folder that holds the datasets, or ``s3://bucket/prefix``.
         output: Root of everything that is written.
         overrides: ``KEY=VALUE``, as with ``--set``; not with an ``Experiment``, which is whole.
@@ -90,7 +91,7 @@ def make_experiment(
         return load_experiment(str(given), overrides, plugins)
     values = given.to_dict() if isinstance(given, Experiment) else dict(given)
     document = override(Document("experiment", values), overrides)
-    return validate(Experiment, with_plugins(document, plugins, Path()))
+    return check_document(with_plugins(document, plugins, Path()))
 
 
 def run_experiment(
@@ -108,6 +109,7 @@ def run_experiment(
     Raises:
         UserError: See ``search``.
     """
+    require("search", "a search")
     if warning := ignored_address(cluster):
         say(warning, error=True)
     workload = make_workload(experiment.resources, data_root, experiment.plugins)

@@ -14,9 +14,11 @@ from orchestrator.results.summary import summarise
 from orchestrator.search.continuation import read_experiment
 from orchestrator.winners.champions import packed_champions
 from trainables.errors import ConfigError
+from trainables.extras import require
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from plotly.graph_objects import Figure
 
     from trainables.serving.retriever import Retriever
 
@@ -119,6 +121,13 @@ class LoadedExperiment:
         return frames.winners_frame(self.history)
 
     @property
+    def figures(self) -> "dict[str, Figure]":
+        """The drawings of the report, by name, as Plotly's figures: ``figures["trials"].show()``."""
+        from orchestrator.report.plotly_figures import plotly_figures
+
+        return plotly_figures(self.history)
+
+    @property
     def best(self) -> Best:
         """The winner of the only dataset; ``best_on`` names one of several.
 
@@ -162,5 +171,7 @@ def load(experiment: str | Path, *, output: str | Path = "runs") -> LoadedExperi
 
     Raises:
         JournalError: If there is no such experiment, or its journal is damaged.
+        MissingExtraError: If pandas or SciPy is not installed.
     """
+    require("report", "reading an experiment")
     return LoadedExperiment(find_directory(str(experiment), Path(output)).resolve())

@@ -10,6 +10,7 @@ from orchestrator.text.addresses import HIDDEN, check_well_formed, split_passwor
 from orchestrator.tracking.password import PASSWORD, USERNAME, refuse_default_password
 from orchestrator.tracking.relocation import DATABASE
 from trainables.errors import ConfigError
+from trainables.extras import require
 
 
 def default_uri(output: Path) -> str:
@@ -25,9 +26,11 @@ def choose_uri(given: str | None, output: Path) -> str:
 
     Raises:
         ConfigError: If the address cannot be read, or is a server with the password that everybody knows.
+        MissingExtraError: If a store was named, and MLflow is not installed.
     """
     if not given:
         return default_uri(output)
+    require("tracking", "a tracking store (--tracking-uri, MLFLOW_TRACKING_URI)")
     check_well_formed(given, "--tracking-uri")
     bare, user, password = split_password(given)
     if password == HIDDEN and not (is_server(given) and os.environ.get(PASSWORD)):

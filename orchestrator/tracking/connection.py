@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.text.addresses import without_password
+from trainables.extras import missing_modules
 from trainables.files import alone
 
 # Read by MLflow when it is imported.
@@ -48,11 +49,11 @@ def store_failures() -> tuple[type[Exception], ...]:
 
 def _bucket_failures() -> tuple[type[Exception], ...]:
     """Return the errors of boto3, which is installed where artifacts lie in a bucket."""
-    try:
-        from boto3.exceptions import Boto3Error
-        from botocore.exceptions import BotoCoreError, ClientError
-    except ImportError:
+    if missing_modules("boto3"):
         return ()
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
     return Boto3Error, BotoCoreError, ClientError
 
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from orchestrator.tracking.connection import find_run, hurried, hush, store_failures
 from orchestrator.tracking.view import TAG, TRAINING, page_of
+from trainables.extras import is_installed
 
 
 def newest_page(uri: str) -> str | None:
@@ -34,8 +35,11 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
         trials: Experiment and trial of each.
 
     Returns:
-        The part after the server's address; ``None`` where the store does not answer, or lacks one of them.
+        The part after the server's address; ``None`` where the store does not answer, or lacks one of them, or MLflow
+        is not installed.
     """
+    if not is_installed("tracking"):
+        return None
     hush()
     failures = store_failures()
     from mlflow import MlflowClient

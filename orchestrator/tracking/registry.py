@@ -35,6 +35,7 @@ from orchestrator.tracking import (
 )
 from orchestrator.winners.champions import MODEL, Champion, packed_champions
 from trainables.errors import UserError
+from trainables.extras import require
 from trainables.files import alone
 
 if TYPE_CHECKING:
@@ -138,7 +139,9 @@ def find_store(given: str | None, output: Path) -> str:
     Raises:
         RegistryError: If there is none yet.
         ConfigError: If it is a server with the password that everybody knows.
+        MissingExtraError: If MLflow is not installed.
     """
+    require("tracking", "MLflow's store")
     if given is None and not (output / "mlflow.db").is_file():
         raise RegistryError(
             f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"

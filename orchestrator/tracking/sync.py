@@ -21,6 +21,7 @@ from orchestrator.tracking import (
     without_password,
 )
 from trainables.errors import UserError
+from trainables.extras import require
 
 ATTEMPTS = 3
 """Attempts at one delivery before the store counts as not answering."""
@@ -62,7 +63,9 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
         UserError: If the journal is damaged.
         DeletedError: If the experiment was deleted in MLflow's pages and ``restores`` is false.
         DeliveryError: If the store does not answer, or refuses what it is sent.
+        MissingExtraError: If MLflow is not installed.
     """
+    require("tracking", "`orchestrator sync`")
     history = History.of(read_journal(directory / JOURNAL_FILE))
     name = history.experiment["name"]
     is_running = find_holder(directory) is not None

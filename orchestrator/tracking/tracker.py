@@ -17,6 +17,7 @@ from orchestrator.journal.record import Record
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.breaker import Breaker
+from trainables.extras import is_installed
 
 PAUSE = 0.5
 """Seconds between deliveries; the records that come in between go into one request per trial."""
@@ -26,6 +27,9 @@ LONGEST_PAUSE = 30.0
 
 ATTEMPTS = 3
 """Attempts at one delivery, a moment apart, before the store counts as not answering."""
+
+
+WITHOUT_MLFLOW = "which is not installed: pip install 'icr-orchestrator[tracking]'"
 
 
 class Tracker:
@@ -44,11 +48,13 @@ class Tracker:
         self._deadline: float | None = None
         self._store: Store | None = None
         self.problem: str | None = None
+        self._is_installed = is_installed("tracking")
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver."""
-        self._thread.start()
+        """Begin to deliver; without MLflow all is left to a later delivery."""
+        if self._is_installed:
+            self._thread.start()
 
     def listen(self, record: Record) -> None:
         """Take a new record of the journal; returns at once."""
@@ -56,6 +62,9 @@ class Tracker:
 
     def close(self, seconds: float) -> None:
         """Deliver what is left, within some seconds; in a store that answers no run of this search stays RUNNING."""
+        if not self._is_installed:
+            self.problem = f"nothing is in MLflow, {WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
+            return
         self._deadline = time.monotonic() + seconds
         self._thread.join(seconds + 5)
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.experiment.plugins import load_plugins
+from orchestrator.experiment.plugins import load_plugins, outlined
 from orchestrator.experiment.yaml_files import load_trial_config
 from orchestrator.workload import single
 from orchestrator.workload.single import TrainingResult, TrainingStart
@@ -44,9 +44,10 @@ def train(
         UserError: If config, data, folder or checkpoint is refused.
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
-    load_plugins(plugins)
-    if not isinstance(config, TrialConfig):
-        config = load_trial_config(None if config is None else Path(config), overrides)
+    if isinstance(config, TrialConfig):
+        load_plugins(plugins)
+    else:
+        config = read_config(None if config is None else Path(config), overrides, plugins)
     return single.train(
         config,
         directory_of(config, Path(output), name),
@@ -62,6 +63,19 @@ def train(
 def directory_of(config: TrialConfig, output: Path, name: str | None) -> Path:
     """Return the folder of a training."""
     return output / "train" / (name or default_name(config))
+
+
+def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[str]) -> TrialConfig:
+    """Read the YAML of one training with the plug-ins that it needs, which run last, because they import torch.
+
+    Raises:
+        ConfigError: If anything in it, or a plug-in, is refused.
+    """
+    with outlined(plugins) as are_known:
+        if are_known:
+            load_trial_config(path, overrides)
+    load_plugins(plugins)
+    return load_trial_config(path, overrides)
 
 
 def default_name(config: TrialConfig) -> str:

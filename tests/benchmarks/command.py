@@ -20,6 +20,7 @@ from trainables.devices import choose_device
 from trainables.errors import ConfigError
 
 BENCHMARKS = {
+    "installed": "what the core and the extras weigh, beside an installation of everything",
     "losses": "the losses and the metrics beside naive references",
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",

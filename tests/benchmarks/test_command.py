@@ -34,6 +34,7 @@ TINY = {
         "--search-trials",
         "0",
     ],
+    "installed": ["--times", "1"],
     "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "nodes": ["--nodes", "1", "2", "--cpus", "1", "--trials", "3", "--epochs", "2", "--seconds", "0.1"],
@@ -51,6 +52,7 @@ LONG = pytest.mark.soak
 NEEDS = {
     "epoch": [LONG],
     "fused": [LONG],
+    "installed": [LONG],
     "losses": [LONG],
     "memory": [MEMORY, LONG],
     "nodes": [LONG],

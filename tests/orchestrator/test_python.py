@@ -11,12 +11,14 @@ import pytest
 import orchestrator as icr
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
+from orchestrator.report.plotly_figures import light_colours
 from orchestrator.results.summary import summarise
 from orchestrator.search.loaded import LoadedExperiment
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from trainables.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+REPORT = Path(icr.__file__).parent / "report"
 HEAVY = ("torch", "ray", "optuna", "mlflow", "pandas", "pydantic", "numpy")
 
 
@@ -101,6 +103,19 @@ def test_verdicts_candidates_and_winners_are_those_of_the_summary(directory: Pat
         found.best_on("dogs")
 
 
+def test_the_drawings_of_the_report_are_figures_of_plotly_in_its_colours(directory: Path) -> None:
+    figures = icr.load(directory).figures
+    assert {name.partition(": ")[0] for name in figures} >= {"trials", "curves", "spent"}
+    ids = {text for trace in figures["trials"].data for text in trace.text or ()}
+    assert "pets-vsepp-nt_xent-0000" in ids
+    for name, figure in figures.items():
+        assert figure.layout.title.text and "--c" not in figure.to_json(), name
+    assert figures["trials"].data[0].marker.color == light_colours()["--c1"]
+    assert all(re.fullmatch(r"#[0-9a-f]{6}|rgba\([\d.,]+\)", colour) for colour in light_colours().values())
+    named = set(re.findall(r"[\"'](--[a-z]+)\d?", "".join(file.read_text() for file in REPORT.glob("*.py"))))
+    assert named <= {name.rstrip("0123456789") for name in light_colours()}
+
+
 def test_an_experiment_without_a_trial_has_empty_frames(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "journal.jsonl")
     start(ledger, make_experiment())
@@ -108,6 +123,7 @@ def test_an_experiment_without_a_trial_has_empty_frames(tmp_path: Path) -> None:
     found = icr.load(tmp_path)
     for name in ("trials", "epochs", "cocos", "candidates", "verdicts", "winners"):
         assert getattr(found, name).empty
+    assert isinstance(found.figures, dict)
     with pytest.raises(ConfigError, match="no winner on any dataset; there are: none: no trial has finished"):
         _ = found.best
 

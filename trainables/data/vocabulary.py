@@ -10,9 +10,12 @@ References:
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
+
+from trainables.extras import require
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 """Ids that no word has: padding, begin and end of a caption, a word that is not in the vocabulary."""
@@ -42,9 +45,16 @@ def tokenize(caption: str) -> list[str]:
     text = caption.lower()
     if _PLAIN.fullmatch(text) and not _CONTRACTIONS.search(text):
         return text.replace(",", " , ").replace(".", " . ").split()
+    return _word_tokenize()(text, preserve_line=True)
+
+
+@cache
+def _word_tokenize() -> Callable[..., list[str]]:
+    require("captions", "a caption with apostrophes, digits or other signs")
     from nltk.tokenize import word_tokenize
 
-    return word_tokenize(text, preserve_line=True)
+    tokenizer: Callable[..., list[str]] = word_tokenize
+    return tokenizer
 
 
 @dataclass(frozen=True)

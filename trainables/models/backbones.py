@@ -22,6 +22,7 @@ from torch.nn.functional import normalize
 
 from trainables.backbone_names import check_backbone
 from trainables.errors import ConfigError, DataError
+from trainables.extras import require
 from trainables.seeding import seed_torch
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -100,6 +101,7 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: 
         DataError: If the weights cannot be had, or are another architecture's.
     """
     check_backbone(name)
+    require("pictures", "a backbone")
     from torchvision import models
 
     defaults = models.get_model_weights(name).DEFAULT

@@ -12,8 +12,9 @@ from trainables.model_parameters import MODEL_PARAMETERS, Like
 from trainables.plugins.installed import is_installed, read_installed
 from trainables.plugins.offers import FEATURES as KNOWN_FEATURES
 from trainables.plugins.offers import Offer
+from trainables.plugins.outline import outline_of
 from trainables.plugins.plugin import Plugin, read_file
-from trainables.plugins.running import describe, offers_of, stop_running
+from trainables.plugins.running import describe, offers_in, offers_of, stop_running
 
 _in_use: dict[str, Plugin] = {}
 _owners: dict[tuple[str, str], str] = {}
@@ -29,7 +30,7 @@ def find_plugin(source: str, folder: Path | None = None) -> Plugin:
     Raises:
         ConfigError: If there is no such file or distribution, or it cannot be used.
     """
-    path = next((path for path in ((folder or Path()) / source, Path(source)) if path.is_file()), None)
+    path = _file_of(source, folder)
     if path is not None:
         plugin = read_file(path)
     elif is_installed(source):
@@ -39,6 +40,24 @@ def find_plugin(source: str, folder: Path | None = None) -> Plugin:
     if (known := _in_use.get(plugin.name)) is not None and known.digest == plugin.digest:
         return known
     return replace(plugin, offers=describe(plugin, offers_of(plugin)))
+
+
+def outlined_plugin(source: str, folder: Path | None = None) -> Plugin | None:
+    """Return the plug-in of a file with what it offers, without running it; ``None`` where only running it tells.
+
+    Raises:
+        ConfigError: If it cannot be used.
+    """
+    path = _file_of(source, folder)
+    if path is None:
+        return None
+    plugin = read_file(path)
+    outline = outline_of(plugin)
+    return None if outline is None else replace(plugin, offers=describe(plugin, offers_in(plugin, outline)))
+
+
+def _file_of(source: str, folder: Path | None) -> Path | None:
+    return next((path for path in ((folder or Path()) / source, Path(source)) if path.is_file()), None)
 
 
 def use(plugins: Iterable[Plugin]) -> None:

@@ -82,7 +82,15 @@ def offers_of(plugin: Plugin) -> dict[tuple[str, str], Offer]:
     Raises:
         PluginError: If it offers nothing, two of one name, or cannot be run.
     """
-    module = run_plugin(plugin)
+    return offers_in(plugin, run_plugin(plugin))
+
+
+def offers_in(plugin: Plugin, module: ModuleType) -> dict[tuple[str, str], Offer]:
+    """Return what a module of a plug-in offers by kind and name.
+
+    Raises:
+        PluginError: If it offers nothing, or two of one name.
+    """
     found: list[Offer] = []
     for kind, entries in plugin.entries.items():
         for name, target in entries.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.doctor import experiment as doctor
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
@@ -52,6 +53,11 @@ def folder(healthy: Path, tmp_path: Path) -> Path:
 def states(folder: Path, *, repair: bool = False) -> dict[str, str]:
     findings = check_experiment(folder, default_uri(folder.parent), repair=repair)
     return {finding.check: finding.way_out for finding in findings if finding.state != "ok"}
+
+
+def test_without_mlflow_nobody_looks_at_what_mlflow_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "is_installed", lambda extra: extra != "tracking")
+    assert states(folder, repair=True) == {"tracking": "pip install 'icr-orchestrator[tracking]'"}
 
 
 def test_a_checkpoint_that_was_passed_over_is_named(folder: Path) -> None:

@@ -322,3 +322,19 @@ def test_the_ranks_of_a_trial_are_sent_once_and_only_whole(output: Path, tmp_pat
         assert sent() == {"ranks_val.npz", "ranks_test.npz"}
     run = stored(output)[trial.id][0].info.run_id
     assert Path(client.download_artifacts(run, "ranks_test.npz", str(tmp_path))).read_bytes() == b"test"
+
+
+def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
+    ledger = Ledger(tmp_path / "journal.jsonl")
+    tracker = session(ledger, tmp_path)
+    add_trial(ledger, [1.0, 2.0])
+    tracker.close(1.0)
+    ledger.close()
+    assert tracker.problem == (
+        "nothing is in MLflow, which is not installed: pip install 'icr-orchestrator[tracking]'; "
+        f"then `orchestrator sync tiny --output {tmp_path}` delivers all of it"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]

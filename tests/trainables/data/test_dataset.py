@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pycocotools.coco import COCO
 
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.config import TrainingConfig
@@ -98,6 +99,18 @@ def test_coco_with_karpathy_split(make_coco_folder: Callable[..., Path]) -> None
     assert (list(val.image_ids), list(test.image_ids)) == (["200"], ["201", "203"])
     assert captions_of(test, 1) == [f"caption {number} of image 203" for number in range(3)]
     assert test.filenames[0] == "COCO_val2014_000000000201.jpg"
+
+
+def test_captions_of_coco_are_those_that_its_own_library_finds(make_coco_folder: Callable[..., Path]) -> None:
+    folder = make_coco_folder(split=False)
+    splits = load_dataset(str(folder), Path("nowhere")).splits.values()
+    found = {image: captions_of(split, row) for split in splits for row, image in enumerate(split.image_ids)}
+    listed = {}
+    for file in (folder / "annotations").iterdir():
+        annotations = COCO(file)
+        for image, records in annotations.imgToAnns.items():
+            listed[str(image)] = [record["caption"] for record in records]
+    assert found == listed
 
 
 def test_coco_with_a_split_of_its_own(make_coco_folder: Callable[..., Path]) -> None:

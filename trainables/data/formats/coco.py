@@ -13,9 +13,7 @@ References:
     [Chen2015] Chen et al., Microsoft COCO Captions. arXiv:1504.00325
 """
 
-import contextlib
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +64,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def read(files: Sequence[Path]) -> Corpus:
-    """Read the annotations with pycocotools, then the splits."""
+    """Read the annotations, then the splits."""
     found = _Found()
     annotations = [file for file in files if file.parent.name == "annotations"]
     for file in annotations:
@@ -98,27 +96,18 @@ def _read_annotations(file: Path, found: _Found) -> None:
                 f"{file}: annotation {annotation['id']}: caption without image: "
                 f"there is no image {annotation['image_id']}"
             )
-    index = _index(entries)
+    annotations_of: dict[int, list[dict[str, Any]]] = {}
+    for annotation in entries["annotations"]:
+        annotations_of.setdefault(annotation["image_id"], []).append(annotation)
     official = next((SPLIT_ALIASES[name] for name in ("train", "val") if name in file.stem), "")
     for image in entries["images"]:
         place = f"{file}: image {image['id']}"
         if image["id"] in images:
             problems.append(f"{place}: two images of one id: it is that of {images[image['id']].place} too")
-        annotations = index.imgToAnns.get(image["id"], [])
-        captions = tuple(annotation["caption"] for annotation in annotations)
-        ids = tuple(str(annotation["id"]) for annotation in annotations)
+        annotated = annotations_of.get(image["id"], ())
+        captions = tuple(annotation["caption"] for annotation in annotated)
+        ids = tuple(str(annotation["id"]) for annotation in annotated)
         images[image["id"]] = _Annotated(place, image["file_name"], official, captions, ids)
-
-
-def _index(entries: Mapping[str, list[dict[str, Any]]]) -> Any:
-    """Return pycocotools' index of checked records: it would answer broken ones with a KeyError, and it prints."""
-    from pycocotools.coco import COCO
-
-    index = COCO()
-    index.dataset = dict(entries)
-    with contextlib.redirect_stdout(io.StringIO()):
-        index.createIndex()
-    return index
 
 
 def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, problems: list[str]) -> list[Any]:

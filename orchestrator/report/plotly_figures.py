@@ -1,0 +1,68 @@
+"""The figures of the report as objects of Plotly, for notebooks: the same drawings in the light colours of the page."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.journal.history import History
+from orchestrator.report.figures import Figure, Json, Panel, plain
+from orchestrator.report.page import build_page
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as PlotlyFigure
+
+_PROPERTY = re.compile(r"^ *(--[a-z]+\d*): light-dark\(((?:[^(),]|\([^)]*\))+),", re.MULTILINE)
+_RGB = re.compile(r"rgb\((\d+) (\d+) (\d+) / ([\d.]+)\)")
+
+
+def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
+    """Return what the report draws of an experiment, by name; a figure without data is left out.
+
+    A figure of the report with a choice, or with several drawings side by side, is several here: their names have what
+    tells them apart after a colon, such as ``curves: nt_xent``.
+    """
+    return {
+        name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure.height)
+        for figure in build_page(history).figures.values()
+        for name, panel in _panels(figure)
+    }
+
+
+def _panels(figure: Figure) -> list[tuple[str, Panel]]:
+    """Return the drawings of a figure, each by a name that no other drawing has."""
+    found: list[tuple[str, Panel]] = []
+    for option in figure.options:
+        for panel in option.panels:
+            parts = [option.label] if len(figure.options) > 1 else []
+            # What follows the dot is a number of this drawing, which changes with the next trial.
+            parts += [panel.caption.partition(" · ")[0]] if len(option.panels) > 1 else []
+            told = ": ".join([figure.key, *(part for part in dict.fromkeys(parts) if part)])
+            again = sum(name == told or name.startswith(f"{told} (") for name, _ in found)
+            found.append((f"{told} ({again + 1})" if again else told, panel))
+    return found
+
+
+def _figure(title: str, panel: Panel, height: int) -> "PlotlyFigure":
+    from plotly.graph_objects import Figure as PlotlyFigure
+
+    layout: Json = {"title": {"text": plain(title)}, "height": height, "template": "plotly_white", **panel.layout}
+    return PlotlyFigure(data=_painted(panel.data), layout=_painted(layout))
+
+
+def _painted(value: Any) -> Any:
+    """Return a value with colours in the place of their names."""
+    if isinstance(value, str):
+        return light_colours().get(value, value)
+    if isinstance(value, list):
+        return [_painted(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _painted(one) for key, one in value.items()}
+    return value
+
+
+@cache
+def light_colours() -> dict[str, str]:
+    """Return the light colours of the page by the names of its stylesheet, as Plotly writes colours."""
+    style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+    return {name: _RGB.sub(r"rgba(\1,\2,\3,\4)", colour.strip()) for name, colour in _PROPERTY.findall(style)}

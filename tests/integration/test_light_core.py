@@ -1,0 +1,91 @@
+"""The package without extras: what it promises runs, and what needs an extra names the extra in one line."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import main
+from tests.support import light_core
+from tests.support.installed import ROOT, asked, closure, make_environment, modules_beside
+from trainables import extras
+from trainables.extras import EXTRAS
+
+BEGUN = ROOT / "tests" / "fixtures" / "begun_search"
+
+
+def try_out(python: Path, folder: Path, *blocked: str) -> dict[str, Any]:
+    """Run the program of ``tests/support/light_core.py`` on a copy of the experiment, in a folder without the code."""
+    experiments = shutil.copytree(BEGUN, folder / "experiments")
+    program = shutil.copy(light_core.__file__, folder / "light_core.py")
+    command = [python, program, folder, experiments, *blocked]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def check(found: dict[str, Any]) -> None:
+    """Everything that is promised was done, and everything else was refused before any work."""
+    assert all(math.isfinite(number) for numbers in found["losses"].values() for number in numbers)
+    assert len(found["losses"]) >= 9 and 0 < found["training"]["rsum"] <= 600
+    for name, came in found["promised"].items():
+        assert came["code"] == 0, (name, came["error"])
+    for name, came in found["refused"].items():
+        (line,) = came["error"].splitlines()
+        assert came["code"] == 2 and not came["out"], name
+        assert line.startswith("error: ") and line.endswith(f"pip install 'icr-orchestrator[{came['extra']}]'"), name
+    for name, came in found["refused calls"].items():
+        assert came["kind"] == "MissingExtraError", name
+        assert came["error"].endswith(f"pip install 'icr-orchestrator[{came['extra']}]'"), name
+    assert len(found["refused calls"]) == 3
+
+
+@pytest.mark.slow
+def test_the_core_keeps_its_promises_where_other_packages_cannot_be_imported(tmp_path: Path) -> None:
+    blocked = modules_beside(closure(asked()))
+    assert {"ray", "optuna", "mlflow", "plotly", "scipy", "pandas", "torchvision", "nltk", "pyarrow"} <= blocked
+    assert not {"torch", "numpy", "PIL", "typer"} & blocked
+    check(try_out(Path(sys.executable), tmp_path, ",".join(sorted(blocked))))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_the_core_keeps_its_promises_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    python = make_environment(tmp_path / "environment")
+    listed = [Path(sys.executable).parent / "uv", "pip", "list", "--format", "json", "--python", python]
+    packages = {one["name"] for one in json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)}
+    assert {"icr-orchestrator", "torch"} <= packages
+    assert not {"ray", "optuna", "mlflow", "plotly", "scipy", "pandas", "torchvision", "nltk"} & packages
+    work = tmp_path / "work"
+    work.mkdir()
+    check(try_out(python, work))
+
+
+@pytest.mark.parametrize(
+    ("ending", "needed"), [(".parquet", "pyarrow"), (".db", "optuna")], ids=["Parquet", "Optuna's storage"]
+)
+def test_a_form_of_export_needs_the_package_that_writes_it(
+    ending: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module != needed)
+    with pytest.raises(SystemExit) as end:
+        main(["export", "begun", "--output", str(BEGUN), "--to", str(tmp_path / f"trials{ending}")])
+    assert end.value.code == 2 and not list(tmp_path.iterdir())
+    assert capsys.readouterr().err == (
+        f"error: a {ending} file needs {needed}, which is not installed: pip install 'icr-orchestrator[search]'\n"
+    )
+
+
+def test_every_extra_is_named_as_in_pyproject() -> None:
+    modules = {"Flask-WTF": "flask_wtf", "psycopg2-binary": "psycopg2"}
+    core = {requirement.name for requirement in asked()}
+    for extra, listed in EXTRAS.items():
+        beside = {requirement.name for requirement in asked(extra)} - core
+        assert set(listed) == {modules.get(name, name) for name in beside}
+    assert {one.name for one in asked("all")} - core == {one.name for extra in EXTRAS for one in asked(extra)} - core

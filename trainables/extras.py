@@ -1,0 +1,70 @@
+"""The extras of the package: what each brings beside the core, and the one line that names an extra that is missing.
+
+Without extras the package has losses, COCOS, metrics, training and evaluation. A function that needs more calls
+``require`` before it begins its work, so that a missing package ends a command with one line and not with a traceback
+after an hour. The names are those of ``pyproject.toml``.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from types import MappingProxyType
+
+from trainables.errors import UserError
+
+_REPORT = ("scipy", "pandas", "jinja2", "plotly")
+
+EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "search": ("ray", "optuna", "cmaes", "pyarrow", *_REPORT),
+        "tracking": ("mlflow", *_REPORT),
+        "report": _REPORT,
+        "watch": ("starlette", "uvicorn", "anyio", *_REPORT),
+        "server": ("psycopg2", "boto3", "flask_wtf", "mlflow", *_REPORT),
+        "pictures": ("torchvision",),
+        "captions": ("nltk",),
+    }
+)
+"""Extra -> the modules of it that the code imports, those of the extras that it includes among them."""
+
+
+class MissingExtraError(UserError):
+    """A package that is not installed, because the extra that brings the package was not asked for."""
+
+
+def require(extra: str, user: str, *modules: str) -> None:
+    """Refuse to begin what needs an extra that is not installed.
+
+    Args:
+        extra: A name of ``EXTRAS``.
+        user: What needs the extra, as the subject of a sentence: ``a search``.
+        modules: The modules of the extra that are needed; all of the extra where none is named.
+
+    Raises:
+        MissingExtraError: If one of the modules is not installed; the text has the command that installs the extra.
+
+    Example:
+        >>> require("pictures", "a backbone", "torch")
+    """
+    missing = missing_modules(*(modules or EXTRAS[extra]))
+    if missing:
+        *others, last = missing
+        listed = f"{', '.join(others)} and {last}, which are" if others else f"{last}, which is"
+        raise MissingExtraError(f"{user} needs {listed} not installed: pip install 'icr-orchestrator[{extra}]'")
+
+
+def missing_modules(*modules: str) -> list[str]:
+    """Return those of some modules that are not installed; nothing is imported."""
+    return [module for module in modules if not _is_installed(module)]
+
+
+def is_installed(extra: str) -> bool:
+    """Say whether everything of an extra is installed."""
+    return not missing_modules(*EXTRAS[extra])
+
+
+@cache
+def _is_installed(module: str) -> bool:
+    spec = find_spec(module)
+    # A folder of that name beside the script is found as well, but such a folder has no file to begin with.
+    return spec is not None and spec.origin is not None
