@@ -5,7 +5,7 @@ DATA ?= data
 OUTPUT ?= runs
 WORKERS ?= 2
 
-.PHONY: install search test proof lint lock clean
+.PHONY: install search test proof lint docs lock clean
 
 # The lock file is installed with its hashes; bytecode is compiled once here, because it halves the start of every process.
 $(VENV)/.installed: requirements.lock requirements-uv.lock pyproject.toml
@@ -38,6 +38,11 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The Markdown files as a site, with the API reference; a link or an anchor that leads nowhere ends it.
+docs: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -c docs/site -d build/site/.doctrees . build/site/html
+	@echo "open build/site/html/README.html"
 
 # Solves pyproject.toml for Python 3.11 to 3.13 on Linux and macOS.
 lock: install
