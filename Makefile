@@ -41,7 +41,7 @@ lint: install
 
 # The Markdown files as a site, with the API reference; a link or an anchor that leads nowhere ends it.
 docs: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -c docs/site -d build/site/.doctrees . build/site/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet -c docs/site -d build/site/.doctrees . build/site/html
 	@echo "open build/site/html/README.html"
 
 # Solves pyproject.toml for Python 3.11 to 3.13 on Linux and macOS.

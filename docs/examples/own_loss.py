@@ -70,6 +70,6 @@ print(f"pair_sigmoid: {mine.metrics['val/rsum']:.1f} after epoch {mine.best_epoc
 print(f"nt_xent:      {theirs.metrics['val/rsum']:.1f} after epoch {theirs.best_epoch}")
 
 # %% [markdown]
-# One training each, at the defaults of each loss, says little: seeds alone move these numbers. `search_and_verdict.py`
-# searches both losses with as many trials, trains the best settings again with fresh seeds, and says how sure the answer
-# is.
+# One training each, at the defaults of each loss, says little: seeds alone move these numbers. The script
+# `search_and_verdict.py` searches both losses with as many trials, trains the best settings again with fresh seeds, and
+# says how sure the answer is.

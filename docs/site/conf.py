@@ -56,7 +56,7 @@ class ScriptParser(MystParser):
 
 def markdown_of(script: str, name: str) -> str:
     """Return a script as Markdown; one that is not in cells is a page that is reached by links alone."""
-    cells = re.findall(r"^# %%(.*)\n(.*?)(?=^# %%|\Z)", script, re.M | re.S)
+    cells = re.findall(r"^# %%([^\n]*)\n(.*?)(?=^# %%|\Z)", script, re.M | re.S)
     if not cells:
         return f"---\norphan: true\n---\n\n# {name}\n\n```python\n{script}\n```\n"
     texts = [(head, cell.strip("\n")) for head, cell in cells]

@@ -1,17 +1,18 @@
 """The scripts of docs/examples.md run one after the other, as small as they can be; on Ray in the sizes they have."""
 
-import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.in_process import without_ray
 from tests.support.plugins import EXAMPLES, plugins_gone_afterwards
 
 SCRIPTS = ["own_loss.py", "search_and_verdict.py", "read_results.py"]
-SMALL = {"images": 120, "epochs": 1, "trials": 2, "seeds": 2}
+SMALL = {"images": 60, "epochs": 1, "trials": 2, "seeds": 2}
 PARAMETERS = '# %% tags=["parameters"]\n'
 
 
@@ -27,24 +28,26 @@ def run_cells(script: Path, sizes: dict[str, int]) -> dict[str, Any]:
     return names
 
 
+@pytest.fixture(params=["in this process", pytest.param("on Ray", marks=pytest.mark.soak)])
+def sizes(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
+    """What replaces the sizes of the scripts; on Ray and with MLflow, nothing does."""
+    if request.param == "on Ray":
+        yield {}
+        return
+    with without_ray(places=2):
+        yield SMALL
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_scripts_run_in_their_order(
-    trials_run: None,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    store_template: Path,
-    capsys: pytest.CaptureFixture[str],
+    sizes: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = shutil.copytree(EXAMPLES, tmp_path / "examples")
-    (folder / "runs").mkdir()
-    shutil.copy(store_template, folder / "runs" / "mlflow.db")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("ORCHESTRATOR_DATA_ROOT", raising=False)
-    sizes = {} if "on Ray" in request.node.name else SMALL
     with plugins_gone_afterwards():
         trained = run_cells(folder / SCRIPTS[0], sizes)
         assert trained["mine"].metrics["val/rsum"] > 0 and Path(trained["theirs"].checkpoint).is_dir()
@@ -54,7 +57,7 @@ def test_the_scripts_run_in_their_order(
         assert set(searched["found"].verdicts["verdict"]) <= {"better", "tie", "worse"}
         read = run_cells(folder / SCRIPTS[2], sizes)
     assert read["winner"].confirmed and len(read["retriever"].images_for("a star", 2)) == 2
-    assert (folder / "curves.html").is_file() and os.path.getsize(folder / "curves.html") < 200_000
+    assert (folder / "curves.html").stat().st_size < 200_000
     assert "gradient_negatives" in capsys.readouterr().out
 
 

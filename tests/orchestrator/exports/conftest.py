@@ -2,23 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import TrialState
-from orchestrator.search.loaded import LoadedExperiment, load
-from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from orchestrator.search.loaded import LoadedExperiment
+from tests.support.exported import write_experiment
 
 
 @pytest.fixture
 def found(tmp_path: Path) -> LoadedExperiment:
     """An experiment with a trial in each state, and a confirmation of one of them with two seeds."""
-    folder = tmp_path / "runs" / "tiny"
-    folder.mkdir(parents=True)
-    ledger = Ledger(folder / "journal.jsonl")
-    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
-    good = add_trial(ledger, [1.0, 3.0, 2.0])
-    add_trial(ledger, [0.5, 0.25], state=TrialState.STOPPED_EARLY)
-    add_trial(ledger, [0.5], state=TrialState.DIVERGED, error="train/loss is nan")
-    add_trial(ledger, [1.5], state=TrialState.RUNNING, loss="triplet_sh")
-    open_test(ledger, [add_repeat(ledger, good, index, 10 + index, 5.0 + index) for index in range(2)])
-    ledger.close()
-    return load(folder)
+    return write_experiment(tmp_path / "runs" / "tiny")
