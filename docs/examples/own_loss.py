@@ -15,11 +15,10 @@ epochs = 6
 # `scenes` is generated: pictures of coloured shapes with five captions each. Features are computed from the pixels.
 
 # %%
-from pathlib import Path
+import subprocess
 
-from trainables.data.scenes.generate import generate_scenes
-
-generate_scenes(Path("data/scenes"), images, seed=0)
+generate = f"orchestrator data generate scenes --images {images} --seed 0 --out data/scenes"
+subprocess.run(generate.split(), check=True)
 
 # %% [markdown]
 # ## The loss by hand

@@ -12,12 +12,12 @@ trials = 4
 seeds = 3
 
 # %%
-from pathlib import Path
+import subprocess
 
 import orchestrator as icr
-from trainables.data.scenes.generate import generate_scenes
 
-generate_scenes(Path("data/scenes"), images, seed=0)
+generate = f"orchestrator data generate scenes --images {images} --seed 0 --out data/scenes"
+subprocess.run(generate.split(), check=True)
 
 # %% [markdown]
 # ## What is asked
