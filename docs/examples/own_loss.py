@@ -3,7 +3,8 @@
 #
 # `own-loss/my_losses.py` holds a loss: a function of a similarity matrix with one decorator. This script calls the loss
 # by hand, trains a model with it, and compares the model with one that was trained with NT-Xent. Run it in the folder
-# `docs/examples`, as a script or cell by cell (VS Code and Jupytext read the `# %%` lines). Four minutes on two cores.
+# `docs/examples`, as a script or cell by cell (VS Code and Jupytext read the `# %%` lines). A minute or two on two
+# cores.
 
 # %% tags=["parameters"]
 images = 2000

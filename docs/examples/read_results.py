@@ -57,7 +57,7 @@ winner = found.best
 print(winner.trial, dict(winner.parameters), "confirmed" if winner.confirmed else "not confirmed")
 retriever = winner.retriever()
 for answer in retriever.images_for("two red circles on grass", 3):
-    print(answer)
+    print(f"{answer.filename}: {answer.score:.3f}")
 
 # %% [markdown]
 # ## Other programs
