@@ -7,7 +7,7 @@ WORKERS ?= 2
 # TORCH=cpu takes torch and torchvision from PyTorch's builds for the CPU alone, 4 GB less.
 TORCH ?=
 
-.PHONY: install search test proof lint lock clean
+.PHONY: install search test proof lint docs lock clean
 
 # The same versions, of which torch and torchvision alone are not in the lock's hashes; as in deploy/image/Dockerfile.
 define INSTALL_ON_CPU
@@ -46,6 +46,11 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The Markdown files as a site, with the API reference; a link or an anchor that leads nowhere ends it.
+docs: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet -c docs/site -d build/site/.doctrees . build/site/html
+	@echo "open build/site/html/README.html"
 
 # Solves pyproject.toml for Python 3.11 to 3.13 on Linux and macOS.
 lock: install

@@ -11,6 +11,7 @@
     forecast/     what a search would take
     report/       one HTML page
     tables/       the result tables in six formats
+    exports/      trials for other programs: tables, TensorBoard, Weights & Biases
     winners/      what becomes of selected trials: test split, weights, champion
     machines/     which machines there are, and what a trial gets of them
     results/      from trials to candidates, verdicts, winners and sentences

@@ -34,9 +34,12 @@ PROOFS = {
     "tests/trainables/losses/test_losses.py": ("trainables/losses/",),
     "tests/deploy/test_real_slurm.py": (),
     "tests/faults/test_lost_ray_extraction.py": (),
+    "tests/browser/test_exports_in_browser.py": ("orchestrator/exports/", "orchestrator/studies/export.py"),
+    "tests/test_site.py": ("docs/",),
     "tests/integration/test_own_loss.py": (),
     "tests/integration/test_notebook.py": ("orchestrator/tuner/interruption.py", "orchestrator/search/__init__.py"),
     "tests/integration/test_light_core.py": ("pyproject.toml", "trainables/extras.py"),
+    "tests/integration/test_examples.py": (),
 }
 """File with proofs -> folders and files that they are about; those of many minutes are about none, and never in CI."""
 

@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "commands": {
         "doctor",
         "experiment",
+        "exports",
         "extraction",
         "forecast",
         "machines",
@@ -65,6 +66,7 @@ MAY_IMPORT = {
     "winners": {"experiment", "results", "storage", "workload"},
     "report": {"results"},
     "tables": {"results"},
+    "exports": {"experiment", "results"},
     "machines": {"experiment", "storage", "workload"},
     "workload": {"experiment", "storage"},
     "studies": {"experiment", "storage"},

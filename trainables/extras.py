@@ -23,6 +23,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "server": ("psycopg2", "boto3", "flask_wtf", "mlflow", *_REPORT),
         "pictures": ("torchvision",),
         "captions": ("nltk",),
+        "tensorboard": ("tensorboardX",),
+        "wandb": ("wandb",),
     }
 )
 """Extra -> the modules of it that the code imports, those of the extras that it includes among them."""

@@ -1,7 +1,7 @@
 """``orchestrator export``: the trials of an experiment for other programs."""
 
-import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,45 +13,49 @@ from trainables.errors import ConfigError
 from trainables.extras import require
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from orchestrator.experiment.experiment import Experiment
+    from orchestrator.journal.history import History
 
-STORAGES = (".db", ".sqlite", ".sqlite3")
-"""Endings of a file that becomes an Optuna storage."""
-
-
-ENGINES = {".parquet": "pyarrow"} | dict.fromkeys(STORAGES, "optuna")
-"""Ending of a file -> the module that writes the file, where it is none of [report]."""
+TABLES = (".csv", ".parquet", ".jsonl")
+"""Endings of a file that becomes a table."""
 
 
 def export(
     experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
     to: Annotated[
-        Path, typer.Option(help="File to write: .csv, .parquet, .jsonl, or .db for an Optuna storage of the search.")
+        Path,
+        typer.Option(
+            help="What to write: a table (.csv, .parquet, .jsonl), an Optuna storage (.db), a folder for TensorBoard "
+            "(.tensorboard), a folder of offline runs for Weights & Biases (.wandb)."
+        ),
     ],
-    epochs: Annotated[bool, typer.Option("--epochs", help="A row an epoch instead of a row a trial.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file where there is one.")] = False,
+    epochs: Annotated[bool, typer.Option("--epochs", help="Of a table: a row an epoch, not a row a trial.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there under this name.")] = False,
     output: Output = Path("runs"),
 ) -> None:
-    """Write trials, or their epochs, as a table, or as a storage that optuna-dashboard opens."""
-    if to.suffix not in (*WRITERS, *STORAGES):
-        raise ConfigError(f"--to {to}: must end in {', '.join(WRITERS)} or {STORAGES[0]} (an Optuna storage)")
-    if epochs and to.suffix in STORAGES:
-        raise ConfigError(f"--epochs: an Optuna storage has the epochs of every trial; leave it out with --to {to}")
+    """Write trials for other programs: tables, Optuna, TensorBoard, Weights & Biases; the ending says which."""
+    if to.suffix not in (*TABLES, *STORES):
+        named = ", ".join((*TABLES, ".db (an Optuna storage)", ".tensorboard"))
+        raise ConfigError(f"--to {to}: must end in {named} or .wandb")
+    store = STORES.get(to.suffix)
+    if epochs and store is not None:
+        raise ConfigError(f"--epochs: {store.name} has the epochs of every trial; leave it out with --to {to}")
     if to.exists() and not force:
         raise ConfigError(f"--to {to}: is there already; choose another name, or replace it with --force")
     if not to.parent.is_dir():
         raise ConfigError(f"--to {to}: no such folder: {to.parent}")
-    if to.suffix in ENGINES:
-        require("search", f"a {to.suffix} file", ENGINES[to.suffix])
+    if to.suffix == ".parquet":
+        require("search", "a .parquet file", "pyarrow")
+    if store is not None:
+        require(store.extra, f"--to {to}", store.module)
     from orchestrator.search.loaded import load
 
     found = load(experiment, output=output)
-    if to.suffix in STORAGES:
-        from orchestrator.studies.export import write_storage
-
-        count = write_storage(found.history, found.experiment, to)
-        say(f"{to}: {count} trials; look at them with `optuna-dashboard sqlite:///{to}` (a package of its own)")
+    if store is not None:
+        count = store.write(found.history, found.experiment, to)
+        say(f"{to}: {count} trials; {store.opened.format(to)}")
         return
+    from orchestrator.exports.table_files import WRITERS
     from trainables.files import write_whole
 
     frame = found.epochs if epochs else found.trials
@@ -59,21 +63,63 @@ def export(
     say(f"{to}: {len(frame)} {'epochs' if epochs else 'trials'}")
 
 
-def _as_csv(frame: "DataFrame") -> bytes:
-    return bytes(frame.to_csv(index=False).encode())
+def _write_storage(history: "History", experiment: "Experiment", path: Path) -> int:
+    from orchestrator.studies.export import write_storage
+
+    return write_storage(history, experiment, path)
 
 
-def _as_parquet(frame: "DataFrame") -> bytes:
-    buffer = io.BytesIO()
-    # Parameters of one name may be numbers in one loss and words or lists in another; a column has one type.
-    mixed = [name for name in frame if frame[name].dtype == object and frame[name].dropna().map(type).nunique() > 1]
-    frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed}).to_parquet(buffer, index=False)
-    return buffer.getvalue()
+def _write_events(history: "History", experiment: "Experiment", path: Path) -> int:
+    from orchestrator.exports.tensorboard import write_events
+
+    return write_events(history, experiment, path)
 
 
-def _as_lines(frame: "DataFrame") -> bytes:
-    return bytes(frame.to_json(orient="records", lines=True).encode())
+def _write_offline_runs(history: "History", experiment: "Experiment", path: Path) -> int:
+    from orchestrator.exports.offline_runs import write_offline_runs
+
+    return write_offline_runs(history, experiment, path)
 
 
-WRITERS: dict[str, Callable[["DataFrame"], bytes]] = {".csv": _as_csv, ".parquet": _as_parquet, ".jsonl": _as_lines}
-"""Ending of a file -> what its content is."""
+@dataclass(frozen=True)
+class Store:
+    """What holds trials with all their epochs.
+
+    Attributes:
+        name: In a sentence.
+        write: Writes an experiment and returns how many trials it wrote.
+        opened: What to do with it, with ``{}`` for its path.
+        extra: The extra that brings what writes it.
+        module: The module of the extra that writes it.
+    """
+
+    name: str
+    write: "Callable[[History, Experiment, Path], int]"
+    opened: str
+    extra: str
+    module: str
+
+
+OPTUNA = Store(
+    "an Optuna storage",
+    _write_storage,
+    "look at them with `optuna-dashboard sqlite:///{}` (a package of its own)",
+    "search",
+    "optuna",
+)
+STORES = {
+    ".db": OPTUNA,
+    ".sqlite": OPTUNA,
+    ".sqlite3": OPTUNA,
+    ".tensorboard": Store(
+        "a folder of event files",
+        _write_events,
+        "look at them with `tensorboard --logdir {}` (a package of its own)",
+        "tensorboard",
+        "tensorboardX",
+    ),
+    ".wandb": Store(
+        "a folder of offline runs", _write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
+    ),
+}
+"""Ending -> what is written."""

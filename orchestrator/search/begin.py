@@ -40,7 +40,8 @@ def search(
     """Search and confirm an experiment, or go on with one that was interrupted; see ``orchestrator search --help``.
 
     Args:
-        experiment: The name of an experiment that ships, a YAML file, the keys of one, or an ``Experiment``.
+        experiment: The name of an experiment that ships, a YAML file, the keys of one, or what ``make_experiment``
+            returned.
         data_root: Folder that holds the datasets, or ``s3://bucket/prefix``.
         output: Root of everything that is written.
         overrides: ``KEY=VALUE``, as with ``--set``; not with an ``Experiment``, which is whole.

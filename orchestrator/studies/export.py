@@ -22,10 +22,11 @@ def write_storage(history: History, experiment: Experiment, path: Path) -> int:
     """Write the trials of the search into an SQLite file, a study of Optuna for each study; return how many.
 
     A trial has its parameters with the distributions that were searched, the metric of each epoch as its intermediate
-    values, the values of the objectives at its best epoch, and its state: a trial that was stopped early is *pruned*,
-    one that diverged or failed is *failed*, one that has not ended is *running*. Id, seed, best epoch and error are
-    user attributes. With several objectives there are no intermediate values, as Optuna has it. Trials of a
-    confirmation repeat others with fresh seeds and are left out.
+    values, the values of the objectives at its best epoch, and its state: a trial that was stopped early is *pruned*
+    and has its last intermediate value, as Optuna keeps pruned trials; one that diverged or failed is *failed*; one
+    that has not ended is *running*. Id, seed, best epoch and error are user attributes. With several objectives there
+    are no intermediate values, as Optuna has it. Trials of a confirmation repeat others with fresh seeds and are left
+    out.
 
     Args:
         history: What the journal says.
@@ -67,6 +68,8 @@ def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
         values = [trial.epochs[trial.best_epoch][metric] for metric in metrics]
     # Optuna has none of several objectives.
     curve = {epoch: row[trial.metric] for epoch, row in trial.epochs.items()} if len(metrics) == 1 else {}
+    if state is OptunaState.PRUNED and curve:
+        values = [curve[trial.last_epoch]]
     made = create_trial(
         state=state,
         values=values,

@@ -1,5 +1,6 @@
 """What other programs get of an experiment: tables with every trial, and a storage that Optuna reads."""
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -68,6 +69,8 @@ def test_optuna_reads_distributions_curves_values_and_states(runs: Path) -> None
     assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL"]
     assert good.intermediate_values == {1: 1.0, 2: 3.0, 3: 2.0} and pruned.intermediate_values == {1: 0.5, 2: 0.25}
     space = optuna.distributions.FloatDistribution(0.005, 1.0, log=True)
+    # What Optuna itself makes of a pruned trial.
+    assert (pruned.value, failed.value) == (0.25, None)
     assert good.distributions == {"temperature": space} and good.params == {"temperature": 0.1}
     assert failed.user_attrs["error"] == "train/loss is nan" and failed.user_attrs["trial"] == "pets-vsepp-nt_xent-0002"
     assert good.datetime_start <= good.datetime_complete
@@ -76,7 +79,12 @@ def test_optuna_reads_distributions_curves_values_and_states(runs: Path) -> None
 
 
 REFUSED = {
-    "ending": (["--to", "trials.xlsx"], "--to trials.xlsx: must end in .csv, .parquet, .jsonl or .db"),
+    "ending": (["--to", "trials.xlsx"], "--to trials.xlsx: must end in .csv, .parquet, .jsonl, .db"),
+    "package that is missing": (
+        ["--to", "a.wandb"],
+        "--to a.wandb: needs wandb: pip install 'icr-orchestrator[wandb]'",
+    ),
+    "a folder of something else": (["--to", "mine.tensorboard", "--force"], "mine.tensorboard: holds old.csv"),
     "there already": (["--to", "old.csv"], "--to old.csv: is there already"),
     "epochs of a storage": (["--to", "a.db", "--epochs"], "--epochs: an Optuna storage has the epochs of every trial"),
     "no such folder": (["--to", "no/trials.csv"], "--to no/trials.csv: no such folder: no"),
@@ -85,13 +93,21 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_written_is_refused(
-    runs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
 ) -> None:
     Path("old.csv").write_text("mine")
+    Path("mine.tensorboard").mkdir()
+    Path("mine.tensorboard/old.csv").write_text("mine")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name))
     with pytest.raises(SystemExit) as end:
         main(["export", "tiny", *arguments])
     assert end.value.code == 2 and message in capsys.readouterr().err
-    assert Path("old.csv").read_text() == "mine"
+    assert Path("old.csv").read_text() == Path("mine.tensorboard/old.csv").read_text() == "mine"
 
 
 @pytest.mark.parametrize("source", shipped_experiments())

@@ -1,0 +1,98 @@
+"""Trials as offline runs of Weights & Biases, which ``wandb sync`` uploads from a machine with an account.
+
+Writing them needs no account and no network.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.exports.folders import replaced_folder
+from orchestrator.exports.trial_run import TrialRun, trial_runs
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import TrialState
+
+if TYPE_CHECKING:
+    from wandb import Settings
+
+OFFLINE_RUNS = "wandb/*"
+
+
+def write_offline_runs(history: History, experiment: Experiment, folder: Path) -> int:
+    """Write an offline run for each trial under ``FOLDER/wandb``; return how many.
+
+    The project has the experiment's name, and a run the name of its trial, by which a second upload finds it again.
+    The config holds the settings of ``TrialRun`` and under ``trial_config`` the whole configuration; the history holds
+    the metrics of each epoch at the date of the epoch; the summary holds the metrics at the best epoch
+    (``best/val/rsum``) and, where the test split was opened, on test. Trainings of one setting share a group. A trial
+    that diverged or failed ends with exit code 1. A trial that has not ended ends with 0 as one that has: an offline
+    run cannot stay open; its ``state`` tells.
+
+    Args:
+        history: What the journal says.
+        experiment: What was searched.
+        folder: To write; offline runs that are there are replaced with it.
+
+    Raises:
+        ConfigError: If there is something else in the folder.
+    """
+    # The package reports its own crashes over the network where nothing forbids it.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    import wandb
+
+    runs = list(trial_runs(history))
+    with replaced_folder(folder, OFFLINE_RUNS) as partial:
+        try:
+            for run in runs:
+                _write_run(run, experiment, partial)
+        finally:
+            # A process beside this one writes the files; it has to end before the folder gets its name.
+            wandb.teardown()
+    return len(runs)
+
+
+def _write_run(run: TrialRun, experiment: Experiment, folder: Path) -> None:
+    import wandb
+
+    trial = run.trial
+    written = wandb.init(
+        mode="offline",
+        dir=folder,
+        project=experiment.name,
+        id=trial.id,
+        name=trial.id,
+        group=run.group,
+        job_type=str(trial.stage),
+        tags=[str(run.settings["state"])],
+        config={**run.settings, "trial_config": dict(trial.config)},
+        settings=_settings(),
+    )
+    for epoch, metrics in sorted(trial.epochs.items()):
+        moment = trial.times.get(epoch, trial.created)
+        written.log({**metrics, "epoch": epoch, "_timestamp": moment}, step=epoch)
+    written.summary.update(_summary(run))
+    written.finish(exit_code=1 if trial.state in (TrialState.DIVERGED, TrialState.FAILED) else 0)
+
+
+def _summary(run: TrialRun) -> dict[str, Any]:
+    about = {"best_epoch": run.trial.best_epoch, "error": run.trial.error}
+    return {**run.best, **{name: value for name, value in about.items() if value is not None}}
+
+
+def _settings() -> "Settings":
+    """Return settings with which a run holds the trial alone, and nothing about the machine that exports it."""
+    import wandb
+
+    return wandb.Settings(
+        silent=True,
+        console="off",
+        symlink=False,
+        disable_git=True,
+        disable_code=True,
+        disable_job_creation=True,
+        x_save_requirements=False,
+        x_disable_stats=True,
+        x_disable_meta=True,
+        x_disable_machine_info=True,
+    )

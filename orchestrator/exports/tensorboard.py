@@ -1,0 +1,155 @@
+"""Trials as event files of TensorBoard: curves of every metric, and its HParams page.
+
+The folder has an event file for each trial, and one for all: the description of the HParams page. TensorBoard takes
+the page's columns from the first description that it finds, so that a description for each trial would hide whatever
+the first trial does not have.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.exports.folders import replaced_folder
+from orchestrator.exports.trial_run import BEST, TEST, TrialRun, trial_runs
+from orchestrator.journal.history import History
+from orchestrator.journal.trial import TrialState
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+EVENT_FILES = "*events.out.tfevents.*"
+RECALLS = tuple(f"{direction}_r{rank}" for direction in ("i2t", "t2i") for rank in (1, 5, 10))
+"""What the page shows beside what is searched for; all other metrics are curves."""
+
+
+def write_events(history: History, experiment: Experiment, folder: Path) -> int:
+    """Write the trials into a folder that ``tensorboard --logdir`` opens; return how many.
+
+    A curve has a point an epoch, at the date of the epoch. The HParams page has a row for each setting, with the mean
+    over its trainings: the settings of ``TrialRun``, the searched metrics and recalls at the best epoch
+    (``best/val/rsum``) and, where the test split was opened, on test.
+
+    Args:
+        history: What the journal says.
+        experiment: What was searched.
+        folder: To write; event files that are there are replaced with it.
+
+    Raises:
+        ConfigError: If there is something else than event files in the folder.
+    """
+    runs = list(trial_runs(history))
+    types = _columns(runs)
+    with replaced_folder(folder, EVENT_FILES) as partial:
+        _write_description(experiment, runs, types, partial)
+        for run in runs:
+            _write_run(run, types, partial / run.trial.id)
+    return len(runs)
+
+
+def _write_description(
+    experiment: Experiment, runs: Sequence[TrialRun], types: Mapping[str, "ColumnType"], folder: Path
+) -> None:
+    from tensorboardX import SummaryWriter
+    from tensorboardX.proto import api_pb2, plugin_hparams_pb2
+
+    description = api_pb2.Experiment(
+        name=experiment.name,
+        description=experiment.description,
+        time_created_secs=min((run.trial.created for run in runs), default=0.0),
+        hparam_infos=[
+            api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(type_.name)) for name, type_ in types.items()
+        ],
+        metric_infos=[
+            api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag), display_name=tag) for tag in _shown(experiment, runs)
+        ],
+    )
+    with SummaryWriter(logdir=str(folder)) as writer:
+        _add(writer, "experiment", plugin_hparams_pb2.HParamsPluginData(experiment=description))
+
+
+def _write_run(run: TrialRun, types: Mapping[str, "ColumnType"], folder: Path) -> None:
+    from tensorboardX import SummaryWriter
+    from tensorboardX.proto import plugin_hparams_pb2 as hparams
+
+    trial = run.trial
+    start = hparams.SessionStartInfo(group_name=run.group, start_time_secs=trial.created)
+    for name, column in types.items():
+        if name in run.settings:
+            setattr(start.hparams[name], column.field, column.convert(run.settings[name]))
+    with SummaryWriter(logdir=str(folder)) as writer:
+        _add(writer, "session_start_info", hparams.HParamsPluginData(session_start_info=start))
+        for epoch, metrics in sorted(trial.epochs.items()):
+            for name, value in metrics.items():
+                writer.add_scalar(name, value, epoch, walltime=trial.times.get(epoch, trial.created))
+        for name, value in run.best.items():
+            writer.add_scalar(name, value, trial.best_epoch, walltime=run.moment)
+        if trial.has_ended:
+            end = hparams.SessionEndInfo(status=_status(trial.state), end_time_secs=run.moment)
+            _add(writer, "session_end_info", hparams.HParamsPluginData(session_end_info=end))
+
+
+def _status(state: TrialState) -> int:
+    from tensorboardX.proto import api_pb2
+
+    broken = state in (TrialState.DIVERGED, TrialState.FAILED)
+    return int(api_pb2.Status.Value("STATUS_FAILURE" if broken else "STATUS_SUCCESS"))
+
+
+def _add(writer: "SummaryWriter", tag: str, data: "HParamsPluginData") -> None:
+    """Write what TensorBoard's HParams plug-in reads."""
+    from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+
+    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
+    value = Summary.Value(tag=f"_hparams_/{tag}", metadata=SummaryMetadata(plugin_data=plugin))
+    writer.file_writer.add_summary(Summary(value=[value]))
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """What the values of a column of the HParams page are.
+
+    Attributes:
+        name: TensorBoard's.
+        field: Of the message that holds a value.
+        convert: Makes a value one of this type.
+    """
+
+    name: str
+    field: str
+    convert: Callable[[Any], bool | float | str]
+
+
+TRUTH = ColumnType("DATA_TYPE_BOOL", "bool_value", bool)
+NUMBER = ColumnType("DATA_TYPE_FLOAT64", "number_value", float)
+WORD = ColumnType("DATA_TYPE_STRING", "string_value", str)
+
+
+def _columns(runs: Sequence[TrialRun]) -> dict[str, ColumnType]:
+    """Return the settings in which trials differ, for the page shows only a few columns at first; of one trial, all."""
+    found = {}
+    for name in dict.fromkeys(name for run in runs for name in run.settings):
+        values = [run.settings.get(name) for run in runs]
+        if len(set(values)) > 1 or len(runs) == 1:
+            found[name] = _type_of([value for value in values if value is not None])
+    return found
+
+
+def _type_of(values: Sequence[object]) -> ColumnType:
+    """Return the type of a column; one with values of several types is one of words."""
+    kinds = set(map(type, values))
+    if kinds == {bool}:
+        return TRUTH
+    return NUMBER if kinds <= {int, float} else WORD
+
+
+def _shown(experiment: Experiment, runs: Sequence[TrialRun]) -> list[str]:
+    """Return the metrics of the HParams page that at least one trial has, what is searched for first."""
+    measured: Mapping[str, None] = dict.fromkeys(name for run in runs for name in run.best)
+    goals = [f"{BEST}{goal.metric}" for goal in experiment.search.goals]
+    goals += [f"{BEST}{cell.metric}" for cell in experiment.cells()]
+    on_test = [TEST + goal.removeprefix(f"{BEST}val/") for goal in goals]
+    recalls = [f"{prefix}{name}" for prefix in (f"{BEST}val/", TEST) for name in RECALLS]
+    return [name for name in dict.fromkeys([*goals, *on_test, *recalls]) if name in measured]

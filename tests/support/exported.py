@@ -1,0 +1,22 @@
+"""An experiment with a trial in each state, and what exports make of it."""
+
+from pathlib import Path
+
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
+from orchestrator.search.loaded import LoadedExperiment, load
+from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+
+
+def write_experiment(folder: Path) -> LoadedExperiment:
+    """Write six trials: one in each state, and a confirmation of the best with two seeds, evaluated on test."""
+    folder.mkdir(parents=True)
+    ledger = Ledger(folder / "journal.jsonl")
+    start(ledger, make_experiment(confirm={"top": 1, "seeds": 2}))
+    good = add_trial(ledger, [1.0, 3.0, 2.0])
+    add_trial(ledger, [0.5, 0.25], state=TrialState.STOPPED_EARLY)
+    add_trial(ledger, [0.5], state=TrialState.DIVERGED, error="train/loss is nan")
+    add_trial(ledger, [1.5], state=TrialState.RUNNING, loss="triplet_sh")
+    open_test(ledger, [add_repeat(ledger, good, index, 10 + index, 5.0 + index) for index in range(2)])
+    ledger.close()
+    return load(folder)

@@ -1,0 +1,69 @@
+"""The documents as a site: navigation, links and anchors at once, the built pages where Sphinx is installed."""
+
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_documents import DOCUMENTS, ROOT
+
+SITE = ROOT / "docs" / "site"
+PACKAGES = ("sphinx", "myst_parser", "furo")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)#([^)]+)\)")
+CODE = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of headings, as GitHub and the site make them; of equal headings the later have numbers."""
+    found: list[str] = []
+    for heading in re.findall(r"^#{1,4} (.*)$", CODE.sub("", text), re.M):
+        found.append(re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-"))
+    return {
+        name if not (before := found[:place].count(name)) else f"{name}-{before}" for place, name in enumerate(found)
+    }
+
+
+def test_every_page_and_script_is_in_the_navigation_once() -> None:
+    entries = re.findall(r"^(\w[\w./-]*)$", (SITE / "navigation.md").read_text(), re.M)
+    pages = {Path(name).with_suffix("").as_posix() for name in DOCUMENTS} - {"README"}
+    scripts = {path.relative_to(ROOT).with_suffix("").as_posix() for path in (ROOT / "docs" / "examples").glob("*.py")}
+    assert sorted(entries) == sorted({*pages, *scripts, "docs/site/api"})
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_anchor_is_that_of_a_heading(name: str) -> None:
+    for file, anchor in LINK.findall((ROOT / name).read_text()):
+        target = (ROOT / name).parent / file if file else ROOT / name
+        assert anchor in anchors(target.read_text()), f"{name}: {file}#{anchor}"
+
+
+def test_every_name_of_the_reference_is_documented() -> None:
+    named = re.findall(r"^\.\. auto\w+:: (\S+)$", (SITE / "api.md").read_text(), re.M)
+    assert len(named) > 20
+    for name in named:
+        module, _, attribute = name.rpartition(".")
+        thing = getattr(importlib.import_module(module), attribute)
+        assert thing.__doc__ and thing.__doc__.strip(), name
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in PACKAGES),
+    reason="Sphinx, MyST or Furo is not installed: pip install 'icr-orchestrator[docs]'",
+)
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    (command,) = re.findall(r"-m (sphinx .*)$", (ROOT / "Makefile").read_text(), re.M)
+    words = command.replace("build/site", str(tmp_path)).split()
+    done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    built = tmp_path / "html"
+    assert 'id="the-code"' in (built / "README.html").read_text()
+    assert "<h1>A loss of your own in ten minutes" in (built / "docs" / "examples" / "own_loss.html").read_text()
+    reference = (built / "docs" / "site" / "api.html").read_text()
+    for name in ("search", "LoadedExperiment.trials", "NTXent", "count_contributions"):
+        assert re.search(rf'id="[\w.]*\.{re.escape(name)}"', reference), name
