@@ -104,11 +104,14 @@ class Like:
 
 
 MODEL_PARAMETERS: dict[str, Mapping[str, OneOf | Switch | Positive | BackboneName | Weights | Like]] = {
-    "vsepp": {"backbone": BackboneName(), "weights": Weights()},
+    "vsepp": {"backbone": BackboneName(), "weights": Weights(), "pooling": OneOf(("mean", "max", "gpo"))},
     "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
     "wsabie": {"radius": Positive()},
 }
-"""The parameters of each model and what they accept; all have defaults. A backbone is for training from pixels."""
+"""The parameters of each model and what they accept; all have defaults.
+
+A backbone is for training from pixels, a pooling for regions in place of global features.
+"""
 
 
 def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:

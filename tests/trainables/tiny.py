@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from trainables.config import FEATURES, TrainingConfig, TrialConfig
+from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
@@ -30,9 +30,9 @@ def tiny_dataset(images: int = 60, captions_per_image: int = 5, *, digest: str =
     return Dataset(name="tiny", digest=digest, vocabulary=vocabulary, splits=splits)
 
 
-def suited(data: Dataset, model: str, regions: int = 3) -> Dataset:
-    """Return the dataset with the features that a model reads; a region shows part of an image's, a little of all."""
-    if FEATURES[model] == "global":
+def suited(data: Dataset, config: TrialConfig, regions: int = 3) -> Dataset:
+    """Return the dataset with the features that a trial reads; a region shows part of an image's, a little of all."""
+    if config.features == "global":
         return data
     features = data.splits["train"].features
     parts = np.arange(features.shape[1]) % regions == np.arange(regions)[:, None]
