@@ -18,8 +18,14 @@ from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_model_parameters
 
-FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global"}
+FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global", "head": "global"}
 """Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+
+TEXT = "text"
+"""The kind of features that a caption has, in ``features_text.npy``."""
+
+TEXT_MODELS = ["head"]
+"""The models that read features of captions in place of their words."""
 
 REGION_PARAMETERS = {"vsepp": "pooling"}
 """The parameter by which a model that reads global features reads ``regions`` in place of them."""
@@ -294,6 +300,11 @@ class TrialConfig:
         if self.training.finetune:
             return PIXELS
         return "regions" if self._pools_regions else FEATURES[self.model]
+
+    @property
+    def reads_text_features(self) -> bool:
+        """Whether the model reads features of captions in place of their words."""
+        return self.model in TEXT_MODELS
 
     @property
     def _pools_regions(self) -> bool:

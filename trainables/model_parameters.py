@@ -52,6 +52,18 @@ class Positive:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A whole number of at least 1."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is such a number; a bool is none."""
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+    def __str__(self) -> str:
+        return "a whole number of at least 1"
+
+
+@dataclass(frozen=True)
 class BackboneName:
     """A classifier of torchvision."""
 
@@ -103,10 +115,14 @@ class Like:
         return "a finite number"
 
 
-MODEL_PARAMETERS: dict[str, Mapping[str, OneOf | Switch | Positive | BackboneName | Weights | Like]] = {
+HEADS = OneOf(("linear", "mlp", "residual", "identity"))
+"""What maps the features of a side into the joint space."""
+
+MODEL_PARAMETERS: dict[str, Mapping[str, OneOf | Switch | Positive | Count | BackboneName | Weights | Like]] = {
     "vsepp": {"backbone": BackboneName(), "weights": Weights(), "pooling": OneOf(("mean", "max", "gpo"))},
     "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
     "wsabie": {"radius": Positive()},
+    "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": Count()},
 }
 """The parameters of each model and what they accept; all have defaults.
 

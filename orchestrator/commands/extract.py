@@ -1,4 +1,4 @@
-"""``orchestrator data extract``: features of a dataset's images, from a backbone of torchvision."""
+"""``orchestrator data extract``: features of a dataset's images, from a backbone of torchvision, or of its captions."""
 
 import json
 import sys
@@ -24,6 +24,10 @@ def extract(
     ] = "DEFAULT",
     features: Annotated[str, typer.Option(help="global, regions or both.")] = "global",
     augmentations: Annotated[int, typer.Option(help="Random crops of each image beside its centre.")] = 0,
+    text: Annotated[
+        str | None, typer.Option(metavar="tfidf-svd|FOLDER", help="Features of the captions: tf-idf, or an encoder's.")
+    ] = None,
+    dimensions: Annotated[int, typer.Option(help="Features of a caption that tfidf-svd makes.")] = 256,
     split: Annotated[str | None, typer.Option(help="Only the images of train, val or test.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
     data_root: DataRoot = Path("data"),
@@ -33,7 +37,16 @@ def extract(
     seed: Annotated[int, typer.Option(help="Of untrained weights and random crops.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Compute image features in shards; killed, the same command goes on where it was."""
+    """Compute image features in shards; killed, the same command goes on where it was. With --text, of the captions."""
+    if text is not None:
+        from orchestrator.extraction.text import extract_text
+
+        made = extract_text(dataset, data_root, text, dimensions=dimensions, seed=seed, out=out, device=device)
+        if as_json:
+            print(json.dumps(made.to_dict(), indent=2))
+        else:
+            say(f"{made.captions:,} captions, {made.dimensions} features each", *made.files)
+        return
     from orchestrator.extraction.extraction import ExtractionRequest, extract_features
 
     request = ExtractionRequest(

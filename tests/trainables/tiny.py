@@ -31,13 +31,27 @@ def tiny_dataset(images: int = 60, captions_per_image: int = 5, *, digest: str =
 
 
 def suited(data: Dataset, config: TrialConfig, regions: int = 3) -> Dataset:
-    """Return the dataset with the features that a trial reads; a region shows part of an image's, a little of all."""
+    """Return the dataset with the features that a trial reads.
+
+    A region shows part of an image's, a little of all; a caption's features say which words stand in it.
+    """
+    if config.reads_text_features:
+        return replace(data, splits={name: _with_bags(split) for name, split in data.splits.items()})
     if config.features == "global":
         return data
     features = data.splits["train"].features
     parts = np.arange(features.shape[1]) % regions == np.arange(regions)[:, None]
     shown = (features[:, None] * parts + 0.1).astype(np.float16)
     return replace(data, splits={name: replace(split, features=shown) for name, split in data.splits.items()})
+
+
+def _with_bags(split: Split) -> Split:
+    captions = len(split.image_of_caption)
+    bags = np.zeros((captions, len(SPECIAL) + WORDS), dtype=np.float16)
+    bags[np.repeat(np.arange(captions), np.diff(split.offsets)), split.tokens] = 0.5
+    # Rows in another order than the captions, as where the splits of a file are mixed.
+    rows = np.arange(captions)[::-1].copy()
+    return replace(split, caption_features=bags[rows][:, len(SPECIAL) :], caption_rows=rows)
 
 
 def make_split(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainables.chance import chance_rsum
+from trainables.config import TEXT
 from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.dataset import Dataset, Split, dataset_digest, files_outside, find_problems, load_dataset
@@ -114,7 +115,13 @@ def describe(
     data = (
         None
         if told.problems
-        else load_dataset(name, data_root, vocabulary=vocabulary, features=next(iter(files), None), cache=cache)
+        else load_dataset(
+            name,
+            data_root,
+            vocabulary=vocabulary,
+            features=next((kind for kind in files if kind != TEXT), None),
+            cache=cache,
+        )
     )
     told.vocabulary = len(data.vocabulary) if data else None
     told.splits |= _describe_splits(corpus, found, data)
@@ -126,7 +133,10 @@ def _describe_features(told: Description, source: Source, files: Mapping[str, Ma
     for kind, by_split in {**files, "none": {}}.items():
         try:
             inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
-            told.digest[kind] = dataset_digest(source, by_split, cache)
+            if kind != TEXT:
+                told.digest[kind] = dataset_digest(source, by_split, cache)
+                if kind != "none" and TEXT in files:
+                    told.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, cache, files[TEXT])
         except DataError:
             continue
         if by_split:

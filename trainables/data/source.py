@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus, cut_captions
 from trainables.data.formats import coco, flickr, karpathy, precomputed
 from trainables.errors import DataError
@@ -86,7 +87,7 @@ class Source:
             there = ", ".join(self.feature_kinds()) or "none"
             raise DataError(
                 f"{path}: no such features; there are: {there}. Ask for one of these, or make them with "
-                f"`orchestrator data extract {self.name}`"
+                f"`orchestrator data extract {self.name}{' --text tfidf-svd' if kind == TEXT else ''}`"
             )
         return dict.fromkeys(SPLITS, path)
 

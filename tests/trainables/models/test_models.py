@@ -25,6 +25,12 @@ CASES = [
     pytest.param("vsrn", PUBLISHED, "triplet_sh", id="vsrn-published"),
     pytest.param("wsabie", {"radius": 3.0}, "warp", id="wsabie"),
     pytest.param("wsabie", {}, "nt_xent", id="wsabie-nt_xent"),
+    *(
+        pytest.param(
+            "head", {"image_head": images, "caption_head": captions}, "nt_xent", id=f"head-{images}-{captions}"
+        )
+        for images, captions in [("linear", "linear"), ("mlp", "residual"), ("residual", "mlp")]
+    ),
 ]
 
 
@@ -82,7 +88,7 @@ def test_a_trial_trains_and_repeats(name: str, parameters: dict, loss: str) -> N
     assert first == second and len(first) == 2
 
 
-@pytest.mark.parametrize("name, parameters", [("vsepp", {}), ("vsepp", {"pooling": "gpo"}), ("vsrn", {})])
+@pytest.mark.parametrize("name, parameters", [("vsepp", {}), ("vsepp", {"pooling": "gpo"}), ("vsrn", {}), ("head", {})])
 def test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors(name: str, parameters: dict) -> None:
     config = config_for(name, parameters, "nt_xent")
     data = data_for(config)

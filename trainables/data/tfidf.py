@@ -1,0 +1,165 @@
+"""Features of captions without a network: weighted counts of words and pairs of words on their principal directions.
+
+With n(t, c) how often term t stands in caption c, N captions in the train split, N_t of which hold t,
+
+    w(t, c) = (1 + ln n(t, c)) (ln((1 + N) / (1 + N_t)) + 1),    x(c) = S^(-1) V^T w(c) / |w(c)|
+
+with V the right singular vectors of the train captions' rows w(c) / |w(c)| (latent semantic analysis), and S the
+standard deviation of each dimension over the train captions. Terms are words and pairs of neighbouring words that
+stand in at least ``FEWEST`` train captions. scikit-learn fits; a fitted extractor needs NumPy and SciPy alone, and is
+kept beside the features, so that a caption that nobody has seen can be asked for.
+
+References:
+    [Deerwester1990] Deerwester et al., Indexing by Latent Semantic Analysis, J. Am. Soc. Inf. Sci. 41(6), 391-407.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from trainables.data.features import sidecars
+from trainables.data.text_files import read_json
+from trainables.data.vocabulary import tokenize
+from trainables.errors import ConfigError, DataError
+from trainables.files import write_whole
+
+NAME = "tfidf-svd"
+"""What ``data extract --text`` calls this extractor."""
+
+EXTRACTOR_SUFFIX = ".safetensors"
+"""Of the file of a fitted extractor, which has the name of the features that it made."""
+
+FEWEST = 2
+"""Train captions in which a term must stand to count."""
+
+CHUNK = 8192
+"""Captions transformed at a time; bounds memory, changes no number."""
+
+
+@dataclass(frozen=True, eq=False)
+class TfidfSvd:
+    """A fitted extractor.
+
+    Attributes:
+        terms: Words, and pairs of words joined by a space; V strings.
+        idf: Weight of each term, shape (V,), float32, >= 1.
+        directions: V S^(-1), shape (V, D), float32.
+    """
+
+    terms: tuple[str, ...]
+    idf: np.ndarray
+    directions: np.ndarray
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {term: place for place, term in enumerate(self.terms)}
+
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
+        """Return the features of some captions, shape (len(captions), D), float32; zeros where no term is known."""
+        parts = [captions[start : start + CHUNK] for start in range(0, len(captions), CHUNK)]
+        return np.concatenate([self._weights(part) @ self.directions for part in parts]).astype(np.float32)
+
+    def unknown(self, caption: str) -> list[str]:
+        """Return the words of a caption that are no terms, each once."""
+        return list(dict.fromkeys(word for word in tokenize(caption) if word not in self._places))
+
+    def _weights(self, captions: Sequence[str]) -> "csr_array":  # type: ignore[name-defined]  # noqa: F821
+        """Return the weights of the terms in some captions as rows of length 1, sparse, shape (len(captions), V)."""
+        from scipy.sparse import csr_array
+
+        starts, places, values = [0], [], []
+        for caption in captions:
+            counts = Counter(self._places[term] for term in terms_of(caption) if term in self._places)
+            found = np.fromiter(counts, dtype=np.int64, count=len(counts))
+            weights = (1 + np.log(np.fromiter(counts.values(), dtype=np.float64, count=len(counts)))) * self.idf[found]
+            places.append(found)
+            values.append(weights / max(float(np.linalg.norm(weights)), 1e-12))
+            starts.append(starts[-1] + len(found))
+        shape = (len(captions), len(self.terms))
+        return csr_array((np.concatenate(values), np.concatenate(places), starts), shape=shape)
+
+    def to_bytes(self) -> bytes:
+        """Return the extractor as a safetensors file; ``read_extractor`` takes it back."""
+        from safetensors.numpy import save
+
+        tensors = {"idf": np.ascontiguousarray(self.idf), "directions": np.ascontiguousarray(self.directions)}
+        return save(tensors, metadata={"name": NAME, "terms": json.dumps(self.terms)})
+
+    def write(self, path: Path) -> None:
+        """Write the extractor; the file appears whole or not at all."""
+        write_whole(path, self.to_bytes())
+
+
+def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int) -> TfidfSvd:
+    """Fit an extractor.
+
+    Args:
+        captions: Of the train split, at least two.
+        dimensions: D, >= 1; fewer than the terms.
+        seed: Of the randomised decomposition [Halko et al., arXiv:0909.4061], >= 0.
+
+    Raises:
+        ConfigError: If scikit-learn is missing, or there are fewer terms than dimensions.
+    """
+    try:
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.feature_extraction.text import TfidfVectorizer
+    except ImportError:
+        raise ConfigError(f"--text {NAME} needs scikit-learn: pip install scikit-learn") from None
+    vectorizer = TfidfVectorizer(analyzer=terms_of, min_df=FEWEST, sublinear_tf=True, dtype=np.float64)
+    try:
+        weights = vectorizer.fit_transform(captions)
+    except ValueError as error:
+        raise ConfigError(f"--text {NAME}: no term stands in {FEWEST} train captions ({error})") from None
+    terms = vectorizer.get_feature_names_out()
+    if not 0 < dimensions < min(len(terms), len(captions)):
+        raise ConfigError(
+            f"--dimensions must be at least 1 and below {min(len(terms), len(captions)):,}, for the train captions "
+            f"hold {len(terms):,} terms in {len(captions):,} captions; got {dimensions}"
+        )
+    decomposition = TruncatedSVD(dimensions, random_state=seed)
+    spread = decomposition.fit_transform(weights).std(axis=0)
+    directions = decomposition.components_.T / np.maximum(spread, 1e-12)
+    return TfidfSvd(tuple(map(str, terms)), vectorizer.idf_.astype(np.float32), directions.astype(np.float32))
+
+
+def read_extractor(path: Path) -> TfidfSvd:
+    """Read what ``TfidfSvd.write`` wrote; nothing in it can run code.
+
+    Raises:
+        DataError: If the file is damaged or something else.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            terms = json.loads(file.metadata()["terms"])
+            return TfidfSvd(tuple(terms), file.get_tensor("idf"), file.get_tensor("directions"))
+    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise DataError(f"{path}: is no extractor of captions' features: {error}; make the features again") from None
+
+
+def extractor_file(features: Path) -> Path | None:
+    """Return the file of the fitted extractor that made some features; ``None`` where there is none.
+
+    Raises:
+        DataError: If the file beside the features is not the one that made them.
+    """
+    path, told = features.with_suffix(EXTRACTOR_SUFFIX), sidecars(features)[0]
+    if not path.exists() or not told.exists():
+        return None
+    if hashlib.sha256(path.read_bytes()).hexdigest() != read_json(told).get("extractor_digest"):
+        raise DataError(f"{path}: did not make {features.name}, says {told.name}; make the features again")
+    return path
+
+
+def terms_of(caption: str) -> list[str]:
+    """Return the words of a caption and its pairs of neighbouring words."""
+    words = tokenize(caption)
+    return [*words, *(f"{first} {second}" for first, second in zip(words, words[1:], strict=False))]
