@@ -22,6 +22,7 @@ BENCHMARKS = {
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
     "fused": "trials as one stacked model, beside one after another and a process each",
+    "heads": "a step of stacked heads beside a plain matrix product: the share of the machine's peak",
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",

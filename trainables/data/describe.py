@@ -112,16 +112,9 @@ def describe(
     found = list_images(source.folder)
     told.problems += check_images(corpus, found, decode=decode_images)
     _describe_features(told, source, files, cache)
+    of_images = next((kind for kind in files if kind != TEXT), None)
     data = (
-        None
-        if told.problems
-        else load_dataset(
-            name,
-            data_root,
-            vocabulary=vocabulary,
-            features=next((kind for kind in files if kind != TEXT), None),
-            cache=cache,
-        )
+        None if told.problems else load_dataset(name, data_root, vocabulary=vocabulary, features=of_images, cache=cache)
     )
     told.vocabulary = len(data.vocabulary) if data else None
     told.splits |= _describe_splits(corpus, found, data)

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -162,4 +163,4 @@ def extractor_file(features: Path) -> Path | None:
 def terms_of(caption: str) -> list[str]:
     """Return the words of a caption and its pairs of neighbouring words."""
     words = tokenize(caption)
-    return [*words, *(f"{first} {second}" for first, second in zip(words, words[1:], strict=False))]
+    return [*words, *(f"{first} {second}" for first, second in pairwise(words))]

@@ -72,9 +72,9 @@ class VSEPP(RetrievalModel):
         """Make an untrained model for the dataset's features, or for its pixels, and its vocabulary."""
         sizes, vocabulary_size = config.training, len(data.vocabulary)
         if not sizes.finetune:
-            size, parameters = data.splits["train"].features.shape[-1], {**config.model_parameters}
-            pooling = parameters.get("pooling")
-            return cls(size, vocabulary_size, sizes.embedding_size, sizes.word_size, pooling=pooling)
+            size = data.splits["train"].features.shape[-1]
+            parameters: dict[str, Any] = {**config.model_parameters}
+            return cls(size, vocabulary_size, sizes.embedding_size, sizes.word_size, **parameters)
         named: dict[str, Any] = {"backbone": "resnet50", "weights": "DEFAULT", **config.model_parameters}
         weights = named["weights"] if pretrained else "none"
         backbone = build_backbone(named["backbone"], weights, seed=config.seed, grid=False)
