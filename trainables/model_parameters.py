@@ -144,6 +144,25 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
             raise ConfigError(f"model_parameters.{name} must be {known[name]}, got {value!r:.60}")
 
 
+def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:
+    """Refuse a head that keeps features of other dimensions than the joint space has.
+
+    Args:
+        side: ``image`` or ``caption``.
+        head: A word of ``HEADS``.
+        size: Features of that side.
+        embedding_size: Dimensions of the joint space.
+
+    Raises:
+        ConfigError: If it is ``identity``, and they differ.
+    """
+    if head == "identity" and size != embedding_size:
+        raise ConfigError(
+            f"model_parameters.{side}_head: identity keeps the {size} dimensions of the {side} features, but "
+            f"training.embedding_size is {embedding_size}; set it to {size}, or take linear"
+        )
+
+
 def _suggest(name: str, known: Mapping[str, object]) -> str:
     nearest = get_close_matches(name, known, n=1, cutoff=0)
     return f"did you mean {nearest[0]}? It has {', '.join(known)}"

@@ -52,7 +52,7 @@ class TrainablesWorkload:
             ConfigError: If the weights of a backbone are missing, or a batch is larger than the train split.
             DataError: If a dataset is missing or damaged.
         """
-        from trainables.data.dataset import check_batch_size
+        from trainables.data.dataset import check_batch_size, check_widths
 
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
@@ -62,6 +62,7 @@ class TrainablesWorkload:
             config.check_weights()
             data = self.open_data(config)
             digests[data_key(config)] = data.digest
+            check_widths(config, data)
             searched = cell.space.training.get("batch_size")
             for size in searched.ends() if searched else (cell.training.batch_size,):
                 check_batch_size(data, replace(cell.training, batch_size=int(size)))

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks heads [--trials 64] [--batch-sizes 128 512] [--inputs 1024 256] [--rounds 7]
 
-Trials of linear heads on both sides, on generated features, are trained as one stacked model: forward and backward pass,
+Trials of linear heads on both sides, on generated features, train as one stacked model: forward and backward pass,
 clipping, Adam. ``other`` is what the step's products alone, K (4 N (D_i + D_c) E + 6 N^2 E) floating-point operations,
 would take as ``torch.mm`` of (N, D) by (D, K E): the ratio is the share of the peak, measured in the same run and in
 turns. Times are of the process, not of the clock, so that other processes count as little as they can.

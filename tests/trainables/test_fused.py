@@ -77,9 +77,29 @@ DIFFERENT = {
         config("triplet_sh", model="vsrn", learning_rate=rate, model_parameters=PUBLISHED) for rate in (5e-4, 1e-3)
     ],
     "pooled regions and words": [
-        config("nt_xent", model_parameters={"pooling": "gpo"}, seed=seed, loss_parameters={"temperature": value})
+        config(
+            model_parameters={"pooling": "gpo"},
+            seed=seed,
+            loss_parameters={"temperature": value},
+            # Of gradients that are nearly 0 Adam makes whole steps, and of their rounding as well.
+            optimizer="sgd",
+            learning_rate=0.1,
+        )
         for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
     ],
+    **{
+        f"heads, {kind}": [
+            config(
+                model="head",
+                model_parameters={"image_head": kind, "caption_head": "mlp"},
+                seed=seed,
+                loss_parameters={"temperature": value},
+                embedding_size=24,
+            )
+            for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
+        ]
+        for kind in ("linear", "residual", "identity")
+    },
     "sgd without clipping": [
         config("triplet", seed=seed, optimizer="sgd", gradient_clip=None, learning_rate=1e-3) for seed in (0, 1)
     ],

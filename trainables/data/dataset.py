@@ -38,6 +38,7 @@ from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
 from trainables.errors import ConfigError, DataError
 from trainables.files import alone
+from trainables.model_parameters import check_identity
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +266,19 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
             f"training.batch_size: {training.batch_size} is more than the {count} {unit} of {data.name}'s train split; "
             f"choose at most {count}"
         )
+
+
+def check_widths(config: TrialConfig, data: Dataset) -> None:
+    """Refuse a head that keeps features of other dimensions than the joint space has.
+
+    Raises:
+        ConfigError: Naming the parameter and both widths.
+    """
+    train = data.splits["train"]
+    for side, features in (("image", train.features), ("caption", train.caption_features)):
+        if features is not None:
+            head = str(config.model_parameters.get(f"{side}_head", ""))
+            check_identity(side, head, features.shape[-1], config.training.embedding_size)
 
 
 def file_digest(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from torch.nn.functional import gelu, normalize
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
-from trainables.errors import ConfigError
+from trainables.model_parameters import check_identity
 from trainables.models.layers import linear
 from trainables.models.precision import in_full
 from trainables.models.retrieval_model import RetrievalModel
@@ -145,11 +145,7 @@ HEADS: dict[str, type[Linear] | type[Perceptron] | type[Residual] | type[Identit
 
 
 def _make_head(side: str, name: str, size: int, embedding_size: int, hidden_size: int) -> nn.Module:
-    if name == "identity" and size != embedding_size:
-        raise ConfigError(
-            f"model_parameters.{side}_head: identity keeps the {size} dimensions of the {side} features, but "
-            f"training.embedding_size is {embedding_size}; set it to {size}, or take linear"
-        )
+    check_identity(side, name, size, embedding_size)
     return HEADS[name](size, embedding_size, hidden_size)
 
 

@@ -13,7 +13,10 @@ def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
     if layer.weight.dim() == 2:
         mapped: Tensor = layer(inputs)
         return mapped
-    mapped = affine(inputs.flatten(1, -2).expand(len(layer.weight), -1, -1), layer.weight, layer.bias)
+    rows = inputs.flatten(1, -2).expand(len(layer.weight), -1, -1)
+    # W x^T instead of x W^T: the gradient of W then has the layout of W, where it was copied, which took longer than
+    # the product (64 heads of 1,024 x 256 on batches of 128: 137 ms became 67 ms).
+    mapped = torch.baddbmm(layer.bias[..., None], layer.weight, rows.mT).mT
     return mapped.unflatten(1, inputs.shape[1:-1])
 
 
