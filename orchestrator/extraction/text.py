@@ -12,7 +12,7 @@ from trainables.config import TEXT
 from trainables.data.caption_features import captions_digest
 from trainables.data.corpus import Image, check_corpus
 from trainables.data.source import find_source
-from trainables.data.tfidf import EXTRACTOR_SUFFIX, NAME, fit_tfidf
+from trainables.data.tfidf import NAME, extractor_path, fit_tfidf
 from trainables.errors import ConfigError, DataError
 from trainables.files import make_writable, write_whole, writing_whole
 
@@ -74,7 +74,7 @@ def extract_text(
     about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
     if extractor == NAME:
         fitted = fit_tfidf(_train_captions(corpus.images), dimensions, seed)
-        content, beside = fitted.to_bytes(), target.with_suffix(EXTRACTOR_SUFFIX)
+        content, beside = fitted.to_bytes(), extractor_path(target)
         write_whole(beside, content)
         files.append(beside)
         features = fitted.transform(captions)

@@ -33,9 +33,6 @@ from trainables.files import write_whole
 NAME = "tfidf-svd"
 """What ``data extract --text`` calls this extractor."""
 
-EXTRACTOR_SUFFIX = ".safetensors"
-"""Of the file of a fitted extractor, which has the name of the features that it made."""
-
 FEWEST = 2
 """Train captions in which a term must stand to count."""
 
@@ -146,13 +143,18 @@ def read_extractor(path: Path) -> TfidfSvd:
         raise DataError(f"{path}: is no extractor of captions' features: {error}; make the features again") from None
 
 
+def extractor_path(features: Path) -> Path:
+    """Return where the fitted extractor of ``features_KIND.npy`` lies: ``extractor_KIND.safetensors`` beside it."""
+    return features.with_name(f"{features.stem.replace('features_', 'extractor_', 1)}.safetensors")
+
+
 def extractor_file(features: Path) -> Path | None:
     """Return the file of the fitted extractor that made some features; ``None`` where there is none.
 
     Raises:
         DataError: If the file beside the features is not the one that made them.
     """
-    path, told = features.with_suffix(EXTRACTOR_SUFFIX), sidecars(features)[0]
+    path, told = extractor_path(features), sidecars(features)[0]
     if not path.exists() or not told.exists():
         return None
     if hashlib.sha256(path.read_bytes()).hexdigest() != read_json(told).get("extractor_digest"):

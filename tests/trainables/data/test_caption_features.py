@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pyarrow import table
+from pyarrow.parquet import write_table
+from safetensors.numpy import save_file
 
 from orchestrator.cli import main as run_command
 from tests.trainables.data.karpathy_folder import KarpathyFolder
@@ -67,6 +70,71 @@ def test_the_digest_speaks_for_the_features_of_captions_only_where_they_are_read
     assert told.digest["global and text"] == load_dataset("tiny", karpathy_folder.root, text=True).digest
     assert told.features["text"]["train"]["shape"] == [12, 4]
     assert told.problems == []
+
+
+def write_clip_retrieval(folder: Path, pairs: dict[str, list[tuple[str, str]]]) -> dict[str, np.ndarray]:
+    """The output of clip-retrieval for each split; return the embeddings of the texts."""
+    random, texts = np.random.default_rng(0), {}
+    for split, rows in pairs.items():
+        embeddings = {name: random.normal(size=(len(rows), 4)).astype(np.float16) for name in ("img_emb", "text_emb")}
+        for name, values in embeddings.items():
+            (folder / split / name).mkdir(parents=True)
+            np.save(folder / split / name / f"{name}_0.npy", values)
+        (folder / split / "metadata").mkdir()
+        columns = {"image_path": [row[0] for row in rows], "caption": [row[1] for row in rows]}
+        write_table(table(columns), folder / split / "metadata" / "metadata_0.parquet")
+        texts[split] = embeddings["text_emb"]
+    return texts
+
+
+PAIRS = {
+    "train": [("/a/1.jpg", "a dog"), ("/a/1.jpg", "one dog"), ("/a/2.jpg", "a cat")],
+    "val": [("/a/3.jpg", "two cats")],
+    "test": [("/a/4.jpg", "two dogs"), ("/a/4.jpg", "dogs")],
+}
+
+
+def test_embeddings_of_clip_retrieval_are_a_dataset(tmp_path: Path) -> None:
+    texts = write_clip_retrieval(tmp_path / "data" / "clip", PAIRS)
+    data = load_dataset("clip", tmp_path / "data", text=True)
+    train = data.splits["train"]
+    assert list(train.image_ids) == ["/a/1.jpg", "/a/2.jpg"]
+    assert list(train.captions) == ["a dog", "one dog", "a cat"]
+    assert train.image_rows.tolist() == [0, 2]
+    for name, split in data.splits.items():
+        assert np.array_equal(split.caption_features[split.caption_rows], texts[name])
+    assert describe("clip", tmp_path / "data").problems == []
+
+
+def test_rows_of_an_image_that_stand_apart_and_embeddings_in_parts_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "clip"
+    write_clip_retrieval(folder, {**PAIRS, "train": [*PAIRS["train"], ("/a/1.jpg", "the dog again")]})
+    with pytest.raises(DataError, match="row 3: image_path '/a/1.jpg' again: the rows of one image must stand next"):
+        load_dataset("clip", tmp_path / "data", text=True)
+    metadata = folder / "val" / "metadata"
+    (metadata / "metadata_1.parquet").write_bytes((metadata / "metadata_0.parquet").read_bytes())
+    with pytest.raises(DataError, match="metadata_1.parquet: the embeddings of a split must be one file"):
+        load_dataset("clip", tmp_path / "data", text=True)
+
+
+def test_features_may_be_the_only_tensor_of_a_safetensors_file(karpathy_folder: KarpathyFolder) -> None:
+    expected = write_text(karpathy_folder)
+    path = karpathy_folder.folder / "features_text.npy"
+    before = load_dataset("tiny", karpathy_folder.root, text=True)
+    path.unlink()
+    save_file({"embeddings": expected}, path.with_suffix(".safetensors"), metadata={"model": "any"})
+    data = load_dataset("tiny", karpathy_folder.root, text=True)
+    assert np.array_equal(data.splits["train"].caption_features, expected)
+    assert data.digest == before.digest
+    split = ResidentSplit(data.splits["train"], torch.device("cpu"))
+    rows = data.splits["train"].caption_rows
+    assert split.captions(torch.arange(3))[0].tolist() == expected[rows[:3]].tolist()
+    save_file({"embeddings": expected, "more": expected}, path.with_suffix(".safetensors"))
+    with pytest.raises(DataError, match="it holds 2 tensors"):
+        load_dataset("tiny", karpathy_folder.root, text=True)
+    path.with_suffix(".safetensors").write_bytes(b"\xff" * 40)
+    with pytest.raises(DataError, match="cannot be read as a safetensors file: its header would have"):
+        load_dataset("tiny", karpathy_folder.root, text=True)
 
 
 def a_row_of_nan(folder: KarpathyFolder) -> None:
