@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +39,7 @@ def extract(
 ) -> None:
     """Compute image features in shards; killed, the same command goes on where it was. With --text, of the captions."""
     if text is not None:
+        _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
         from orchestrator.extraction.text import extract_text
 
         made = extract_text(dataset, data_root, text, dimensions=dimensions, seed=seed, out=out, device=device)
@@ -71,6 +72,14 @@ def extract(
         return
     seconds = time.monotonic() - started
     say(f"{result.images} images, {result.extracted} of them extracted now, {seconds:.1f} s", *result.files)
+
+
+def _refuse_of_images(given: Mapping[str, object]) -> None:
+    """Refuse options that say how images are read, where features are made of captions."""
+    from trainables.errors import ConfigError
+
+    if wrong := [option for option, value in given.items() if value]:
+        raise ConfigError(f"{wrong[0]} is about images and does not go with --text, which takes all captions at once")
 
 
 @contextmanager

@@ -19,9 +19,6 @@ from trainables.files import make_writable, write_whole, writing_whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DIMENSIONS = 256
-"""Features of a caption that ``tfidf-svd`` makes unless told otherwise."""
-
 
 @dataclass(frozen=True)
 class TextExtraction:

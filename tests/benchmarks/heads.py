@@ -23,7 +23,7 @@ from trainables.data.dataset import Dataset
 from trainables.fused.stacked_epoch import StackedEpoch
 from trainables.trial import Trial
 
-NEEDED = {(64, 512): 0.5}
+NEEDED = {(64, 128): 0.5}
 """The least share of the peak by trials and batch size."""
 
 

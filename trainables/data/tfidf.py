@@ -6,8 +6,8 @@ With n(t, c) how often term t stands in caption c, N captions in the train split
 
 with V the right singular vectors of the train captions' rows w(c) / |w(c)| (latent semantic analysis), and S the
 standard deviation of each dimension over the train captions. Terms are words and pairs of neighbouring words that
-stand in at least ``FEWEST`` train captions. scikit-learn fits; a fitted extractor needs NumPy and SciPy alone, and is
-kept beside the features, so that a caption that nobody has seen can be asked for.
+stand in at least ``FEWEST`` train captions. scikit-learn fits; a fitted extractor needs NumPy alone, and is kept
+beside the features, so that a caption that nobody has seen can be asked for.
 
 References:
     [Deerwester1990] Deerwester et al., Indexing by Latent Semantic Analysis, J. Am. Soc. Inf. Sci. 41(6), 391-407.
@@ -36,9 +36,6 @@ NAME = "tfidf-svd"
 FEWEST = 2
 """Train captions in which a term must stand to count."""
 
-CHUNK = 8192
-"""Captions transformed at a time; bounds memory, changes no number."""
-
 
 @dataclass(frozen=True, eq=False)
 class TfidfSvd:
@@ -60,27 +57,18 @@ class TfidfSvd:
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:
         """Return the features of some captions, shape (len(captions), D), float32; zeros where no term is known."""
-        parts = [captions[start : start + CHUNK] for start in range(0, len(captions), CHUNK)]
-        return np.concatenate([self._weights(part) @ self.directions for part in parts]).astype(np.float32)
+        features = np.zeros((len(captions), self.directions.shape[1]), dtype=np.float32)
+        for row, caption in zip(features, captions, strict=True):
+            counts = Counter(self._places[term] for term in terms_of(caption) if term in self._places)
+            if counts:
+                places = np.array(list(counts))
+                weights = (1 + np.log(np.array(list(counts.values())))) * self.idf[places]
+                row[:] = weights / np.linalg.norm(weights) @ self.directions[places]
+        return features
 
     def unknown(self, caption: str) -> list[str]:
         """Return the words of a caption that are no terms, each once."""
         return list(dict.fromkeys(word for word in tokenize(caption) if word not in self._places))
-
-    def _weights(self, captions: Sequence[str]) -> "csr_array":  # type: ignore[name-defined]  # noqa: F821
-        """Return the weights of the terms in some captions as rows of length 1, sparse, shape (len(captions), V)."""
-        from scipy.sparse import csr_array
-
-        starts, places, values = [0], [], []
-        for caption in captions:
-            counts = Counter(self._places[term] for term in terms_of(caption) if term in self._places)
-            found = np.fromiter(counts, dtype=np.int64, count=len(counts))
-            weights = (1 + np.log(np.fromiter(counts.values(), dtype=np.float64, count=len(counts)))) * self.idf[found]
-            places.append(found)
-            values.append(weights / max(float(np.linalg.norm(weights)), 1e-12))
-            starts.append(starts[-1] + len(found))
-        shape = (len(captions), len(self.terms))
-        return csr_array((np.concatenate(values), np.concatenate(places), starts), shape=shape)
 
     def to_bytes(self) -> bytes:
         """Return the extractor as a safetensors file; ``read_extractor`` takes it back."""

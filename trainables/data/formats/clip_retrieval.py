@@ -86,7 +86,9 @@ def _read_split(split: str, file: Path) -> tuple[list[Image], list[str]]:
         seen.add(name)
         # A path of another machine names an image, but no file under the data root.
         filename = name if filename_problem(name) is None else ""
-        images.append(Image(place, name, filename, split, tuple(caption for caption in captions if caption)))
+        images.append(
+            Image(place, name, filename, split, tuple(caption for caption in captions if isinstance(caption, str)))
+        )
     return images, problems
 
 
