@@ -27,7 +27,7 @@ def extract(
     text: Annotated[
         str | None, typer.Option(metavar="tfidf-svd|FOLDER", help="Features of the captions: tf-idf, or an encoder's.")
     ] = None,
-    dimensions: Annotated[int, typer.Option(help="Features of a caption that tfidf-svd makes.")] = 256,
+    dimensions: Annotated[int, typer.Option(help="Features of a caption that tfidf-svd makes.")] = 512,
     split: Annotated[str | None, typer.Option(help="Only the images of train, val or test.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
     data_root: DataRoot = Path("data"),
