@@ -104,9 +104,10 @@ def _check_target(target: Path) -> None:
 
 def _write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
     """Write the features, after what says whose they are: features that are there have their origin beside them."""
-    if not np.isfinite(features).all():
-        raise DataError(f"{target}: the extractor gave NaN or infinity; nothing was written")
-    rows = features.astype(np.float16)
+    with np.errstate(over="ignore"):
+        rows = features.astype(np.float16)
+    if not np.isfinite(rows).all():
+        raise DataError(f"{target}: the extractor gave NaN, or numbers beyond those of float16")
     told = {**about, "kind": TEXT, "shape": list(rows.shape), "dtype": "float16"}
     write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
     with writing_whole(target) as file:

@@ -112,7 +112,8 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int) -> TfidfSvd:
         )
     decomposition = TruncatedSVD(dimensions, random_state=seed)
     spread = decomposition.fit_transform(weights).std(axis=0)
-    directions = decomposition.components_.T / np.maximum(spread, 1e-12)
+    # In a few captions some directions hold nothing but rounding, which must not be scaled up to a feature.
+    directions = decomposition.components_.T / np.where(spread > 1e-6 * spread.max(), spread, 1.0)
     return TfidfSvd(tuple(map(str, terms)), vectorizer.idf_.astype(np.float32), directions.astype(np.float32))
 
 

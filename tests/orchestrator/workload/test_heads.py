@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.experiment.experiment import Experiment, data_key
+from orchestrator.experiment.yaml_files import validate
 from orchestrator.extraction.text import extract_text
 from orchestrator.workload.training import TrainablesWorkload
 from trainables.checkpoint import save_epoch
@@ -41,7 +42,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def experiment(**values: object) -> Experiment:
     training = {"epochs": 1, "batch_size": 2, "embedding_size": 4}
     plain = {"name": "heads", "datasets": ["pets"], "models": ["head"], "losses": ["nt_xent"], "training": training}
-    return Experiment.model_validate({**plain, **values})
+    return validate(Experiment, {**plain, **values})
 
 
 def test_a_trial_is_checked_trained_tested_and_packed_with_its_extractor(root: Path, tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_trial_is_checked_trained_tested_and_packed_with_its_extractor(root: P
     retriever = Retriever(tmp_path / "packed")
     answers = retriever.images_for("a cat sleeps fast", 2)
     assert {answer.filename for answer in answers} == {"cow.jpg", "fish.jpg"}
-    assert retriever.doubts_about("a cat meows", answers)[0] == "the model does not know cat, meows"
+    assert retriever.doubts_about("a cat meows", answers)[0] == "the model does not know meows"
 
 
 def test_an_identity_of_another_width_is_refused_before_a_search(root: Path) -> None:
