@@ -18,8 +18,17 @@ from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_model_parameters
 
-FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global"}
+FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global", "head": "global"}
 """Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+
+TEXT = "text"
+"""The kind of features that a caption has, in ``features_text.npy``."""
+
+TEXT_MODELS = ["head"]
+"""The models that read features of captions in place of their words."""
+
+REGION_PARAMETERS = {"vsepp": "pooling"}
+"""The parameter by which a model that reads global features reads ``regions`` in place of them."""
 
 PIXELS = "pixels"
 """What a model reads in place of features when its backbone is trained along."""
@@ -274,6 +283,11 @@ class TrialConfig:
                 f"training.finetune: {self.model} reads {FEATURES[self.model]} features and cannot be trained from "
                 f"pixels, only {', '.join(PIXEL_MODELS)} can; leave it false and make features with data extract"
             )
+        if self.training.finetune and self._pools_regions:
+            raise ConfigError(
+                f"model_parameters.{REGION_PARAMETERS[self.model]}: pools the regions of region features; leave it out "
+                "to train from pixels, or set training.finetune: false"
+            )
         for name in ("backbone", "weights"):
             if name in self.model_parameters and not self.training.finetune:
                 raise ConfigError(
@@ -283,7 +297,19 @@ class TrialConfig:
     @property
     def features(self) -> str:
         """What the model reads of an image: a value of ``FEATURES``, or ``PIXELS``."""
-        return PIXELS if self.training.finetune else FEATURES[self.model]
+        if self.training.finetune:
+            return PIXELS
+        return "regions" if self._pools_regions else FEATURES[self.model]
+
+    @property
+    def reads_text_features(self) -> bool:
+        """Whether the model reads features of captions in place of their words."""
+        return self.model in TEXT_MODELS
+
+    @property
+    def _pools_regions(self) -> bool:
+        """Whether a parameter lets the model read regions where it reads global features without the parameter."""
+        return REGION_PARAMETERS.get(self.model) in self.model_parameters
 
     def at(self, epoch: int) -> "TrialConfig":
         """Return what an epoch is trained with, from 1; nothing of it changes any more."""

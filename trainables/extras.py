@@ -23,6 +23,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "server": ("psycopg2", "boto3", "flask_wtf", "mlflow", *_REPORT),
         "pictures": ("torchvision",),
         "captions": ("nltk",),
+        "text": ("sklearn",),
+        "sentences": ("sentence_transformers",),
         "tensorboard": ("tensorboardX",),
         "wandb": ("wandb",),
     }

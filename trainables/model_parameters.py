@@ -52,6 +52,18 @@ class Positive:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A whole number of at least 1."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is such a number; a bool is none."""
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+    def __str__(self) -> str:
+        return "a whole number of at least 1"
+
+
+@dataclass(frozen=True)
 class BackboneName:
     """A classifier of torchvision."""
 
@@ -103,12 +115,19 @@ class Like:
         return "a finite number"
 
 
-MODEL_PARAMETERS: dict[str, Mapping[str, OneOf | Switch | Positive | BackboneName | Weights | Like]] = {
-    "vsepp": {"backbone": BackboneName(), "weights": Weights()},
+HEADS = OneOf(("linear", "mlp", "residual", "identity"))
+"""What maps the features of a side into the joint space."""
+
+MODEL_PARAMETERS: dict[str, Mapping[str, OneOf | Switch | Positive | Count | BackboneName | Weights | Like]] = {
+    "vsepp": {"backbone": BackboneName(), "weights": Weights(), "pooling": OneOf(("mean", "max", "gpo"))},
     "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
     "wsabie": {"radius": Positive()},
+    "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": Count()},
 }
-"""The parameters of each model and what they accept; all have defaults. A backbone is for training from pixels."""
+"""The parameters of each model and what they accept; all have defaults.
+
+A backbone is for training from pixels, a pooling for regions in place of global features.
+"""
 
 
 def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:
@@ -123,6 +142,25 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
             raise ConfigError(f"model_parameters.{name}: {model} has no such parameter; {_suggest(name, known)}")
         if not known[name].accepts(value):
             raise ConfigError(f"model_parameters.{name} must be {known[name]}, got {value!r:.60}")
+
+
+def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:
+    """Refuse a head that keeps features of other dimensions than the joint space has.
+
+    Args:
+        side: ``image`` or ``caption``.
+        head: A word of ``HEADS``.
+        size: Features of that side.
+        embedding_size: Dimensions of the joint space.
+
+    Raises:
+        ConfigError: If it is ``identity``, and they differ.
+    """
+    if head == "identity" and size != embedding_size:
+        raise ConfigError(
+            f"model_parameters.{side}_head: identity keeps the {size} dimensions of the {side} features, but "
+            f"training.embedding_size is {embedding_size}; set it to {size}, or take linear"
+        )
 
 
 def _suggest(name: str, known: Mapping[str, object]) -> str:

@@ -47,7 +47,8 @@ def optimizer_of(parameters: Iterable[nn.Parameter], training: TrainingConfig) -
     """Make the optimiser of some parameters; see ``build_optimizer``."""
     make: type[Optimizer] = SGD if training.optimizer == "sgd" else AdamW
     settings: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
-    return make(parameters, **settings)
+    # A list of parameters may not be empty, but that of a group may: a model of nothing but identities has none.
+    return make([{"params": list(parameters)}], **settings)
 
 
 def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:

@@ -300,7 +300,9 @@ def train_epoch(
         losses.add(value)
         optimizer.zero_grad(set_to_none=True)
         learned.zero_grad()
-        value.backward()
+        if value.requires_grad:
+            # Nothing does where neither the model nor the loss has anything to learn.
+            value.backward()
         if gradient_clip is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
         optimizer.step()

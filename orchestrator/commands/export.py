@@ -45,9 +45,9 @@ def export(
     if not to.parent.is_dir():
         raise ConfigError(f"--to {to}: no such folder: {to.parent}")
     if to.suffix == ".parquet":
-        require("search", "a .parquet file", "pyarrow")
+        require("search", f"--to NAME{to.suffix}", "pyarrow")
     if store is not None:
-        require(store.extra, f"--to {to}", store.module)
+        require(store.extra, f"--to NAME{to.suffix}", store.module)
     from orchestrator.search.loaded import load
 
     found = load(experiment, output=output)

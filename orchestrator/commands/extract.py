@@ -1,9 +1,9 @@
-"""``orchestrator data extract``: features of a dataset's images, from a backbone of torchvision."""
+"""``orchestrator data extract``: features of a dataset's images, from a backbone of torchvision, or of its captions."""
 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +24,10 @@ def extract(
     ] = "DEFAULT",
     features: Annotated[str, typer.Option(help="global, regions or both.")] = "global",
     augmentations: Annotated[int, typer.Option(help="Random crops of each image beside its centre.")] = 0,
+    text: Annotated[
+        str | None, typer.Option(metavar="tfidf-svd|FOLDER", help="Features of the captions: tf-idf, or an encoder's.")
+    ] = None,
+    dimensions: Annotated[int, typer.Option(help="Features of a caption that tfidf-svd makes.")] = 512,
     split: Annotated[str | None, typer.Option(help="Only the images of train, val or test.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
     data_root: DataRoot = Path("data"),
@@ -33,7 +37,17 @@ def extract(
     seed: Annotated[int, typer.Option(help="Of untrained weights and random crops.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Compute image features in shards; killed, the same command goes on where it was."""
+    """Compute image features in shards; killed, the same command goes on where it was. With --text, of the captions."""
+    if text is not None:
+        _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
+        from orchestrator.extraction.text import extract_text
+
+        made = extract_text(dataset, data_root, text, dimensions=dimensions, seed=seed, out=out, device=device)
+        if as_json:
+            print(json.dumps(made.to_dict(), indent=2))
+        else:
+            say(f"{made.captions:,} captions, {made.dimensions} features each", *made.files)
+        return
     from orchestrator.extraction.extraction import ExtractionRequest, extract_features
 
     request = ExtractionRequest(
@@ -58,6 +72,14 @@ def extract(
         return
     seconds = time.monotonic() - started
     say(f"{result.images} images, {result.extracted} of them extracted now, {seconds:.1f} s", *result.files)
+
+
+def _refuse_of_images(given: Mapping[str, object]) -> None:
+    """Refuse options that say how images are read, where features are made of captions."""
+    from trainables.errors import ConfigError
+
+    if wrong := [option for option, value in given.items() if value]:
+        raise ConfigError(f"{wrong[0]} is about images and does not go with --text, which takes all captions at once")
 
 
 @contextmanager

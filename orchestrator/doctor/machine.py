@@ -84,9 +84,13 @@ def check_python() -> Finding:
     return Finding("python", "fail", found, "make PYTHON=python3.12 install")
 
 
+RARE = ("server", "sentences", "tensorboard", "wandb")
+"""Extras that most machines can do without."""
+
+
 def check_packages() -> Finding:
     """The extras that commands of one machine need are there; a machine that trains or serves needs fewer."""
-    lacking = [extra for extra in EXTRAS if extra != "server" and not is_installed(extra)]
+    lacking = [extra for extra in EXTRAS if extra not in RARE and not is_installed(extra)]
     if lacking:
         found = f"extras that are not installed: {', '.join(lacking)}"
         way_out = f"where their commands are wanted: pip install 'icr-orchestrator[{','.join(lacking)}]'"

@@ -33,7 +33,7 @@ from orchestrator.experiment.yaml_files import (
     validate,
 )
 from search_spaces import StudySpace, Suggestion
-from trainables.config import ParameterValue, TrainingConfig, TrialConfig
+from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.plugins.in_use import references
@@ -348,4 +348,4 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
 
 def data_key(config: TrialConfig) -> str:
     """Return under what name the digest of a trial's data stands, which depends on what its model reads."""
-    return f"{config.dataset}:{config.features}"
+    return f"{config.dataset}:{config.features}{f'+{TEXT}' if config.reads_text_features else ''}"

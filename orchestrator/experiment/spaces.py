@@ -10,7 +10,7 @@ from orchestrator.experiment.sections import Scheduler, Search
 from orchestrator.experiment.values import ListedValues, check_training
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
 from search_spaces.space import Asked, check_name
-from trainables.config import CHANGEABLE, TrainingConfig
+from trainables.config import CHANGEABLE, REGION_PARAMETERS, TrainingConfig
 from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 
@@ -153,6 +153,12 @@ def check_beside(space: StudySpace, model: str) -> None:
     for name, bound in space.training.items():
         for end in bound.ends():
             mistakes.of(refuse_as, f"search.training.{name}", partial(check_training, {name: end}))
+    reads_regions = REGION_PARAMETERS.get(model)
+    if reads_regions in space.model_parameters and space.usual[f"model.{reads_regions}"] is None:
+        mistakes.problems.append(
+            f"search.model_parameters.{reads_regions}: the study reads global features where "
+            f"model_parameters.{reads_regions} is left out, and its trials would read regions; set it, e.g. to mean"
+        )
     for name, bound in space.model_parameters.items():
         for end in bound.ends():
             check = partial(check_model_parameters, model, {name: end})

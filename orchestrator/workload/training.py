@@ -11,7 +11,7 @@ from orchestrator.experiment.experiment import Experiment, data_key
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
 from orchestrator.workload.workload import Evaluation, Footprint, Stream, TrialGroup, Vocabulary
-from trainables.config import PIXELS, TrialConfig
+from trainables.config import PIXELS, TEXT, TrialConfig
 from trainables.errors import DataError
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
@@ -52,7 +52,7 @@ class TrainablesWorkload:
             ConfigError: If the weights of a backbone are missing, or a batch is larger than the train split.
             DataError: If a dataset is missing or damaged.
         """
-        from trainables.data.dataset import check_batch_size
+        from trainables.data.dataset import check_batch_size, check_widths
 
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
@@ -64,6 +64,7 @@ class TrainablesWorkload:
             # Judgements that are damaged are refused now, and not when the test split is opened.
             _judgements(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
             digests[data_key(config)] = data.digest
+            check_widths(config, data)
             searched = cell.space.training.get("batch_size")
             for size in searched.ends() if searched else (cell.training.batch_size,):
                 check_batch_size(data, replace(cell.training, batch_size=int(size)))
@@ -136,7 +137,8 @@ class TrainablesWorkload:
         from trainables.serving.retriever import write_retriever
 
         data = self.open_data(config)
-        write_retriever(folder, checkpoint, data, "test", origin=self._origin(config))
+        kept = self._text_extractor(config)
+        write_retriever(folder, checkpoint, data, "test", origin=self._origin(config), text_extractor=kept)
 
     def write_weights(self, checkpoint: Path, path: Path) -> None:
         """See ``trainables.serving.weights_file``."""
@@ -156,13 +158,30 @@ class TrainablesWorkload:
         told = sidecars(source.feature_files(config.features)["test"])[0]
         return read_json(told) if told.exists() else None
 
+    def _text_extractor(self, config: TrialConfig) -> Path | None:
+        """Return the file of what made the features of the captions; ``None`` where none is read, or none is kept."""
+        from trainables.data.source import find_source
+        from trainables.data.tfidf import extractor_file
+
+        if not config.reads_text_features:
+            return None
+        source = find_source(config.dataset, _root(self.data_root, config.dataset))
+        return extractor_file(source.feature_files(TEXT)["test"])
+
     def open_data(self, config: TrialConfig) -> Any:
         """Return a trial's dataset.
 
         Raises:
             DataError: If it is missing, damaged, or not what the driver has.
         """
-        data = _dataset(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
+        data = _dataset(
+            config.dataset,
+            self.data_root,
+            config.vocabulary,
+            config.features,
+            config.reads_text_features,
+            config.val_images,
+        )
         expected = self.digests.get(data_key(config), data.digest)
         if data.digest != expected:
             raise DataError(
@@ -197,12 +216,14 @@ class _Fused:
 
 
 @lru_cache(maxsize=4)
-def _dataset(name: str, data_root: str, vocabulary: Vocabulary, features: str, val_images: int | None) -> Any:
+def _dataset(
+    name: str, data_root: str, vocabulary: Vocabulary, features: str, text: bool, val_images: int | None
+) -> Any:
     """Open a dataset once in a process; its arrays are mapped from the disk and shared by all processes."""
     from trainables.data.dataset import load_dataset
 
     root = _root(data_root, name)
-    return load_dataset(name, root, vocabulary=vocabulary, features=features, val_images=val_images)
+    return load_dataset(name, root, vocabulary=vocabulary, features=features, text=text, val_images=val_images)
 
 
 @lru_cache(maxsize=4)

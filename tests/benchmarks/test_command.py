@@ -35,6 +35,7 @@ TINY = {
         "0",
     ],
     "installed": ["--times", "1"],
+    "heads": ["--trials", "2", "--batch-sizes", "8", "--inputs", "6", "4", "--embedding-size", "4", "--rounds", "1"],
     "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "nodes": ["--nodes", "1", "2", "--cpus", "1", "--trials", "3", "--epochs", "2", "--seconds", "0.1"],

@@ -27,7 +27,7 @@ SPLITS = ("train", "val", "test")
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     """Regions whose train, val and test splits are of 40, 13 and 13 images, the words of test in other features."""
-    data = suited(tiny_dataset(images=40), "vsrn")
+    data = suited(tiny_dataset(images=40), replace(tiny_config(), model="vsrn"))
     test = data.splits["test"]
     shifted = test.features.copy()
     shifted[test.image_rows] = np.roll(shifted[test.image_rows], 3, axis=-1)

@@ -15,7 +15,9 @@ from safetensors.torch import load_file
 
 from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
+from trainables.data.dataset import Dataset
 from trainables.data.resident import ResidentSplit
+from trainables.data.tfidf import TfidfSvd, fit_tfidf
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.models.backbones import build_backbone, weights_digest
@@ -105,6 +107,52 @@ def test_mlflow_asks_it_with_a_table(folder: Path) -> None:
     assert set(images["caption"]) == {""} and all(name.startswith("image") for name in images["image"])
     assert "" not in set(captions["caption"])
     assert images["score"].is_monotonic_decreasing
+
+
+@pytest.fixture(scope="module")
+def of_features(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Dataset, TfidfSvd]:
+    """A checkpoint of a model that reads features of captions, its data, and what made these features."""
+    captions = {name: list(split.captions) for name, split in DATA.splits.items()}
+    extractor = fit_tfidf(captions["train"], 8, 0)
+    splits = {
+        name: replace(
+            split, caption_features=extractor.transform(captions[name]), caption_rows=np.arange(len(captions[name]))
+        )
+        for name, split in DATA.splits.items()
+    }
+    data, root = replace(DATA, splits=splits), tmp_path_factory.mktemp("head")
+    (report,) = run_trial(replace(tiny_config(epochs=1), model="head"), data, device="cpu")
+    return save_epoch(root, report), data, extractor
+
+
+def test_a_caption_is_asked_through_the_extractor_that_made_the_features(
+    of_features: tuple[Path, Dataset, TfidfSvd], tmp_path: Path
+) -> None:
+    checkpoint, data, extractor = of_features
+    extractor.write(tmp_path / "extractor")
+    write_retriever(tmp_path / "packed", checkpoint, data, "test", text_extractor=tmp_path / "extractor")
+    model, _ = load_best(checkpoint, data)
+    with evaluating(model):
+        resident = ResidentSplit(data.splits["test"], torch.device("cpu"))
+        scores = encode_images(model, resident) @ encode_captions(model, resident)[17]
+    retriever, caption = Retriever(tmp_path / "packed"), data.splits["test"].captions[17]
+    answers = retriever.images_for(caption, 3)
+    assert [one.score for one in answers] == pytest.approx(scores.sort(descending=True).values[:3].tolist(), abs=2e-3)
+    assert retriever.captions_for("image83", 3)
+    high = [replace(answers[0], score=100.0)]
+    assert retriever.doubts_about(caption, high) == []
+    assert retriever.doubts_about(f"{caption} florp", high) == ["the model does not know florp"]
+
+
+def test_without_the_extractor_a_caption_is_refused_and_an_image_is_answered(
+    of_features: tuple[Path, Dataset, TfidfSvd], tmp_path: Path
+) -> None:
+    checkpoint, data, _ = of_features
+    write_retriever(tmp_path / "packed", checkpoint, data, "test")
+    retriever = Retriever(tmp_path / "packed")
+    with pytest.raises(DataError, match="what made those of tiny is not packed with the model; ask with --image"):
+        retriever.images_for("word1")
+    assert len(retriever.captions_for("image83", 3)) == 3
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def norm_of(parameters: Iterable[Tensor]) -> Tensor:
 
 @pytest.fixture(scope="module")
 def regions(data: Dataset) -> Dataset:
-    return suited(data, "vsrn")
+    return suited(data, replace(tiny_config(), model="vsrn"))
 
 
 def test_a_step_takes_the_gradient_of_its_own_batch_in_training_mode(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from trainables.config import FEATURES, TrainingConfig, TrialConfig
+from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import END, SPECIAL, START, Vocabulary
@@ -30,14 +30,28 @@ def tiny_dataset(images: int = 60, captions_per_image: int = 5, *, digest: str =
     return Dataset(name="tiny", digest=digest, vocabulary=vocabulary, splits=splits)
 
 
-def suited(data: Dataset, model: str, regions: int = 3) -> Dataset:
-    """Return the dataset with the features that a model reads; a region shows part of an image's, a little of all."""
-    if FEATURES[model] == "global":
+def suited(data: Dataset, config: TrialConfig, regions: int = 3) -> Dataset:
+    """Return the dataset with the features that a trial reads.
+
+    A region shows part of an image's, a little of all; a caption's features say which words stand in it.
+    """
+    if config.reads_text_features:
+        return replace(data, splits={name: _with_bags(split) for name, split in data.splits.items()})
+    if config.features == "global":
         return data
     features = data.splits["train"].features
     parts = np.arange(features.shape[1]) % regions == np.arange(regions)[:, None]
     shown = (features[:, None] * parts + 0.1).astype(np.float16)
     return replace(data, splits={name: replace(split, features=shown) for name, split in data.splits.items()})
+
+
+def _with_bags(split: Split) -> Split:
+    captions = len(split.image_of_caption)
+    bags = np.zeros((captions, len(SPECIAL) + WORDS), dtype=np.float16)
+    bags[np.repeat(np.arange(captions), np.diff(split.offsets)), split.tokens] = 0.5
+    # Rows in another order than the captions, as where the splits of a file are mixed.
+    rows = np.arange(captions)[::-1].copy()
+    return replace(split, caption_features=bags[rows][:, len(SPECIAL) :], caption_rows=rows)
 
 
 def make_split(

@@ -19,7 +19,8 @@ class Batch:
 
     Attributes:
         images: Features, shape (I, D) or (I, R, D), float32; or pixels, shape (I, S, S, 3), uint8.
-        tokens: Word ids, shape (C, T), int64, 0 after each caption's end.
+        tokens: Word ids, shape (C, T), int64, 0 after each caption's end; or the features of the captions, (C, D),
+            float32, where the split has any.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
         positives: Matching pairs, shape (I, C), bool.
         ignore: Pairs that are neither positive nor negative, shape (I, C), bool; ``None`` where there are none.

@@ -14,8 +14,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from trainables.config import PIXELS, TrainingConfig, TrialConfig
+from trainables.config import PIXELS, TEXT, TrainingConfig, TrialConfig
 from trainables.data.cache import default_cache, remembered, writing_to
+from trainables.data.caption_features import check_caption_features, rows_of_captions
 from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
 from trainables.data.features import (
     check_features,
@@ -31,12 +32,13 @@ from trainables.data.features import (
 )
 from trainables.data.pictures.crops import ImageFiles, find_image_files
 from trainables.data.pictures.images import check_links, link_problem
-from trainables.data.prepared import VERSION, SplitArrays, open_prepared, prepare
+from trainables.data.prepared import VERSION, Rows, SplitArrays, open_prepared, prepare
 from trainables.data.source import Source, find_source
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPLITS_OF, Vocabulary, VocabularyName
 from trainables.errors import ConfigError, DataError
 from trainables.files import alone
+from trainables.model_parameters import check_identity
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,9 @@ class Split:
         views: Features of N random crops of each row of ``features``, shape (rows, N, ...), memory-mapped; ``None``
             where none were extracted.
         files: The image files in the order of the images, where pixels were asked for in place of features.
+        caption_features: Rows of the whole file of the captions' features, shape (rows, D), float16 or float32,
+            memory-mapped; ``None`` where these were not asked for.
+        caption_rows: Row of each caption in ``caption_features``, shape (C,), int64; ``None`` likewise.
     """
 
     name: str
@@ -69,6 +74,8 @@ class Split:
     captions: Strings
     views: np.ndarray | None = None
     files: ImageFiles | None = None
+    caption_features: np.ndarray | None = None
+    caption_rows: np.ndarray | None = None
 
     def queries_digest(self) -> str:
         """Return the SHA-256 of the ids of the images and the captions, whatever the features are; 64 hex digits."""
@@ -89,6 +96,7 @@ class Split:
             offsets=self.offsets[: captions + 1],
             image_of_caption=self.image_of_caption[:captions],
             captions=self.captions[:captions],
+            caption_rows=None if self.caption_rows is None else self.caption_rows[:captions],
         )
 
 
@@ -116,6 +124,7 @@ def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
         data_root,
         vocabulary=config.vocabulary,
         features=config.features,
+        text=config.reads_text_features,
         val_images=config.val_images,
     )
 
@@ -126,6 +135,7 @@ def load_dataset(
     *,
     vocabulary: VocabularyName = "train",
     features: str | None = "global",
+    text: bool = False,
     val_images: int | None = None,
     cache: Path | None = None,
 ) -> Dataset:
@@ -138,6 +148,7 @@ def load_dataset(
         features: ``global`` (rows, D), ``regions`` (rows, R, D), or what another ``features_NAME.npy`` is named, each
             with ``augmented_NAME.npy`` where that lies beside it; ``None`` for captions alone, with features of shape
             (images, 0); ``pixels`` for the image files instead of features.
+        text: With the features of the captions (rows, D), ``features_text.npy``.
         val_images: Keep the first so many val images only, at most all of them; the published code keeps 1,000.
         cache: Where prepared datasets are kept; a folder under the user's cache directory by default.
 
@@ -149,18 +160,23 @@ def load_dataset(
     source = find_source(name, Path(data_root))
     kind = None if features == PIXELS else features
     files = source.feature_files(kind) if kind else {}
+    texts = source.feature_files(TEXT) if text else {}
     cache = cache or default_cache()
-    digest = dataset_digest(source, files, cache)
+    digest = dataset_digest(source, files, cache, texts)
     folder = cache / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}"
     opened = open_prepared(folder)
     if opened is None:
         corpus = source.read()
-        if problems := find_problems(source, corpus, {kind: files} if kind else {}, cache):
+        asked = {name: found for name, found in ((kind, files), (TEXT, texts)) if name and found}
+        if problems := find_problems(source, corpus, asked, cache):
             raise DataError(problems)
-        opened = _prepare_once(folder, corpus, _feature_rows(corpus, files), vocabulary)
+        rows = Rows(_feature_rows(corpus, files), rows_of_captions(corpus, texts) if texts else None)
+        opened = _prepare_once(folder, corpus, rows, vocabulary)
     if opened is None:
         raise DataError(f"{folder}: the prepared dataset is damaged as soon as it is written; is the disk full?")
-    splits = {split: _make_split(split, files.get(split), arrays) for split, arrays in opened[1].items()}
+    splits = {
+        split: _make_split(split, files.get(split), texts.get(split), arrays) for split, arrays in opened[1].items()
+    }
     if features == PIXELS:
         digest, splits = _with_files(source, digest, splits)
     if val_images is not None:
@@ -183,7 +199,7 @@ def _first_images(dataset: str, val: Split, count: int) -> Split:
 
 
 def _prepare_once(
-    folder: Path, corpus: Corpus, rows: Mapping[str, np.ndarray], vocabulary: str
+    folder: Path, corpus: Corpus, rows: Rows, vocabulary: str
 ) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
     """Prepare a folder and open it; where another process did so in the meantime, open that one."""
     with writing_to(folder.parent):
@@ -199,18 +215,31 @@ def _prepare_once(
     return opened
 
 
-def dataset_digest(source: Source, files: Mapping[str, Path], cache: Path) -> str:
-    """Return the SHA-256 over what a dataset is made of: captions, splits, features and whose features they are."""
-    if outside := files_outside(source, files.values()):
+def dataset_digest(
+    source: Source, files: Mapping[str, Path], cache: Path, texts: Mapping[str, Path] | None = None
+) -> str:
+    """Return the SHA-256 over what a dataset is made of: captions, splits, features and whose features they are.
+
+    Args:
+        source: The dataset.
+        files: The features of its images by split.
+        cache: Where digests of files are remembered.
+        texts: The features of its captions by split, where they are read.
+    """
+    texts = texts or {}
+    everything = [*files.values(), *texts.values()]
+    if outside := files_outside(source, everything):
         raise DataError(outside)
     digest = hashlib.sha256()
     if source.is_coco:
         # What is read of these files is not all that they hold.
         digest.update(f"{EVALUATED_CAPTIONS} captions in val and test\n".encode())
-    for path in (*source.files, *_sidecars(files.values())):
+    for path in (*source.files, *_sidecars(everything)):
         digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
     for split, path in files.items():
         digest.update(f"{split} {remembered(cache, path, inspect_features)['digest']}\n".encode())
+    for split, path in texts.items():
+        digest.update(f"captions of {split} {remembered(cache, path, inspect_features)['digest']}\n".encode())
     for path in view_files(files.values()):
         digest.update(f"views {remembered(cache, path, inspect_views)['digest']}\n".encode())
     return digest.hexdigest()
@@ -239,6 +268,19 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
         )
 
 
+def check_widths(config: TrialConfig, data: Dataset) -> None:
+    """Refuse a head that keeps features of other dimensions than the joint space has.
+
+    Raises:
+        ConfigError: Naming the parameter and both widths.
+    """
+    train = data.splits["train"]
+    for side, features in (("image", train.features), ("caption", train.caption_features)):
+        if features is not None:
+            head = str(config.model_parameters.get(f"{side}_head", ""))
+            check_identity(side, head, features.shape[-1], config.training.embedding_size)
+
+
 def file_digest(path: Path) -> dict[str, Any]:
     """Return the SHA-256 of a file as ``digest``."""
     try:
@@ -259,6 +301,9 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
                 inspection = remembered(cache, path, inspect_features)
             except DataError as error:
                 problems += error.problems
+                continue
+            if kind == TEXT:
+                problems += check_caption_features(path, inspection, images)
             else:
                 problems += check_values(path, inspection, images)
                 problems += check_views(path, inspection["shape"], images, cache)
@@ -293,8 +338,9 @@ def _feature_rows(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.nda
     return rows
 
 
-def _make_split(name: str, path: Path | None, arrays: SplitArrays) -> Split:
+def _make_split(name: str, path: Path | None, text: Path | None, arrays: SplitArrays) -> Split:
     count = len(arrays["image_rows"])
     features = open_features(path) if path else np.empty((count, 0), dtype=np.float32)
     views = next((open_views(file) for file in view_files([path] if path else [])), None)
-    return Split(name=name, features=features, views=views, **cast(dict[str, Any], arrays))
+    captions = open_features(text) if text else None
+    return Split(name=name, features=features, views=views, caption_features=captions, **cast(dict[str, Any], arrays))

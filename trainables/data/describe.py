@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainables.chance import chance_rsum
+from trainables.config import TEXT
 from trainables.data.cache import default_cache, remembered
 from trainables.data.corpus import SPLITS, Corpus
 from trainables.data.dataset import Dataset, Split, dataset_digest, files_outside, find_problems, load_dataset
@@ -115,10 +116,9 @@ def describe(
     found = list_images(source.folder)
     told.problems += check_images(corpus, found, decode=decode_images)
     _describe_features(told, source, files, cache)
+    of_images = next((kind for kind in files if kind != TEXT), None)
     data = (
-        None
-        if told.problems
-        else load_dataset(name, data_root, vocabulary=vocabulary, features=next(iter(files), None), cache=cache)
+        None if told.problems else load_dataset(name, data_root, vocabulary=vocabulary, features=of_images, cache=cache)
     )
     told.vocabulary = len(data.vocabulary) if data else None
     told.splits |= _describe_splits(corpus, found, data)
@@ -151,7 +151,10 @@ def _describe_features(told: Description, source: Source, files: Mapping[str, Ma
     for kind, by_split in {**files, "none": {}}.items():
         try:
             inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}
-            told.digest[kind] = dataset_digest(source, by_split, cache)
+            if kind != TEXT:
+                told.digest[kind] = dataset_digest(source, by_split, cache)
+                if kind != "none" and TEXT in files:
+                    told.digest[f"{kind} and {TEXT}"] = dataset_digest(source, by_split, cache, files[TEXT])
         except DataError:
             continue
         if by_split:

@@ -1,9 +1,11 @@
-"""Arrays in ``.npy`` files: mapped whole, and read a row at a time.
+"""Arrays in ``.npy`` and safetensors files: mapped whole, and read a row at a time.
 
 A file is accepted if its rows lie one after the other: float16 or float32 in this machine's byte order, in C order.
-Every other file is refused by name, since the bytes of a row would be taken from somewhere else.
+Every other file is refused by name, since the bytes of a row would be taken from somewhere else. A safetensors file
+holds the array as its only tensor; what the tensor is called does not matter.
 """
 
+import json
 import math
 import mmap
 import os
@@ -17,6 +19,12 @@ from trainables.errors import DataError
 
 DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
 """What is accepted; the byte order is this machine's."""
+
+SAFETENSORS = ".safetensors"
+"""Suffix of the files that hold their array as a tensor."""
+
+_LONGEST_HEADER = 100_000_000
+"""Bytes; the limit of the format."""
 
 _BROKEN = (OSError, ValueError, TypeError, SyntaxError, LookupError, tokenize.TokenError, RecursionError, MemoryError)
 """What the system and NumPy's parser of headers raise on a file that is missing, cut short, or no array."""
@@ -44,7 +52,7 @@ def map_array(path: Path) -> np.ndarray:
     """
     try:
         with path.open("rb") as file:
-            shape, is_fortran, dtype = _read_header(file)
+            shape, is_fortran, dtype = _read_safetensors(file) if path.suffix == SAFETENSORS else _read_header(file)
             start, status = file.tell(), os.fstat(file.fileno())
             _check_layout(path, shape, is_fortran, dtype)
             missing = start + math.prod(shape) * dtype.itemsize - status.st_size
@@ -54,7 +62,8 @@ def map_array(path: Path) -> np.ndarray:
         mapped.path, mapped.start, mapped.version = path.resolve(), start, _version(status)
         return np.ndarray(shape, dtype, buffer=mapped, offset=start)
     except _BROKEN as error:
-        raise DataError(f"{path}: cannot be read as an .npy array: {error}; write or fetch it again") from error
+        form = "a safetensors file" if path.suffix == SAFETENSORS else "an .npy array"
+        raise DataError(f"{path}: cannot be read as {form}: {error}; write or fetch it again") from error
 
 
 def read_rows(array: np.ndarray, rows: np.ndarray, views: np.ndarray | None = None) -> np.ndarray:
@@ -118,6 +127,24 @@ def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
     if version in ((2, 0), (3, 0)):
         return np.lib.format.read_array_header_2_0(file)
     raise ValueError(f"its format is version {version[0]}.{version[1]}, which is not known")
+
+
+def _read_safetensors(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Return the same of a safetensors file, and go to its first value; one of ``_BROKEN``.
+
+    The file begins with the length of its header, 8 bytes, and the header, JSON.
+    """
+    size = int.from_bytes(file.read(8), "little")
+    if size > _LONGEST_HEADER:
+        raise ValueError(f"its header would have {size:,} bytes")
+    tensors = json.loads(file.read(size))
+    tensors.pop("__metadata__", None)
+    if len(tensors) != 1:
+        raise ValueError(f"it holds {len(tensors)} tensors ({', '.join(sorted(tensors))[:60]}), where one is expected")
+    (told,) = tensors.values()
+    file.seek(8 + size + told["data_offsets"][0])
+    dtype = np.dtype({"F16": "<f2", "F32": "<f4"}.get(told["dtype"], "V1"))
+    return tuple(told["shape"]), False, dtype
 
 
 def _check_layout(path: Path, shape: tuple[int, ...], is_fortran: bool, dtype: np.dtype) -> None:

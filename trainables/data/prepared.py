@@ -4,6 +4,7 @@ A folder of the cache holds one dataset under one vocabulary::
 
     meta.json  vocabulary.json
     train/  val/  test/     tokens.npy  offsets.npy  image_of_caption.npy  image_rows.npy
+                            caption_rows.npy where the captions have features
                             and captions, image_ids, filenames as NAME.bytes.npy with NAME.offsets.npy
 """
 
@@ -11,6 +12,7 @@ import json
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,11 +27,25 @@ VERSION = 1
 ARRAYS = ("tokens", "offsets", "image_of_caption", "image_rows")
 TEXTS = ("captions", "image_ids", "filenames")
 
+CAPTION_ROWS = "caption_rows"
+
 SplitArrays = Mapping[str, np.ndarray | Strings]
 
 
-def prepare(target: Path, corpus: Corpus, rows: Mapping[str, np.ndarray], vocabulary: str) -> None:
-    """Write a corpus that has no problems as a prepared folder; ``rows`` are the feature rows of each split's images.
+class Rows(NamedTuple):
+    """Where features stand in their files, by split.
+
+    Attributes:
+        images: Row of each image, (I,), int64.
+        captions: Row of each caption, (C,), int64; ``None`` where the captions have no features.
+    """
+
+    images: Mapping[str, np.ndarray]
+    captions: Mapping[str, np.ndarray] | None
+
+
+def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str) -> None:
+    """Write a corpus that has no problems as a prepared folder.
 
     Several processes may do so at once: the folder appears whole, and the first one stays.
     """
@@ -45,7 +61,9 @@ def prepare(target: Path, corpus: Corpus, rows: Mapping[str, np.ndarray], vocabu
         (folder / "vocabulary.json").write_text(built.to_json(), encoding="utf-8")
         for name, (numbers, lengths) in numbered.items():
             (folder / name).mkdir()
-            _write_split(folder / name, splits[name], rows[name], id_of[numbers], lengths)
+            _write_split(folder / name, splits[name], rows.images[name], id_of[numbers], lengths)
+            if rows.captions is not None:
+                np.save(folder / name / f"{CAPTION_ROWS}.npy", rows.captions[name])
         sizes = {name: len(images) for name, images in splits.items()}
         (folder / "meta.json").write_text(json.dumps({"version": VERSION, "images": sizes}))
 
@@ -111,7 +129,8 @@ def _wrap(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 def _open_split(folder: Path) -> SplitArrays:
     """Map one split's arrays; ``ValueError`` if a file is shorter than its header says."""
-    arrays: dict[str, np.ndarray | Strings] = {name: _map(folder / f"{name}.npy") for name in ARRAYS}
+    optional = (CAPTION_ROWS,) if (folder / f"{CAPTION_ROWS}.npy").exists() else ()
+    arrays: dict[str, np.ndarray | Strings] = {name: _map(folder / f"{name}.npy") for name in (*ARRAYS, *optional)}
     for name in TEXTS:
         arrays[name] = Strings(_map(folder / f"{name}.bytes.npy"), _map(folder / f"{name}.offsets.npy"))
     return arrays

@@ -42,6 +42,9 @@ class ResidentSplit:
         self.lengths = offsets[1:] - offsets[:-1]
         self._starts = offsets[:-1].to(device)
         self._tokens = _tensor(split.tokens).to(device)
+        self._caption_features: _Rows | None = None
+        if split.caption_features is not None and split.caption_rows is not None:
+            self._caption_features = _Rows(split.caption_features, split.caption_rows, device)
         self._images: _Features | _Pixels = (
             _Features(split, device) if split.files is None else _Pixels(split.files, split, device, crop_size)
         )
@@ -73,8 +76,13 @@ class ResidentSplit:
             yield images()
 
     def captions(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return token ids (C, T), zero-padded to the longest, on the device, and lengths (C,) on the CPU."""
+        """Return captions on the device, and their tokens' numbers (C,) on the CPU.
+
+        Captions are token ids (C, T), zero-padded to the longest; or features (C, D), float32, where the split has any.
+        """
         lengths = self.lengths[indices]
+        if self._caption_features is not None:
+            return self._caption_features.gather(indices), lengths
         positions = torch.arange(int(lengths.max()), device=self.device)
         # Without waiting for what a GPU has still to do: what is sent is read before these return.
         ends, places = lengths.to(self.device, non_blocking=True), indices.to(self.device, non_blocking=True)

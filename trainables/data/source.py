@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus, cut_captions
-from trainables.data.formats import coco, flickr, karpathy, precomputed
+from trainables.data.formats import clip_retrieval, coco, flickr, karpathy, precomputed
+from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import DataError
 from trainables.plugins.blame import Blaming
 from trainables.plugins.in_use import offered, run_offer
 
 
 class Format(Protocol):
-    """A module that reads one format."""
+    """A module that reads one format.
+
+    A module whose files hold features as well has a function ``own_features(files)``, which returns their files by kind
+    and split.
+    """
 
     FORMAT: str
 
@@ -29,8 +35,11 @@ class Format(Protocol):
         """Read these files."""
 
 
+SUFFIXES = (".npy", SAFETENSORS)
+"""Of the feature files, in the order in which they are looked for."""
+
 # COCO first: its folders often hold the Karpathy JSON as well, for the splits.
-FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed)
+FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed, clip_retrieval)
 
 
 COCO_FILES = frozenset({"dataset_coco.json", *(f"captions_{split}.json" for split in coco.RELEASES)})
@@ -68,27 +77,35 @@ class Source:
 
     def feature_kinds(self) -> list[str]:
         """Return the kinds of features that are there, e.g. ``global`` and ``regions``."""
-        kinds = [path.stem.removeprefix("features_") for path in sorted(self.folder.glob("features_*.npy"))]
-        if self.format is precomputed and all(path.exists() for path in precomputed.feature_files(self.files).values()):
-            kinds.append(precomputed.feature_kind(self.files))
-        return kinds
+        stems = sorted({path.stem for suffix in SUFFIXES for path in self.folder.glob(f"features_*{suffix}")})
+        kinds = [stem.removeprefix("features_") for stem in stems]
+        try:
+            return list(dict.fromkeys([*kinds, *self._own_features()]))
+        except DataError:
+            return kinds
 
     def feature_files(self, kind: str) -> Mapping[str, Path]:
         """Return the feature file of each split; one file may serve them all. ``DataError`` lists what is there."""
-        path = self.folder / f"features_{kind}.npy"
-        if self.format is precomputed and not path.exists():
-            files = precomputed.feature_files(self.files)
-            if missing := [path for path in files.values() if not path.exists()]:
-                raise DataError([f"{path}: no such file: the features of the captions beside it" for path in missing])
-            if kind == precomputed.feature_kind(self.files):
-                return files
+        paths = [self.folder / f"features_{kind}{suffix}" for suffix in SUFFIXES]
+        path = next((path for path in paths if path.exists()), paths[0])
         if not path.exists():
+            if (files := self._own_features().get(kind)) is not None:
+                return files
             there = ", ".join(self.feature_kinds()) or "none"
             raise DataError(
                 f"{path}: no such features; there are: {there}. Ask for one of these, or make them with "
-                f"`orchestrator data extract {self.name}`"
+                f"`orchestrator data extract {self.name}{' --text tfidf-svd' if kind == TEXT else ''}`"
             )
         return dict.fromkeys(SPLITS, path)
+
+    def _own_features(self) -> Mapping[str, Mapping[str, Path]]:
+        """Return the feature files that belong to the form of the dataset, by kind and split.
+
+        Raises:
+            DataError: If one is missing.
+        """
+        own = getattr(self.format, "own_features", None)
+        return {} if own is None else own(self.files)
 
 
 def find_source(name: str, data_root: Path) -> Source:

@@ -1,4 +1,4 @@
-"""The last state of a GRU over captions of unequal length, of one model or of K stacked ones.
+"""The states of a GRU over captions of unequal length, of one model or of K stacked ones: the last, or all of them.
 
 With r, z, n the reset gate, update gate and candidate, and h the state [Cho2014], in PyTorch's parametrisation:
 
@@ -64,8 +64,36 @@ def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
     rows, length = inputs.shape[1:3]
     steps = [_Step(rows, rows, None)] * (length - 1) + [_Step(rows, 0, None)]
     projected = affine(inputs.transpose(1, 2).flatten(1, 2), input_weight, input_bias)
-    states: Tensor = _Recurrence.apply(projected, weight, bias, steps, torch.is_grad_enabled())
+    states: Tensor = _Recurrence.apply(projected, weight, bias, steps, torch.is_grad_enabled(), False)[0]
     return states
+
+
+def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Return the states of a one-layer, two-directional GRU at each place: the mean of both directions.
+
+    Args:
+        table: The vector of each token id, (V, W), or stacked, (K, V, W).
+        gru: The GRU's parameters, from W to H in each direction; stacked where the table is.
+        tokens: Ids, shape (C, T), or (K, C, T) or (1, C, T) for stacked parameters, as in ``final_states``.
+        lengths: Tokens of each sequence, shape (C,), (K, C) or (1, C), int64 on the CPU, in [1, T].
+
+    Returns:
+        States, shape (C, T, H) or (K, C, T, H); 0 after the end of a sequence.
+    """
+    if table.dim() == 2:
+        return _mean_states(table[None], [part[None] for part in gru.parameters()], tokens[None], lengths[None])[0]
+    return _mean_states(table, list(gru.parameters()), tokens, lengths)
+
+
+def _mean_states(table: Tensor, parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
+    """See ``all_states``, of stacked parameters: four of each direction."""
+    places = torch.arange(tokens.shape[-1], device=tokens.device)
+    last = lengths.to(tokens.device)[..., None] - 1
+    mirrored = torch.where(places <= last, last - places, places)
+    forward = _states_in_order([table, *parameters[:4]], tokens, lengths)
+    backward = _states_in_order([table, *parameters[4:]], tokens.gather(-1, mirrored), lengths)
+    back = mirrored[..., None].expand(len(backward), -1, -1, backward.shape[-1])
+    return (forward + backward.gather(2, back)) / 2
 
 
 @dataclass(frozen=True)
@@ -85,6 +113,28 @@ class _Step:
 
 def _stacked_states(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
     """See ``final_states``; G below is 1 where all models have the same captions, else K."""
+    order, _, (states, _) = _run(parameters, tokens, lengths, keep_all=False)
+    back = order.argsort(dim=-1)[..., None]
+    return states.gather(1, back.expand(len(parameters[0]), -1, states.shape[-1]))
+
+
+def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Return the state after each token, (K, C, T, H), of a GRU that reads from left to right; 0 after the end."""
+    order, steps, (_, states) = _run(parameters, tokens, lengths, keep_all=True)
+    times = torch.arange(tokens.shape[-1], device=tokens.device)
+    rows = torch.tensor([step.rows for step in steps], device=tokens.device)
+    firsts = torch.zeros_like(times)
+    firsts[: len(rows)] = rows.cumsum(0) - rows
+    inside = times < lengths.to(tokens.device)[..., None]
+    where = (firsts + order.argsort(dim=-1)[..., None]) * inside
+    index = where.flatten(1)[..., None].expand(len(parameters[0]), -1, states.shape[-1])
+    return states.gather(1, index).unflatten(1, where.shape[1:]) * inside[..., None]
+
+
+def _run(
+    parameters: list[Tensor], tokens: Tensor, lengths: Tensor, *, keep_all: bool
+) -> tuple[Tensor, list["_Step"], tuple[Tensor, Tensor]]:
+    """Return the order of the captions, longest first, (G, C), the steps, and what ``_Recurrence`` returns."""
     words, input_weight, weight, input_bias, bias = parameters
     device = tokens.device
     order = lengths.argsort(dim=-1, descending=True, stable=True)
@@ -97,9 +147,7 @@ def _stacked_states(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -
     by_length = tokens.gather(1, order[..., None].expand_as(tokens))
     ids = by_length.flatten(1)[:, places]
     inputs = _project(ids, words, input_weight, input_bias)
-    states: Tensor = _Recurrence.apply(inputs, weight, bias, steps, torch.is_grad_enabled())
-    back = order.argsort(dim=-1)[..., None]
-    return states.gather(1, back.expand(len(words), -1, states.shape[-1]))
+    return order, steps, _Recurrence.apply(inputs, weight, bias, steps, torch.is_grad_enabled(), keep_all)
 
 
 def _plan(lengths: Tensor, device: torch.device) -> list[_Step]:
@@ -149,12 +197,33 @@ class _Recurrence(torch.autograd.Function):
     """The steps of K GRUs over packed inputs: rows of step 0 first, and in each step the longest caption first."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, steps: list[_Step], with_grad: bool) -> Tensor:
-        """Return final states (K, C, H) from ``inputs`` = W x + b, (K, sum of rows, 3H), ordered r, z, n."""
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        steps: list[_Step],
+        with_grad: bool,
+        keep_all: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the states.
+
+        Args:
+            ctx: What the backward pass gets.
+            inputs: W x + b, shape (K, sum of rows, 3H), ordered r, z, n.
+            weight: U, shape (K, 3H, H).
+            bias: c, shape (K, 3H).
+            steps: One a token.
+            with_grad: Whether a backward pass may come.
+            keep_all: Whether the states of all steps are wanted.
+
+        Returns:
+            Final states (K, C, H), and those after each step, (K, sum of rows, H), empty where they are not wanted.
+        """
         width = weight.shape[-1]
         state = inputs.new_zeros(len(weight), steps[0].rows, width)
         final = torch.empty_like(state)
-        kept = []
+        kept, after = [], [state[:, :0]]
         for step, x in zip(steps, inputs.split([step.rows for step in steps], dim=1), strict=True):
             state = state[:, : step.rows]
             hidden = torch.baddbmm(bias[:, None], state, weight.mT)
@@ -169,22 +238,28 @@ class _Recurrence(torch.autograd.Function):
             final[:, ended] = (
                 state[:, ended] if step.ends is None else torch.where(step.ends, state[:, ended], final[:, ended])
             )
-        ctx.steps, ctx.kept = steps, kept
+            if keep_all:
+                after.append(state)
+        ctx.steps, ctx.kept, ctx.keep_all = steps, kept, keep_all
         ctx.save_for_backward(weight)
-        return final
+        return final, torch.cat(after, dim=1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         """Walk the steps back; the gradient of U is summed over all of them in one product at the end."""
-        (final_gradient,) = gradients
+        final_gradient, all_gradients = gradients
         (weight,) = ctx.saved_tensors
         width, sizes = weight.shape[-1], [step.rows for step in ctx.steps]
         input_gradient = final_gradient.new_empty(len(weight), sum(sizes), 3 * width)
         hidden_gradient = torch.empty_like(input_gradient)
         state_gradient = final_gradient[:, :0]
-        by_step = zip(ctx.steps, input_gradient.split(sizes, 1), hidden_gradient.split(sizes, 1), ctx.kept, strict=True)
-        for step, for_input, for_hidden, (state, reset, update, candidate, recalled) in reversed(list(by_step)):
+        of_steps = all_gradients.split(sizes, 1) if ctx.keep_all else [None] * len(sizes)
+        parts = (input_gradient.split(sizes, 1), hidden_gradient.split(sizes, 1), ctx.kept, of_steps)
+        for step, for_input, for_hidden, kept, of_step in reversed(list(zip(ctx.steps, *parts, strict=True))):
+            state, reset, update, candidate, recalled = kept
             state_gradient = _join(state_gradient, final_gradient, step)
+            if of_step is not None:
+                state_gradient = state_gradient + of_step
             for_candidate = state_gradient * (1 - update) * (1 - candidate * candidate)
             for_input[..., :width] = for_candidate * recalled * reset * (1 - reset)
             for_input[..., width : 2 * width] = state_gradient * (state - candidate) * update * (1 - update)
@@ -193,7 +268,7 @@ class _Recurrence(torch.autograd.Function):
             torch.mul(for_candidate, reset, out=for_hidden[..., 2 * width :])
             state_gradient = torch.baddbmm(state_gradient * update, for_hidden, weight)
         states = torch.cat([kept[0] for kept in ctx.kept], dim=1)
-        return input_gradient, hidden_gradient.mT @ states, hidden_gradient.sum(1), None, None
+        return input_gradient, hidden_gradient.mT @ states, hidden_gradient.sum(1), None, None, None
 
 
 def _join(state_gradient: Tensor, final_gradient: Tensor, step: _Step) -> Tensor:

@@ -13,7 +13,14 @@ def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
     if layer.weight.dim() == 2:
         mapped: Tensor = layer(inputs)
         return mapped
-    mapped = affine(inputs.flatten(1, -2).expand(len(layer.weight), -1, -1), layer.weight, layer.bias)
+    rows = inputs.flatten(1, -2).expand(len(layer.weight), -1, -1)
+    if len(inputs) == 1:
+        # W x^T instead of x W^T: the gradient of W has the layout of W and need not be copied, which takes as long as
+        # the product (64 heads of 1,024 x 256 on batches of 128: backward 137 ms with the copy, 67 ms without). Inputs
+        # of each model's own are activations, for which the layout of the output matters more.
+        mapped = torch.baddbmm(layer.bias[..., None], layer.weight, rows.mT).mT
+    else:
+        mapped = affine(rows, layer.weight, layer.bias)
     return mapped.unflatten(1, inputs.shape[1:-1])
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
+import torch
 from torch import Tensor, nn
 
 from trainables.config import Precision, TrialConfig
@@ -40,13 +41,21 @@ class RetrievalModel(nn.Module, ABC):
         """Map image features, (I, D) or (I, R, D), or pixels, (I, S, S, 3) uint8, to vectors (I, E)."""
 
     @abstractmethod
-    def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Map token ids (C, T), zero-padded, with lengths (C,) on the CPU, to vectors (C, E)."""
+    def encode_captions(self, captions: Tensor, lengths: Tensor) -> Tensor:
+        """Map captions to vectors (C, E).
+
+        Args:
+            captions: Token ids (C, T), int64, zero-padded; or features (C, D), float32, of a model of
+                ``trainables.config.TEXT_MODELS``.
+            lengths: Tokens of each caption, (C,), on the CPU.
+        """
 
     @contextmanager
     def computing(self) -> Iterator[None]:
         """Let vectors be computed in the precision that was asked for; an error of a plug-in's model says its line."""
-        with Blaming(), computing(self.precision, next(self.parameters()).device):
+        # A model without parameters has no matrix product either, so that any device will do.
+        device = next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+        with Blaming(), computing(self.precision, device):
             yield
 
     def train_backbone(self, trained: bool) -> None:

@@ -1,9 +1,13 @@
 """VSE++: one linear map for images, a GRU for captions, cosine between them.
 
-Images are precomputed global features, or pixels that go through a backbone which is trained along.
+Images are precomputed global features, or pixels that go through a backbone which is trained along. With ``pooling``
+images are precomputed regions: regions, each through the linear map, and words, the states of a two-directional GRU,
+are pooled to a vector as in VSE-infinity [Chen2021] (``trainables.models.pooling``). The residual perceptron beside the
+linear map and the random choice of regions in training, which the published code of VSE-infinity has, are left out.
 
 References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:69-172.
+    [Chen2021] Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding. arXiv:2011.04305
 """
 
 from math import sqrt
@@ -16,6 +20,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.layers import linear
+from trainables.models.pooling import PooledRegions, PooledTextEncoder
 from trainables.models.precision import in_full
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.text_encoder import TextEncoder
@@ -34,11 +39,27 @@ class VSEPP(RetrievalModel):
         word_size: int,
         *,
         backbone: Backbone | None = None,
+        pooling: str | None = None,
     ) -> None:
-        """Take the sizes of features (the backbone's, where there is one), vocabulary, joint space and words."""
+        """Take the sizes of features (the backbone's, where there is one), vocabulary, joint space and words.
+
+        Args:
+            image_size: Features of an image, or of a region with ``pooling``.
+            vocabulary_size: Words that have an id.
+            embedding_size: Of the joint space.
+            word_size: Of a word embedding.
+            backbone: What makes features of pixels.
+            pooling: ``mean``, ``max`` or ``gpo`` over regions and words; ``None`` reads global features and takes the
+                last state of a left-to-right GRU.
+        """
         super().__init__()
         self.image_projection = nn.Linear(image_size, embedding_size)
-        self.text = TextEncoder(vocabulary_size, word_size, embedding_size)
+        self.regions = None if pooling is None else PooledRegions(pooling)
+        self.text: TextEncoder | PooledTextEncoder
+        if pooling is None:
+            self.text = TextEncoder(vocabulary_size, word_size, embedding_size)
+        else:
+            self.text = PooledTextEncoder(vocabulary_size, word_size, embedding_size, pooling)
         self.backbone = backbone
         self.crop_size = 0 if backbone is None else backbone.image_size
         self._trains_backbone = False
@@ -48,20 +69,28 @@ class VSEPP(RetrievalModel):
 
     @classmethod
     def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
-        """Make an untrained model for the dataset's global features, or for its pixels, and its vocabulary."""
+        """Make an untrained model for the dataset's features, or for its pixels, and its vocabulary."""
         sizes, vocabulary_size = config.training, len(data.vocabulary)
         if not sizes.finetune:
-            features = data.splits["train"].features.shape[-1]
-            return cls(features, vocabulary_size, sizes.embedding_size, sizes.word_size)
+            size = data.splits["train"].features.shape[-1]
+            parameters: dict[str, Any] = {**config.model_parameters}
+            return cls(size, vocabulary_size, sizes.embedding_size, sizes.word_size, **parameters)
         named: dict[str, Any] = {"backbone": "resnet50", "weights": "DEFAULT", **config.model_parameters}
         weights = named["weights"] if pretrained else "none"
         backbone = build_backbone(named["backbone"], weights, seed=config.seed, grid=False)
         return cls(backbone.feature_size, vocabulary_size, sizes.embedding_size, sizes.word_size, backbone=backbone)
 
     def encode_images(self, features: Tensor) -> Tensor:
-        """Map features (I, D), used as they are stored, or pixels (I, S, S, 3) to unit vectors (I, embedding_size)."""
+        """Map images to unit vectors (I, embedding_size).
+
+        Args:
+            features: As they are stored, (I, D), or (I, R, D) with a pooling; or pixels (I, S, S, 3).
+        """
         if self.backbone is not None:
             features, _ = self.backbone(features)
+        if self.regions is not None:
+            pooled: Tensor = self.regions(linear(self.image_projection, features))
+            return pooled
         return normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:

@@ -57,7 +57,9 @@ def padding(name: str) -> None:
     with torch.no_grad():
         together = model.encode_captions(tokens, lengths)
         for place, length in enumerate(lengths.tolist()):
-            alone = model.encode_captions(tokens[place : place + 1, :length], lengths[place : place + 1])
+            caption = tokens[place : place + 1]
+            caption = caption if caption.is_floating_point() else caption[:, :length]
+            alone = model.encode_captions(caption, lengths[place : place + 1])
             if not torch.allclose(alone[0], together[place], atol=1e-4):
                 raise BrokenError(
                     f"a caption of {length} words has another vector alone than beside captions of up to {LONGEST}: "
@@ -104,13 +106,16 @@ CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
 
 
 def _example(name: str, seed: int = 0) -> tuple[RetrievalModel, Tensor, Tensor, Tensor]:
-    """Return a model with images and captions: features, token ids, lengths."""
+    """Return a model with images and captions: features, token ids (or features of captions), lengths."""
     torch.manual_seed(seed)
     data, lengths = _dataset(FEATURES[name]), torch.tensor([LONGEST, 2, 4])
     config = TrialConfig(dataset="example", model=name, training=TrainingConfig(embedding_size=16, word_size=8))
     tokens = torch.randint(len(SPECIAL), WORDS, (3, LONGEST), generator=torch.Generator().manual_seed(3))
     tokens[torch.arange(LONGEST) >= lengths[:, None]] = 0
-    features = torch.from_numpy(np.array(data.splits["train"].features))
+    train = data.splits["train"]
+    features = torch.from_numpy(np.array(train.features))
+    if config.reads_text_features:
+        tokens = torch.from_numpy(np.array(train.caption_features))[:3]
     return build_model(config, data), features, tokens, lengths
 
 
@@ -129,6 +134,8 @@ def _dataset(features: str) -> Dataset:
         offsets=np.arange(IMAGES + 1) * LONGEST,
         image_of_caption=np.arange(IMAGES),
         captions=captions,
+        caption_features=random.normal(size=(IMAGES, SIZE)).astype(np.float32),
+        caption_rows=np.arange(IMAGES),
     )
     words = [*SPECIAL, *(f"word{number}" for number in range(WORDS - len(SPECIAL)))]
     return Dataset("example", "", Vocabulary(tuple(words)), {"train": split})

@@ -24,6 +24,7 @@ from trainables.config import LEARNED, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.resident import ResidentSplit
 from trainables.data.strings import Strings
+from trainables.data.tfidf import read_extractor
 from trainables.data.vocabulary import UNKNOWN, Vocabulary, tokenize
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.json"
+TEXT_EXTRACTOR = "text_extractor.safetensors"
+"""What makes features of a caption, for a model that reads such features."""
+
 TOP = 10
 """Answers to a query that does not say how many."""
 
@@ -64,7 +68,13 @@ class Answer:
 
 
 def write_retriever(
-    folder: Path, checkpoint: Path, data: Dataset, split: str, *, origin: Mapping[str, Any] | None = None
+    folder: Path,
+    checkpoint: Path,
+    data: Dataset,
+    split: str,
+    *,
+    origin: Mapping[str, Any] | None = None,
+    text_extractor: Path | None = None,
 ) -> None:
     """Pack the best model of a checkpoint with the images and captions of a split.
 
@@ -75,6 +85,8 @@ def write_retriever(
         split: Whose images and captions are the answers.
         origin: How features are made of a picture (the JSON that an extraction leaves beside them), where that is
             known; without it, the model takes features for a picture it has not seen.
+        text_extractor: What made the features of the captions, where the model reads such features and the extractor is
+            kept; without it, no caption can be asked that is not in the gallery.
 
     Raises:
         CheckpointError: If the checkpoint is damaged, or of other data.
@@ -87,6 +99,9 @@ def write_retriever(
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
     save_file({name: value.half().contiguous() for name, value in gallery.items()}, folder / GALLERY)
+    if text_extractor is not None:
+        write_whole(folder / TEXT_EXTRACTOR, text_extractor.read_bytes())
+    caption_features = data.splits["train"].caption_features
     about = {
         "format": FORMAT,
         "config": config.to_dict(),
@@ -95,6 +110,7 @@ def write_retriever(
         "digest": data.digest,
         "split": split,
         "feature_shape": list(data.splits["train"].features.shape[1:]),
+        "caption_size": None if caption_features is None else caption_features.shape[-1],
         "origin": None if origin is None else dict(origin),
         "vocabulary": data.vocabulary.words,
         "images": list(part.image_ids),
@@ -131,21 +147,24 @@ class Retriever:
         self._vocabulary = Vocabulary(tuple(self.about["vocabulary"]))
         try:
             gallery = load_file(folder / GALLERY)
-            self._model = _build(self._config, self._vocabulary, self.about["feature_shape"])
+            sizes = self.about["feature_shape"], self.about.get("caption_size")
+            self._model = _build(self._config, self._vocabulary, *sizes)
             self._model.load_state_dict(load_file(folder / MODEL))
         except (OSError, KeyError, RuntimeError, SafetensorError) as error:
             raise CheckpointError(
                 f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again"
             ) from None
+        self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
         self._images, self._captions = gallery["images"].float(), gallery["captions"].float()
         self._model.to(self._device)
 
     def images_for(self, caption: str, top: int = TOP) -> list[Answer]:
-        """Return the images nearest to a caption, the nearest first."""
-        tokens = torch.tensor([self._vocabulary.encode(caption)])
-        with evaluating(self._model):
-            query = self._model.encode_captions(tokens.to(self._device), torch.tensor([tokens.shape[1]]))[0]
-        scores = self._images @ query.float().cpu()
+        """Return the images nearest to a caption, the nearest first.
+
+        Raises:
+            DataError: If the model reads features of captions, and what made these is not packed with it.
+        """
+        scores = self._images @ self._query_caption(caption).float().cpu()
         return [self._answer(image, score) for image, score in _best(scores, top)]
 
     def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Answer]:
@@ -178,7 +197,7 @@ class Retriever:
             answers: The best first; at least one.
         """
         words = [] if caption is None else tokenize(caption)
-        unknown = list(dict.fromkeys(word for word in words if self._vocabulary.id_of(word) == UNKNOWN))
+        unknown = list(dict.fromkeys(word for word in words if not self._knows(word)))
         doubts = []
         if unknown and len(unknown) == len(set(words)):
             doubts.append("the model knows no word of the caption, so that the answers mean nothing")
@@ -202,6 +221,26 @@ class Retriever:
 
     def _answer(self, image: int, score: float, caption: str = "") -> Answer:
         return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
+
+    def _knows(self, word: str) -> bool:
+        """Whether a word of a query means anything to the model."""
+        if self._extractor is not None:
+            return not self._extractor.unknown(word)
+        return self._vocabulary.id_of(word) != UNKNOWN
+
+    def _query_caption(self, caption: str) -> Tensor:
+        """Return the vector of a caption, shape (E,)."""
+        tokens = torch.tensor([self._vocabulary.encode(caption)])
+        lengths = torch.tensor([tokens.shape[1]])
+        if self._config.reads_text_features:
+            if self._extractor is None:
+                raise DataError(
+                    f"the model reads features of captions, and what made those of {self.about['dataset']} is not "
+                    "packed with the model; ask with --image, or train on features of `data extract --text tfidf-svd`"
+                )
+            tokens = torch.from_numpy(self._extractor.transform([caption]))
+        with evaluating(self._model):
+            return self._model.encode_captions(tokens.to(self._device), lengths)[0]
 
     def _query_image(self, image: str | Path | Sequence[float]) -> Tensor:
         if not isinstance(image, str | Path):
@@ -308,7 +347,9 @@ def _read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def _build(config: TrialConfig, vocabulary: Vocabulary, feature_shape: Sequence[int]) -> RetrievalModel:
+def _build(
+    config: TrialConfig, vocabulary: Vocabulary, feature_shape: Sequence[int], caption_size: int | None
+) -> RetrievalModel:
     """Make the model of a config for a dataset of which only the sizes are known."""
     nothing = Strings.pack([])
     empty = Split(
@@ -321,6 +362,7 @@ def _build(config: TrialConfig, vocabulary: Vocabulary, feature_shape: Sequence[
         offsets=np.zeros(1, dtype=np.int64),
         image_of_caption=np.zeros(0, dtype=np.int64),
         captions=nothing,
+        caption_features=None if caption_size is None else np.zeros((1, caption_size), dtype=np.float32),
     )
     return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
 

@@ -1,6 +1,5 @@
 """What other programs get of an experiment: tables with every trial, and a storage that Optuna reads."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from orchestrator.experiment.experiment import load_experiment, shipped_experime
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from tests.support.experiments import add_trial, make_experiment, start
+from trainables import extras
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ REFUSED = {
     "ending": (["--to", "trials.xlsx"], "--to trials.xlsx: must end in .csv, .parquet, .jsonl, .db"),
     "package that is missing": (
         ["--to", "a.wandb"],
-        "--to a.wandb: needs wandb: pip install 'icr-orchestrator[wandb]'",
+        "--to NAME.wandb needs wandb, which is not installed: pip install 'icr-orchestrator[wandb]'",
     ),
     "a folder of something else": (["--to", "mine.tensorboard", "--force"], "mine.tensorboard: holds old.csv"),
     "there already": (["--to", "old.csv"], "--to old.csv: is there already"),
@@ -102,8 +102,7 @@ def test_what_cannot_be_written_is_refused(
     Path("old.csv").write_text("mine")
     Path("mine.tensorboard").mkdir()
     Path("mine.tensorboard/old.csv").write_text("mine")
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name))
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module != "wandb")
     with pytest.raises(SystemExit) as end:
         main(["export", "tiny", *arguments])
     assert end.value.code == 2 and message in capsys.readouterr().err

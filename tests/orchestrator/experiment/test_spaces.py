@@ -96,11 +96,31 @@ def test_no_clipping_is_nearest_to_the_weakest() -> None:
 def test_usual_parameters_are_those_of_the_constructors() -> None:
     from inspect import signature
 
+    from trainables.models.head import HeadModel
     from trainables.models.region_reasoning import RegionReasoning
+    from trainables.models.vsepp import VSEPP
     from trainables.models.wsabie import WSABIE
 
-    defaults = {**signature(WSABIE).parameters, **signature(RegionReasoning).parameters}
+    models = (WSABIE, RegionReasoning, VSEPP, HeadModel)
+    defaults = {name: one for model in models for name, one in signature(model).parameters.items()}
     assert {name: defaults[name].default for name in wsabie.USUAL} == dict(wsabie.USUAL)
+
+
+def test_heads_are_searched_from_what_they_are_by_default() -> None:
+    search = {"model_parameters": {"image_head": "default", "hidden_size": "default"}}
+    (cell,) = experiment(models=["head"], losses=["nt_xent"], search=search).cells()
+    first = cell.space.first_points()[0]
+    assert (first["model.image_head"], first["model.hidden_size"]) == ("linear", 128)
+    searched = cell.space.bounds()
+    assert searched["model.image_head"].values == ("linear", "mlp", "residual")
+
+
+def test_a_pooling_is_searched_where_the_study_reads_regions_anyway() -> None:
+    search = {"model_parameters": {"pooling": {"values": ["mean", "gpo"]}}}
+    with pytest.raises(ConfigError, match="search.model_parameters.pooling: the study reads global features"):
+        experiment(models=["vsepp"], search=search)
+    (cell,) = experiment(models=["vsepp"], search=search, model_parameters={"pooling": "gpo"}).cells()
+    assert cell.space.first_points()[0]["model.pooling"] == "gpo"
 
 
 def test_a_grid_of_several_losses_and_settings() -> None:

@@ -18,10 +18,19 @@ from trainables.trial import run_trial, similarities, train_epoch
 PUBLISHED = {"region_norm": "published", "norm_before_reasoning": False}
 CASES = [
     pytest.param("vsepp", {}, "nt_xent", id="vsepp"),
+    pytest.param("vsepp", {"pooling": "mean"}, "nt_xent", id="vsepp-mean"),
+    pytest.param("vsepp", {"pooling": "max"}, "nt_xent", id="vsepp-max"),
+    pytest.param("vsepp", {"pooling": "gpo"}, "nt_xent", id="vsepp-gpo"),
     pytest.param("vsrn", {}, "nt_xent", id="vsrn"),
     pytest.param("vsrn", PUBLISHED, "triplet_sh", id="vsrn-published"),
     pytest.param("wsabie", {"radius": 3.0}, "warp", id="wsabie"),
     pytest.param("wsabie", {}, "nt_xent", id="wsabie-nt_xent"),
+    *(
+        pytest.param(
+            "head", {"image_head": images, "caption_head": captions}, "nt_xent", id=f"head-{images}-{captions}"
+        )
+        for images, captions in [("linear", "linear"), ("mlp", "residual"), ("residual", "mlp")]
+    ),
 ]
 
 
@@ -33,8 +42,8 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def data_for(model: str) -> Dataset:
-    return suited(tiny_dataset(images=30), model)
+def data_for(config: TrialConfig) -> Dataset:
+    return suited(tiny_dataset(images=30), config)
 
 
 def batches_of(data: Dataset, captions: list[torch.Tensor]) -> list[Batch]:
@@ -53,7 +62,7 @@ def test_every_model_has_features_and_parameters_listed() -> None:
 @pytest.mark.parametrize("name, parameters, loss", CASES)
 def test_one_training_step_lowers_the_loss(name: str, parameters: dict, loss: str) -> None:
     config = config_for(name, parameters, loss, learning_rate=1e-4)
-    data = data_for(name)
+    data = data_for(config)
     torch.manual_seed(0)
     model = build_model(config, data)
     (batch,) = batches_of(data, [torch.arange(0, 80, 5)])
@@ -74,15 +83,16 @@ def test_one_training_step_lowers_the_loss(name: str, parameters: dict, loss: st
 @pytest.mark.parametrize("name, parameters, loss", CASES)
 def test_a_trial_trains_and_repeats(name: str, parameters: dict, loss: str) -> None:
     config = config_for(name, parameters, loss, epochs=2)
-    data = data_for(name)
+    data = data_for(config)
     first, second = ([report.metrics["val/rsum"] for report in run_trial(config, data)] for _ in range(2))
     assert first == second and len(first) == 2
 
 
-@pytest.mark.parametrize("name", ["vsepp", "vsrn"])
-def test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors(name: str) -> None:
-    data = data_for(name)
-    model = build_model(config_for(name, {}, "nt_xent"), data)
+@pytest.mark.parametrize("name, parameters", [("vsepp", {}), ("vsepp", {"pooling": "gpo"}), ("vsrn", {}), ("head", {})])
+def test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors(name: str, parameters: dict) -> None:
+    config = config_for(name, parameters, "nt_xent")
+    data = data_for(config)
+    model = build_model(config, data)
     (batch,) = batches_of(data, [torch.arange(0, 80, 5)])
     for vectors in (model.encode_images(3 * batch.images), model.encode_captions(batch.tokens, batch.lengths)):
         torch.testing.assert_close(vectors.norm(dim=1), torch.ones(16))
@@ -90,7 +100,7 @@ def test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors(n
 
 def test_wsabie_stays_in_the_ball_after_every_step() -> None:
     config = config_for("wsabie", {"radius": 0.7}, "warp", learning_rate=0.5)
-    data = data_for("wsabie")
+    data = data_for(config)
     model = build_model(config, data)
     batches = batches_of(data, [torch.arange(start, 80, 5) for start in range(3)])
     train_epoch(model, build_loss("warp"), build_optimizer(model, config.training), batches, None, epoch=1)
@@ -101,7 +111,7 @@ def test_wsabie_stays_in_the_ball_after_every_step() -> None:
 def test_sgd_is_the_step_of_the_algorithm() -> None:
     """One violating triple of WARP's algorithm: V += lr w (Z (y - y')) x^T, Z += lr w (V x) (y - y')^T."""
     config = config_for("wsabie", {"radius": 100.0}, "warp", optimizer="sgd", learning_rate=0.1, gradient_clip=None)
-    data = data_for("wsabie")
+    data = data_for(config)
     model = build_model(config, data)
     image, words = torch.randn(1, 24), model.word_columns.detach().clone()
     images_before = model.image_columns.detach().clone()

@@ -15,6 +15,7 @@ from pathlib import Path
 from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem
 from trainables.data.features import open_features
 from trainables.data.text_files import read_lines
+from trainables.errors import DataError
 
 FORMAT = "captions of precomputed features (train_caps.txt, dev_caps.txt, test_caps.txt)"
 CAPTIONS_PER_IMAGE = 5
@@ -49,6 +50,14 @@ def read(files: Sequence[Path]) -> Corpus:
 def feature_files(files: Sequence[Path]) -> Mapping[str, Path]:
     """Return the feature file beside each caption file, by split."""
     return {_split(file): file.with_name(file.name.replace("_caps.txt", "_ims.npy")) for file in files}
+
+
+def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
+    """Return the feature files by kind and split; ``DataError`` names those that are missing."""
+    beside = feature_files(files)
+    if missing := [path for path in beside.values() if not path.exists()]:
+        raise DataError([f"{path}: no such file: the features of the captions beside it" for path in missing])
+    return {feature_kind(files): beside}
 
 
 def feature_kind(files: Sequence[Path]) -> str:

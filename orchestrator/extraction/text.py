@@ -1,0 +1,114 @@
+"""From the captions of a dataset to the file of their features."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainables.config import TEXT
+from trainables.data.caption_features import captions_digest
+from trainables.data.corpus import Image, check_corpus
+from trainables.data.source import find_source
+from trainables.data.tfidf import NAME, extractor_path, fit_tfidf
+from trainables.errors import ConfigError, DataError
+from trainables.files import make_writable, write_whole, writing_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class TextExtraction:
+    """What was made.
+
+    Attributes:
+        captions: Rows of the file.
+        dimensions: Features of a caption.
+        files: All that was written, the features first.
+    """
+
+    captions: int
+    dimensions: int
+    files: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON holds them."""
+        return {"captions": self.captions, "dimensions": self.dimensions, "files": list(self.files)}
+
+
+def extract_text(
+    dataset: str, data_root: Path, extractor: str, *, dimensions: int, seed: int, out: Path | None, device: str
+) -> TextExtraction:
+    """Make the features of all captions of a dataset.
+
+    Args:
+        dataset: Name of a folder under ``data_root``, or a path.
+        data_root: Where datasets lie.
+        extractor: ``tfidf-svd``, fitted on the train captions, or the folder of a sentence encoder.
+        dimensions: Of ``tfidf-svd``, >= 1.
+        seed: Of the decomposition, >= 0.
+        out: Where the files go; ``None`` for the dataset's own folder.
+        device: Of a sentence encoder; see ``trainables.devices``.
+
+    Raises:
+        ConfigError: If the extractor, the dimensions or the folder are refused.
+        DataError: If the dataset is missing or damaged.
+    """
+    folder = Path(extractor)
+    if extractor != NAME and not folder.is_dir():
+        raise ConfigError(f"--text must be {NAME} or the folder of a sentence encoder; there is no folder {extractor}")
+    source = find_source(dataset, data_root)
+    corpus = source.read()
+    if problems := check_corpus(corpus):
+        raise DataError(problems)
+    target = (out or source.folder) / f"features_{TEXT}.npy"
+    _check_target(target)
+    captions = [caption for image in corpus.images for caption in image.captions]
+    files = [target]
+    about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
+    if extractor == NAME:
+        fitted = fit_tfidf(_train_captions(corpus.images), dimensions, seed)
+        content, beside = fitted.to_bytes(), extractor_path(target)
+        write_whole(beside, content)
+        files.append(beside)
+        features = fitted.transform(captions)
+        about |= {"extractor": NAME, "extractor_digest": hashlib.sha256(content).hexdigest(), "seed": seed}
+    else:
+        from trainables.data.sentence_encoder import encode_sentences
+        from trainables.devices import choose_device
+
+        features = encode_sentences(captions, folder, str(choose_device(device)))
+        about |= {"extractor": "sentence-encoder", "folder": folder.name}
+    _write_features(target, features, about)
+    return TextExtraction(len(captions), features.shape[1], tuple(map(str, (*files, target.with_suffix(".json")))))
+
+
+def _train_captions(images: "Sequence[Image]") -> list[str]:
+    return [caption for image in images if image.split == "train" for caption in image.captions]
+
+
+def _check_target(target: Path) -> None:
+    """Refuse a folder that cannot be written, or that holds features of captions already."""
+    try:
+        make_writable(target.parent)
+    except OSError as error:
+        raise ConfigError(
+            f"{target.parent}: cannot be written: {error.strerror}; name another folder with --out"
+        ) from None
+    if target.exists():
+        raise ConfigError(f"{target}: is there already; remove it, or name another folder with --out")
+
+
+def _write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
+    """Write the features, after what says whose they are: features that are there have their origin beside them."""
+    with np.errstate(over="ignore"):
+        rows = features.astype(np.float16)
+    if not np.isfinite(rows).all():
+        raise DataError(f"{target}: the extractor gave NaN, or numbers beyond those of float16")
+    told = {**about, "kind": TEXT, "shape": list(rows.shape), "dtype": "float16"}
+    write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
+    with writing_whole(target) as file:
+        np.save(file, rows, allow_pickle=False)

@@ -1,0 +1,124 @@
+"""A step of K stacked heads beside a plain matrix product: the share of the machine's peak that training reaches.
+
+    python -m tests.benchmarks heads [--trials 64] [--batch-sizes 128 512] [--inputs 1024 256] [--rounds 7]
+
+Trials of linear heads on both sides, on generated features, train as one stacked model: forward and backward pass,
+clipping, Adam. ``other`` is what the step's products alone, K (4 N (D_i + D_c) E + 6 N^2 E) floating-point operations,
+would take as ``torch.mm`` of (N, D) by (D, K E): the ratio is the share of the peak, measured in the same run and in
+turns. Times are of the process, not of the clock, so that other processes count as little as they can.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+
+import numpy as np
+import torch
+
+from tests.benchmarks.flickr8k import generate
+from tests.benchmarks.rows import Row
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.fused.stacked_epoch import StackedEpoch
+from trainables.trial import Trial
+
+NEEDED = {(64, 128): 0.5}
+"""The least share of the peak by trials and batch size."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """See ``command``."""
+    parser.add_argument("--trials", type=int, default=64, help="that train at once, >= 2")
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[128, 512])
+    parser.add_argument("--inputs", type=int, nargs=2, default=[1024, 256], help="features of an image, of a caption")
+    parser.add_argument("--embedding-size", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=7, help="that are timed, >= 1")
+    parser.add_argument("--threads", type=int, default=1)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """See ``command``."""
+    torch.set_num_threads(options.threads)
+    for batch_size in options.batch_sizes:
+        data = make_data(batch_size, *options.inputs)
+        step = stacked_step(data, batch_size, options)
+        product, operations = plain_product(batch_size, options)
+        seconds = processor_seconds({"step": step, "product": product}, options.rounds)
+        inside = operations_of_step(batch_size, options)
+        peak = operations / seconds["product"]
+        note = f"{inside / seconds['step'] / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s, {options.threads} thread"
+        yield Row(
+            f"heads K={options.trials}, batches of {batch_size}",
+            "s",
+            seconds["step"],
+            inside / peak,
+            "its products as one torch.mm",
+            NEEDED.get((options.trials, batch_size)),
+            note,
+        )
+
+
+def make_data(batch_size: int, image_size: int, caption_size: int) -> Dataset:
+    """Return a dataset of random features of both sides, a few batches large."""
+    made = generate({"train": max(10, batch_size), "val": 10, "test": 10})
+    random = np.random.default_rng(1)
+    splits = {}
+    for name, split in made.splits.items():
+        captions = len(split.image_of_caption)
+        splits[name] = type(split)(
+            **{
+                **vars(split),
+                "features": random.standard_normal((len(split.features), image_size)).astype(np.float16),
+                "caption_features": random.standard_normal((captions, caption_size)).astype(np.float16),
+                "caption_rows": np.arange(captions),
+            }
+        )
+    return Dataset(made.name, made.digest, made.vocabulary, splits)
+
+
+def stacked_step(data: Dataset, batch_size: int, options: argparse.Namespace) -> Callable[[], None]:
+    """Return a function that takes the next step of all trials, which differ in their temperatures; warm."""
+    training = TrainingConfig(batch_size=batch_size, embedding_size=options.embedding_size, learning_rate=1e-4)
+    trials: list[Trial] = []
+    for place in range(options.trials):
+        parameters = {"temperature": 0.05 * 1.02**place}
+        config = TrialConfig(
+            dataset="generated", model="head", loss="nt_xent", loss_parameters=parameters, training=training
+        )
+        trials.append(Trial(config, data, torch.device("cpu"), beside=trials[0] if trials else None))
+        trials[-1].begin_epoch()
+    epochs = [StackedEpoch(trials)]
+
+    def step() -> None:
+        if not epochs[0].step():
+            epochs[0] = StackedEpoch(trials)
+            epochs[0].step()
+
+    step()
+    return step
+
+
+def plain_product(batch_size: int, options: argparse.Namespace) -> tuple[Callable[[], object], int]:
+    """Return a product of the shape of all image heads together, and its floating-point operations."""
+    size, width = options.inputs[0], options.trials * options.embedding_size
+    inputs, weights = torch.randn(batch_size, size), torch.randn(size, width)
+    torch.mm(inputs, weights)
+    return lambda: torch.mm(inputs, weights), 2 * batch_size * size * width
+
+
+def operations_of_step(batch_size: int, options: argparse.Namespace) -> int:
+    """Return the floating-point operations of a step's products; features need no gradient."""
+    heads = 4 * batch_size * sum(options.inputs) * options.embedding_size
+    return options.trials * (heads + 6 * batch_size**2 * options.embedding_size)
+
+
+def processor_seconds(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median processor time of each run, over rounds in which each is run once."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run_once in runs.items():
+            started = time.process_time()
+            run_once()
+            seconds[name].append(time.process_time() - started)
+    return {name: median(found) for name, found in seconds.items()}

@@ -1,0 +1,240 @@
+"""Features of captions: made of text, checked as those of images are, and read a row a caption."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pyarrow import table
+from pyarrow.parquet import write_table
+from safetensors.numpy import save_file
+
+from orchestrator.cli import main as run_command
+from tests.trainables.data.karpathy_folder import KarpathyFolder
+from trainables import extras
+from trainables.data.dataset import load_dataset
+from trainables.data.describe import describe
+from trainables.data.resident import ResidentSplit
+from trainables.data.tfidf import extractor_file, fit_tfidf, read_extractor
+from trainables.data.vocabulary import tokenize
+from trainables.errors import DataError
+
+
+def main(arguments: list[str]) -> int:
+    """Run a command and return its exit code."""
+    try:
+        run_command(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+CAPTIONS = ["a dog runs", "a dog sleeps", "a cat sleeps", "a cat runs fast", "two dogs run fast", "a cat"]
+
+
+def write_text(folder: KarpathyFolder, dtype: type = np.float32, rows: int = 12, width: int = 3) -> np.ndarray:
+    features = np.arange(rows * width, dtype=dtype).reshape(rows, width)
+    np.save(folder.folder / "features_text.npy", features)
+    return features
+
+
+def test_each_caption_gets_its_row_in_the_order_of_the_file(karpathy_folder: KarpathyFolder) -> None:
+    features = write_text(karpathy_folder)
+    row = {}
+    for image in karpathy_folder.images:
+        for sentence in image["sentences"]:
+            row[sentence["raw"]] = len(row)
+    data = load_dataset("tiny", karpathy_folder.root, text=True)
+    for split in data.splits.values():
+        found, _ = ResidentSplit(split, torch.device("cpu")).captions(torch.arange(len(split.captions)))
+        expected = [features[row[caption]].tolist() for caption in split.captions]
+        assert found.dtype == torch.float32
+        assert found.tolist() == expected
+    again = load_dataset("tiny", karpathy_folder.root, text=True)
+    assert again.splits["val"].caption_rows.tolist() == data.splits["val"].caption_rows.tolist()
+    first = data.splits["train"].head(1)
+    assert len(first.caption_rows) == len(first.captions)
+
+
+def test_the_digest_speaks_for_the_features_of_captions_only_where_they_are_read(
+    karpathy_folder: KarpathyFolder,
+) -> None:
+    before = load_dataset("tiny", karpathy_folder.root).digest
+    write_text(karpathy_folder)
+    plain, both = (load_dataset("tiny", karpathy_folder.root, text=text).digest for text in (False, True))
+    assert plain == before != both
+    write_text(karpathy_folder, width=4)
+    assert load_dataset("tiny", karpathy_folder.root, text=True).digest != both
+    told = describe("tiny", karpathy_folder.root)
+    assert told.digest["global"] == before
+    assert told.digest["global and text"] == load_dataset("tiny", karpathy_folder.root, text=True).digest
+    assert told.features["text"]["train"]["shape"] == [12, 4]
+    assert told.problems == []
+
+
+def write_clip_retrieval(folder: Path, pairs: dict[str, list[tuple[str, str]]]) -> dict[str, np.ndarray]:
+    """The output of clip-retrieval for each split; return the embeddings of the texts."""
+    random, texts = np.random.default_rng(0), {}
+    for split, rows in pairs.items():
+        embeddings = {name: random.normal(size=(len(rows), 4)).astype(np.float16) for name in ("img_emb", "text_emb")}
+        for name, values in embeddings.items():
+            (folder / split / name).mkdir(parents=True)
+            np.save(folder / split / name / f"{name}_0.npy", values)
+        (folder / split / "metadata").mkdir()
+        columns = {"image_path": [row[0] for row in rows], "caption": [row[1] for row in rows]}
+        write_table(table(columns), folder / split / "metadata" / "metadata_0.parquet")
+        texts[split] = embeddings["text_emb"]
+    return texts
+
+
+PAIRS = {
+    "train": [("/a/1.jpg", "a dog"), ("/a/1.jpg", "one dog"), ("/a/2.jpg", "a cat")],
+    "val": [("/a/3.jpg", "two cats")],
+    "test": [("/a/4.jpg", "two dogs"), ("/a/4.jpg", "dogs")],
+}
+
+
+def test_embeddings_of_clip_retrieval_are_a_dataset(tmp_path: Path) -> None:
+    texts = write_clip_retrieval(tmp_path / "data" / "clip", PAIRS)
+    data = load_dataset("clip", tmp_path / "data", text=True)
+    train = data.splits["train"]
+    assert list(train.image_ids) == ["/a/1.jpg", "/a/2.jpg"]
+    assert list(train.captions) == ["a dog", "one dog", "a cat"]
+    assert train.image_rows.tolist() == [0, 2]
+    for name, split in data.splits.items():
+        assert np.array_equal(split.caption_features[split.caption_rows], texts[name])
+    assert describe("clip", tmp_path / "data").problems == []
+
+
+def test_rows_of_an_image_that_stand_apart_and_embeddings_in_parts_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "clip"
+    write_clip_retrieval(folder, {**PAIRS, "train": [*PAIRS["train"], ("/a/1.jpg", "the dog again")]})
+    with pytest.raises(DataError, match="row 3: image_path '/a/1.jpg' again: the rows of one image must stand next"):
+        load_dataset("clip", tmp_path / "data", text=True)
+    metadata = folder / "val" / "metadata"
+    (metadata / "metadata_1.parquet").write_bytes((metadata / "metadata_0.parquet").read_bytes())
+    with pytest.raises(DataError, match="metadata_1.parquet: the embeddings of a split must be one file"):
+        load_dataset("clip", tmp_path / "data", text=True)
+
+
+def test_features_may_be_the_only_tensor_of_a_safetensors_file(karpathy_folder: KarpathyFolder) -> None:
+    expected = write_text(karpathy_folder)
+    path = karpathy_folder.folder / "features_text.npy"
+    before = load_dataset("tiny", karpathy_folder.root, text=True)
+    path.unlink()
+    save_file({"embeddings": expected}, path.with_suffix(".safetensors"), metadata={"model": "any"})
+    data = load_dataset("tiny", karpathy_folder.root, text=True)
+    assert np.array_equal(data.splits["train"].caption_features, expected)
+    assert data.digest == before.digest
+    split = ResidentSplit(data.splits["train"], torch.device("cpu"))
+    rows = data.splits["train"].caption_rows
+    assert split.captions(torch.arange(3))[0].tolist() == expected[rows[:3]].tolist()
+    save_file({"embeddings": expected, "more": expected}, path.with_suffix(".safetensors"))
+    with pytest.raises(DataError, match="it holds 2 tensors"):
+        load_dataset("tiny", karpathy_folder.root, text=True)
+    path.with_suffix(".safetensors").write_bytes(b"\xff" * 40)
+    with pytest.raises(DataError, match="cannot be read as a safetensors file: its header would have"):
+        load_dataset("tiny", karpathy_folder.root, text=True)
+
+
+def a_row_of_nan(folder: KarpathyFolder) -> None:
+    features = write_text(folder)
+    features[4, 0] = np.nan
+    np.save(folder.folder / "features_text.npy", features)
+
+
+def other_captions(folder: KarpathyFolder) -> None:
+    write_text(folder)
+    (folder.folder / "features_text.json").write_text(json.dumps({"captions_digest": "0" * 64}))
+
+
+BAD = {
+    "missing": (lambda folder: None, "no such features; .*data extract tiny --text tfidf-svd"),
+    "rows": (lambda folder: write_text(folder, rows=6), "6 feature rows for 12 captions"),
+    "integers": (lambda folder: write_text(folder, dtype=np.int64), "must be float16 or float32, got int64"),
+    "values": (a_row_of_nan, "1 rows hold NaN or infinity: row 4"),
+    "captions": (other_captions, "features of other captions: features_text.json has captions_digest '0000"),
+}
+
+
+@pytest.mark.parametrize("spoil, message", [pytest.param(*value, id=name) for name, value in BAD.items()])
+def test_what_are_no_features_of_the_captions_is_refused(spoil, message: str, karpathy_folder: KarpathyFolder) -> None:
+    spoil(karpathy_folder)
+    with pytest.raises(DataError, match=message):
+        load_dataset("tiny", karpathy_folder.root, text=True)
+    assert load_dataset("tiny", karpathy_folder.root).splits["train"].caption_features is None
+
+
+def test_tfidf_weighs_terms_and_projects_them_as_the_formula_says(tmp_path: Path) -> None:
+    extractor = fit_tfidf(CAPTIONS, 2, 0)
+    terms = {term for caption in CAPTIONS for term in tokenize(caption)}
+    held = {term: sum(term in tokenize(caption) for caption in CAPTIONS) for term in terms}
+    kept = sorted(term for term in terms if held[term] >= 2)
+    assert list(extractor.terms) == kept
+    assert kept == ["a", "cat", "dog", "fast", "runs", "sleeps"]
+    rows = np.zeros((len(CAPTIONS), len(kept)))
+    for row, caption in zip(rows, CAPTIONS, strict=True):
+        for place, term in enumerate(kept):
+            count = tokenize(caption).count(term)
+            if count:
+                row[place] = (1 + np.log(count)) * (np.log((1 + len(CAPTIONS)) / (1 + held[term])) + 1)
+        row /= np.linalg.norm(row)
+    directions = np.linalg.svd(rows)[2][:2].T
+    expected = rows @ directions
+    expected /= expected.std(0)
+    found = extractor.transform(CAPTIONS)
+    # A singular vector may point the other way.
+    np.testing.assert_allclose(found * np.sign(found[0] * expected[0]), expected, rtol=1e-4)
+    extractor.write(tmp_path / "extractor")
+    assert np.array_equal(
+        read_extractor(tmp_path / "extractor").transform(["a cat runs"]), extractor.transform(["a cat runs"])
+    )
+    assert extractor.unknown("a Cat meows meows") == ["meows"]
+    assert not extractor.transform(["meows"]).any()
+
+
+def test_the_command_makes_features_that_load_and_refuses_to_make_them_twice(
+    karpathy_folder: KarpathyFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["data", "extract", "tiny", "--data-root", str(karpathy_folder.root), "--text", "tfidf-svd"]
+    assert main([*command, "--dimensions", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["captions"] == 12
+    data = load_dataset("tiny", karpathy_folder.root, text=True)
+    assert data.splits["train"].caption_features.shape == (12, 2)
+    path = karpathy_folder.folder / "features_text.npy"
+    train = data.splits["train"]
+    made = read_extractor(extractor_file(path)).transform(list(train.captions))
+    np.testing.assert_allclose(train.caption_features[train.caption_rows], made, atol=2e-3)
+    assert main(command) == 2
+    assert "is there already" in capsys.readouterr().err
+    extractor_file(path).write_bytes(b"another")
+    with pytest.raises(DataError, match="did not make features_text.npy"):
+        extractor_file(path)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--text", "bert"], "--text must be tfidf-svd or the folder of a sentence encoder; there is no folder bert"),
+        (["--text", "tfidf-svd", "--dimensions", "100"], "--dimensions must be at least 1 and below"),
+        (["--text", "tfidf-svd", "--split", "train"], "--split is about images and does not go with --text"),
+        (["--text", "tfidf-svd", "--dimensions", "0"], "--dimensions must be at least 1 and below"),
+    ],
+)
+def test_bad_usage_is_refused_and_leaves_nothing(
+    options: list[str], message: str, karpathy_folder: KarpathyFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["data", "extract", "tiny", "--data-root", str(karpathy_folder.root), *options]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not list(karpathy_folder.folder.glob("features_text*"))
+
+
+def test_a_sentence_encoder_without_its_package_is_refused_in_a_line(
+    karpathy_folder: KarpathyFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module != "sentence_transformers")
+    assert main(["data", "extract", "tiny", "--data-root", str(karpathy_folder.root), "--text", str(tmp_path)]) == 2
+    assert "--text FOLDER needs sentence_transformers, which is not installed: pip install" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -1,0 +1,104 @@
+"""Embeddings of clip-retrieval: folders ``train``, ``val`` and ``test``, each as its ``inference`` command leaves one.
+
+::
+
+    train/img_emb/img_emb_0.npy     train/text_emb/text_emb_0.npy     train/metadata/metadata_0.parquet
+    val/...    test/...
+
+A row of the three files is a pair of an image and a caption. Of the metadata two columns are read, ``image_path`` and
+``caption``. Rows of one ``image_path`` are captions of one image: they stand next to each other, and the image has the
+embedding of the first. The split is the folder, since clip-retrieval knows none. Embeddings are read where they lie:
+those of a split must be one file, of ``clip-retrieval inference --write_batch_size`` above the number of its pairs.
+
+References:
+    [Beaumont2022] Beaumont, Clip Retrieval, https://github.com/rom1504/clip-retrieval, README.md and
+        clip_inference/writer.py: NumpyWriterSink.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from trainables.config import TEXT
+from trainables.data.corpus import SPLITS, Corpus, Image, caption_problem, filename_problem
+from trainables.errors import DataError
+
+FORMAT = "embeddings of clip-retrieval (train/metadata/metadata_0.parquet, img_emb, text_emb; val; test)"
+COLUMNS = ("image_path", "caption")
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the metadata files of the splits, or nothing."""
+    first = [folder / split / "metadata" for split in SPLITS]
+    return sorted(path for place in first for path in place.glob("metadata_*.parquet"))
+
+
+def read(files: Sequence[Path]) -> Corpus:
+    """Read the pairs of all splits; problems are collected, an unreadable file raises ``DataError``."""
+    images: list[Image] = []
+    problems: list[str] = []
+    for split, file in _by_split(files).items():
+        found, wrong = _read_split(split, file)
+        images += found
+        problems += wrong
+    return Corpus(str(files[0]), images, problems)
+
+
+def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
+    """Return the embedding files by kind and split; ``DataError`` names those that are missing."""
+    folders = {split: file.parents[1] for split, file in _by_split(files).items()}
+    kinds = {"global": "img_emb", TEXT: "text_emb"}
+    own = {
+        kind: {split: folder / name / f"{name}_0.npy" for split, folder in folders.items()}
+        for kind, name in kinds.items()
+    }
+    if missing := [path for by_split in own.values() for path in by_split.values() if not path.exists()]:
+        raise DataError([f"{path}: no such file: the embeddings of the pairs in the metadata" for path in missing])
+    return own
+
+
+def _by_split(files: Sequence[Path]) -> dict[str, Path]:
+    """Return the one metadata file of each split that has any, in the order of the splits."""
+    several = [file for file in files if file.stem != "metadata_0"]
+    if several:
+        raise DataError(
+            f"{several[0]}: the embeddings of a split must be one file; write them again with "
+            "clip-retrieval inference --write_batch_size above the number of pairs"
+        )
+    by_name = {file.parents[1].name: file for file in files}
+    return {split: by_name[split] for split in SPLITS if split in by_name}
+
+
+def _read_split(split: str, file: Path) -> tuple[list[Image], list[str]]:
+    """Return the images of a split, and what is wrong with its rows."""
+    images, problems, seen, row = [], [], set(), 0
+    for name, pairs in groupby(_pairs(file), key=lambda pair: pair[0]):
+        captions = [caption for _, caption in pairs]
+        place = f"{file}: row {row}"
+        row += len(captions)
+        problems += [f"{place}: {wrong}" for caption in captions if (wrong := caption_problem(caption))]
+        if not isinstance(name, str) or not name:
+            problems.append(f"{place}: image_path must be text, got {name!r:.60}")
+            continue
+        if name in seen:
+            problems.append(f"{place}: image_path {name!r} again: the rows of one image must stand next to each other")
+            continue
+        seen.add(name)
+        # A path of another machine names an image, but no file under the data root.
+        filename = name if filename_problem(name) is None else ""
+        images.append(
+            Image(place, name, filename, split, tuple(caption for caption in captions if isinstance(caption, str)))
+        )
+    return images, problems
+
+
+def _pairs(file: Path) -> list[tuple[object, object]]:
+    """Return the image paths and captions of a metadata file."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_table
+
+    try:
+        table = read_table(file, columns=list(COLUMNS))
+        return list(zip(*(table.column(name).to_pylist() for name in COLUMNS), strict=True))
+    except (OSError, KeyError, ArrowException) as error:
+        raise DataError(f"{file}: cannot be read as metadata with the columns {', '.join(COLUMNS)}: {error}") from None

@@ -1,0 +1,155 @@
+"""Heads on frozen features of both sides: a small network for images, one for captions, cosine between them.
+
+With x the features of a side as they are stored, D of them, and E dimensions of the joint space,
+
+    linear      v = W x + b
+    mlp         v = W2 gelu(W1 x + b1) + b2
+    residual    v = x + W2 gelu(W1 x + b1) + b2 where D = E, else v = W x + b + W2 gelu(W1 x + b1) + b2
+    identity    v = x
+
+and the similarity is the cosine. W2 and b2 of ``residual`` are 0 at first, so that it begins as the identity where the
+features have E dimensions (the adapters of [Gao2021] mix both in a fixed ratio instead, and have no bias). With
+``identity`` on both sides the model has no parameters: its rsum is that of the features themselves (zero-shot), before
+and after any training, and only what the loss learns changes.
+
+References:
+    [Gao2021] Gao et al., CLIP-Adapter: Better Vision-Language Models with Feature Adapters, eq. 4-6. arXiv:2110.04544
+    [Zhai2022] Zhai et al., LiT: Zero-Shot Transfer with Locked-image text Tuning. arXiv:2111.07991: frozen towers.
+"""
+
+from typing import Any, Self
+
+from torch import Tensor, nn
+from torch.nn.functional import gelu, normalize
+
+from trainables.config import TrialConfig
+from trainables.data.dataset import Dataset
+from trainables.model_parameters import check_identity
+from trainables.models.layers import linear
+from trainables.models.precision import in_full
+from trainables.models.retrieval_model import RetrievalModel
+
+
+class HeadModel(RetrievalModel):
+    """Images and captions, both as features, as unit vectors of one joint space."""
+
+    can_stack = True
+
+    def __init__(
+        self,
+        image_size: int,
+        caption_size: int,
+        embedding_size: int,
+        *,
+        image_head: str = "linear",
+        caption_head: str = "linear",
+        hidden_size: int | None = None,
+    ) -> None:
+        """Make a head for each side.
+
+        Args:
+            image_size: Features of an image, >= 1.
+            caption_size: Features of a caption, >= 1.
+            embedding_size: Dimensions of the joint space, >= 1.
+            image_head: A key of ``HEADS``.
+            caption_head: The same.
+            hidden_size: Hidden units of ``mlp`` and ``residual``, >= 1; ``None`` is ``embedding_size``.
+
+        Raises:
+            ConfigError: If ``identity`` would not give ``embedding_size`` dimensions.
+        """
+        super().__init__()
+        sizes = (embedding_size, hidden_size or embedding_size)
+        self.images = _make_head("image", image_head, image_size, *sizes)
+        self.captions = _make_head("caption", caption_head, caption_size, *sizes)
+        # Without a parameter there is nothing to lie on top of each other.
+        self.can_stack = next(self.parameters(), None) is not None
+
+    @classmethod
+    def build(cls, config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> Self:
+        """Make an untrained model for the dataset's features of images and of captions."""
+        train, parameters = data.splits["train"], dict[str, Any](config.model_parameters)
+        assert train.caption_features is not None, "the dataset was loaded without the features of its captions"
+        sizes = train.features.shape[-1], train.caption_features.shape[-1]
+        return cls(*sizes, config.training.embedding_size, **parameters)
+
+    def encode_images(self, features: Tensor) -> Tensor:
+        """Map features (I, D) to unit vectors (I, embedding_size)."""
+        return normalize(in_full(self.images(features)), dim=-1, eps=1e-12)
+
+    def encode_captions(self, captions: Tensor, lengths: Tensor) -> Tensor:
+        """Map features (C, D) to unit vectors (C, embedding_size); ``lengths`` is not read."""
+        return normalize(in_full(self.captions(captions)), dim=-1, eps=1e-12)
+
+
+class Linear(nn.Module):
+    """W x + b."""
+
+    def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(size, embedding_size)
+        _initialise(self.projection)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map features (..., D) to (..., E); of stacked parameters (K, N, D), or (1, N, D), to (K, N, E)."""
+        return linear(self.projection, features)
+
+
+class Perceptron(nn.Module):
+    """W2 gelu(W1 x + b1) + b2."""
+
+    def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.hidden, self.out = nn.Linear(size, hidden_size), nn.Linear(hidden_size, embedding_size)
+        _initialise(self.hidden)
+        _initialise(self.out)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """See ``Linear.forward``."""
+        return linear(self.out, gelu(linear(self.hidden, features)))
+
+
+class Residual(nn.Module):
+    """What ``Perceptron`` computes, added to the features, or to a linear map of features of another size."""
+
+    def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.straight = nn.Identity() if size == embedding_size else Linear(size, embedding_size, hidden_size)
+        self.change = Perceptron(size, embedding_size, hidden_size)
+        nn.init.zeros_(self.change.out.weight)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """See ``Linear.forward``."""
+        mapped: Tensor = self.straight(features) + self.change(features)
+        return mapped
+
+
+class Identity(nn.Module):
+    """The features as they are."""
+
+    def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
+        super().__init__()
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the features."""
+        return features
+
+
+HEADS: dict[str, type[Linear] | type[Perceptron] | type[Residual] | type[Identity]] = {
+    "linear": Linear,
+    "mlp": Perceptron,
+    "residual": Residual,
+    "identity": Identity,
+}
+"""The heads by the name that ``model_parameters.image_head`` and ``.caption_head`` take."""
+
+
+def _make_head(side: str, name: str, size: int, embedding_size: int, hidden_size: int) -> nn.Module:
+    check_identity(side, name, size, embedding_size)
+    return HEADS[name](size, embedding_size, hidden_size)
+
+
+def _initialise(layer: nn.Linear) -> None:
+    """Draw weights as the image projection of VSE++ does, with biases of 0."""
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)

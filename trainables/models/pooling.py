@@ -1,0 +1,162 @@
+"""A set of vectors to one vector: the mean, the maximum, or the generalised pooling operator (GPO) of VSE-infinity.
+
+With max_k the k-th largest value of a dimension over the n vectors of a set, GPO is
+
+    v_d = sum_k theta_k max_k({x_d}),    theta = softmax(w^T h / 0.1),    h_k = (forward_k + backward_k) / 2
+
+with h the states of a two-directional GRU that reads the positional encodings p_1 ... p_n,
+
+    p_k[2j] = sin(k / 10000^(2j / P)),    p_k[2j + 1] = cos(k / 10000^(2j / P)),    k = 0 ... n - 1.
+
+So the weights depend on n alone, they are positive and their sum is 1: theta = (1, 0, ...) is the maximum, theta = 1/n
+the mean. The positions, from 0, the sizes of 32, the mean of both directions and the division by 0.1, which the text
+of the paper does not name, are those of the published code. Here one sequence is read for each n that occurs in a
+batch, not one for each set.
+
+References:
+    [Chen2021] Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding, eq. 2-6.
+        arXiv:2011.04305; code woodfrog/vse_infty@4ccad17, lib/modules/aggr/gpo.py.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from trainables.models.gru import all_states
+from trainables.models.precision import computing_in_full, in_full
+
+POSITION_SIZE = 32
+"""Dimensions of a positional encoding, and of the GRU that reads it [Chen2021, code]."""
+
+TEMPERATURE = 0.1
+"""What the scores of positions are divided by before the softmax [Chen2021, code]."""
+
+
+class MeanPooling(nn.Module):
+    """The mean over the vectors of each set."""
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        """See ``GeneralizedPooling.forward``."""
+        there = _inside(vectors, lengths)
+        return vectors.masked_fill(~there, 0.0).sum(-2) / there.sum(-2)
+
+
+class MaxPooling(nn.Module):
+    """The maximum of each dimension over the vectors of each set."""
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        """See ``GeneralizedPooling.forward``."""
+        return vectors.masked_fill(~_inside(vectors, lengths), -math.inf).amax(-2)
+
+
+class GeneralizedPooling(nn.Module):
+    """GPO [Chen2021]: sorted values of each dimension, weighted by position with weights that are learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(POSITION_SIZE, POSITION_SIZE, batch_first=True, bidirectional=True)
+        self.score = nn.Linear(POSITION_SIZE, 1, bias=False)
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> Tensor:
+        """Pool sets of vectors.
+
+        Args:
+            vectors: Shape (N, T, E), floating; of stacked parameters (K, N, T, E). What stands after the end of a set
+                is not read.
+            lengths: Vectors of each set, int64 on the CPU, in [1, T], shape (N,); of stacked parameters (K, N), or
+                (1, N) where all models have the same sets.
+
+        Returns:
+            One vector a set, shape (N, E) or (K, N, E), of the dtype of ``vectors``.
+        """
+        there = _inside(vectors, lengths)
+        ordered = vectors.masked_fill(~there, -math.inf).sort(dim=-2, descending=True).values
+        # 0 times infinity is no number.
+        return (ordered.masked_fill(~there, 0.0) * self.weights(lengths, vectors)[..., None]).sum(-2)
+
+    def weights(self, lengths: Tensor, vectors: Tensor) -> Tensor:
+        """Return theta of each set, shape (N, T) or (K, N, T), on the device and of the dtype of ``vectors``."""
+        longest, device = vectors.shape[-2], vectors.device
+        sizes, set_of = lengths.unique(return_inverse=True)
+        with computing_in_full(device):
+            # The table has a model's axis where the GRU has one, and one sequence for each size of a set.
+            models = self.score.weight.shape[:-2]
+            table = positional_encoding(longest, POSITION_SIZE).to(self.score.weight).expand(*models, -1, -1)
+            places, ends = torch.arange(longest, device=device).expand(len(sizes), -1), sizes
+            if models:
+                places, ends = places[None], sizes[None]
+            states = all_states(table, self.gru, places, ends)
+            scores = (states @ self.score.weight.unsqueeze(-3).mT)[..., 0] / TEMPERATURE
+            inside = torch.arange(longest, device=device) < sizes.to(device)[:, None]
+            theta = scores.masked_fill(~inside, -math.inf).softmax(-1).to(vectors.dtype)
+        if not models:
+            return theta[set_of.to(device)]
+        model = torch.arange(models[0], device=device)[:, None]
+        return theta[model, set_of.to(device)]
+
+
+POOLINGS: dict[str, type[MeanPooling] | type[MaxPooling] | type[GeneralizedPooling]] = {
+    "mean": MeanPooling,
+    "max": MaxPooling,
+    "gpo": GeneralizedPooling,
+}
+"""The poolings by the name that ``model_parameters.pooling`` takes."""
+
+
+class PooledTextEncoder(nn.Module):
+    """Captions to vectors as VSE-infinity has it: a two-directional GRU over words, whose states are pooled.
+
+    The state of a word is the mean of both directions [Chen2021, section 3.3].
+    """
+
+    def __init__(self, vocabulary_size: int, word_size: int, embedding_size: int, pooling: str) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary_size, word_size)
+        self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=True)
+        self.pooling = POOLINGS[pooling]()
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Encode captions.
+
+        Args:
+            tokens: Word ids, shape (C, T), int64, 0 after each caption's end.
+            lengths: Tokens of each caption, shape (C,), int64 on the CPU, in [1, T].
+
+        Returns:
+            Unit vectors, shape (C, embedding_size); of stacked parameters (K, C, embedding_size).
+        """
+        with computing_in_full(tokens.device):
+            return _unit(self.pooling(all_states(self.words.weight, self.gru, tokens, lengths), lengths))
+
+
+class PooledRegions(nn.Module):
+    """Regions to one vector: each through one linear map, then pooled [Chen2021], without its residual perceptron."""
+
+    def __init__(self, pooling: str) -> None:
+        super().__init__()
+        self.pooling = POOLINGS[pooling]()
+
+    def forward(self, regions: Tensor) -> Tensor:
+        """Map mapped regions (I, R, E) to unit vectors (I, E); of stacked models (K, I, R, E) to (K, I, E)."""
+        lengths = torch.full(regions.shape[:-2], regions.shape[-2])
+        return _unit(self.pooling(in_full(regions), lengths))
+
+
+def positional_encoding(length: int, size: int) -> Tensor:
+    """Return the encodings of positions 0 to ``length`` - 1, shape (length, size), float32; ``size`` is even."""
+    positions = torch.arange(length, dtype=torch.float32)[:, None]
+    frequencies = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
+    angles = positions * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
+
+def _inside(vectors: Tensor, lengths: Tensor) -> Tensor:
+    """Return which places of vectors (..., N, T, E) are of a set, shape (..., N, T, 1), bool, on their device."""
+    places = torch.arange(vectors.shape[-2], device=vectors.device)
+    return (places < lengths.to(vectors.device)[..., None])[..., None]
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return nn.functional.normalize(vectors, dim=-1, eps=1e-12)
