@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 SECONDS = 2.0
 """Between two looks."""
 
-MOST_ROWS = 200
-"""Trials in the table; a table of thousands of rows takes longer to draw than all the rest."""
-
 
 def status(
     experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
@@ -72,10 +69,8 @@ def _drawn(now: "Status", *, whole: bool) -> "Group":
     from orchestrator.tables.pareto import pareto_tables
     from orchestrator.tables.terminal import draw
 
-    table = trials_table(now.history, f"{now.name}: {now.words}", rows=MOST_ROWS if whole else ROWS)
-    hidden = len(now.history.trials) - MOST_ROWS
-    lines = [f"and {hidden:,} trials more, which `orchestrator watch` and --json show"] if whole and hidden > 0 else []
-    lines += [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
+    table = trials_table(now.history, f"{now.name}: {now.words}", rows=len(now.history.trials) if whole else ROWS)
+    lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
     lines += [f"went on from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"it goes on with: {now.command}"] if now.command else []
