@@ -67,6 +67,8 @@ class Point:
     def running_best(self) -> dict[int, float]:
         """Return the mean of the best values so far at each epoch, over the trainings that have reached the epoch."""
         curves = [trial.running_best() for trial in self.trainings]
+        if len(curves) == 1:
+            return curves[0]
         epochs = sorted({epoch for curve in curves for epoch in curve})
         return {epoch: fmean(curve[epoch] for curve in curves if epoch in curve) for epoch in epochs}
 

@@ -47,12 +47,12 @@ class ProcessUsage:
     """What a process with all that it started takes.
 
     Attributes:
-        cpus: CPUs that it kept busy since it was measured last, e.g. 1.5.
+        cpus: CPUs that it kept busy since it was measured last, e.g. 1.5; ``None`` at the first measurement.
         memory: Resident, in bytes.
         gpu_memory: In bytes, over all GPUs; ``None`` where it has none.
     """
 
-    cpus: float
+    cpus: float | None
     memory: int
     gpu_memory: int | None = None
 
@@ -84,7 +84,7 @@ class MachineMeter:
     def __init__(self) -> None:
         self._seen: dict[int, psutil.Process] = {}
         self._smi = shutil.which("nvidia-smi")
-        psutil.cpu_percent()
+        self._times = psutil.cpu_times()
 
     def machine(self) -> MachineUsage:
         """Return what the whole machine is doing."""
@@ -92,7 +92,7 @@ class MachineMeter:
         return MachineUsage(
             host=socket.gethostname(),
             cpus=os.cpu_count() or 1,
-            busy=psutil.cpu_percent(),
+            busy=self._busy(),
             used=memory.total - memory.available,
             total=memory.total,
             gpus=self._gpus(),
@@ -105,14 +105,24 @@ class MachineMeter:
         found = {}
         for number in numbers:
             try:
+                is_new = number not in self._seen
                 process = self._seen.setdefault(number, psutil.Process(number))
                 with process.oneshot():
                     cpus, memory = process.cpu_percent() / 100, process.memory_info().rss
             except psutil.Error:
                 self._seen.pop(number, None)
                 continue
-            found[number] = ProcessUsage(cpus, memory, _memory_on_gpus(number, machine.gpus))
+            found[number] = ProcessUsage(None if is_new else cpus, memory, _memory_on_gpus(number, machine.gpus))
         return found
+
+    def _busy(self) -> float:
+        """Return the share of the CPUs since the last measurement, in percent, whichever threads have measured."""
+        before, self._times = self._times, psutil.cpu_times()
+        passed = {name: getattr(self._times, name) - getattr(before, name) for name in before._fields}
+        # The time of guests is in the time of their users, too.
+        total = sum(time for name, time in passed.items() if not name.startswith("guest"))
+        idle = passed["idle"] + passed.get("iowait", 0.0)
+        return 100 * (1 - idle / total) if total > 0 else 0.0
 
     def _gpus(self) -> tuple[Gpu, ...]:
         if self._smi is None:

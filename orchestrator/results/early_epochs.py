@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.experiment.experiment import ANY, Experiment
 from orchestrator.experiment.yaml_files import validate
@@ -71,18 +72,23 @@ def rank_correlations(trials: Iterable[Trial]) -> tuple[int, dict[int, float]]:
     if len(points) < FEWEST:
         return len(points), {}
     epochs = (epoch for epoch in range(1, last) if all(epoch in curve for curve in curves))
-    taus = {epoch: _tau_b([curve[epoch] for curve in curves], ends) for epoch in epochs}
+    order = _order(ends)
+    taus = {epoch: _tau_b(_order([curve[epoch] for curve in curves]), order) for epoch in epochs}
     return len(points), {epoch: tau for epoch, tau in taus.items() if math.isfinite(tau)}
 
 
-def _tau_b(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return Kendall's tau-b of two orders; NaN where one of the two is constant.
+def _order(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return which of each two values is larger, as 1, 0 or -1, shape (n, n)."""
+    return np.asarray(np.sign(np.subtract.outer(values, values)), dtype=np.float64)
+
+
+def _tau_b(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return Kendall's tau-b of two orders, see ``_order``; NaN where one of the two is constant.
 
     By all pairs at once: an import of ``scipy.stats`` takes longer than thousands of trials.
     """
-    signs = [np.sign(np.subtract.outer(values, values)) for values in (np.array(first), np.array(second))]
-    pairs = math.sqrt(float((signs[0] ** 2).sum() * (signs[1] ** 2).sum()))
-    return float((signs[0] * signs[1]).sum()) / pairs if pairs else math.nan
+    pairs = math.sqrt(float(np.count_nonzero(first)) * float(np.count_nonzero(second)))
+    return float(np.vdot(first, second)) / pairs if pairs else math.nan
 
 
 def early_epochs(history: History) -> dict[str, EarlyEpochs]:

@@ -50,5 +50,9 @@ def test_a_process_is_measured_and_one_that_is_gone_is_left_out() -> None:
     assert found.keys() == {os.getpid()}
     assert found[os.getpid()].memory > 10 * 2**20
     assert found[os.getpid()].gpu_memory is None
+    assert found[os.getpid()].cpus is None, "there is no time yet over which a share could be taken"
+    sum(range(3_000_000))
+    assert (meter.processes([os.getpid()], machine)[os.getpid()].cpus or 0) > 0
+    assert 0 <= meter.machine().busy <= 100
     assert 0 < machine.used <= machine.total
     assert machine.cpus >= 1
