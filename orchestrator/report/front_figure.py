@@ -8,7 +8,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.points import Point
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain, short
 from orchestrator.report.studies import Study, by_dataset
-from orchestrator.results.pareto import explain_front, goals_of, pareto_fronts
+from orchestrator.results.pareto import goals_of, pareto_fronts
 
 Goal = tuple[str, str]
 """An objective: its metric, and ``maximize`` or ``minimize``."""
@@ -33,7 +33,8 @@ def front_figure(history: History, studies: Sequence[Study], names: Mapping[str,
     return Figure(
         key="front",
         title="Pareto front",
-        note=explain_front([goal.model_dump() for goal in goals]) + " Filled: on the front. Hollow: beaten.",
+        note="Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
+        "Hollow: another is better in one objective at least, and worse in none.",
         options=options,
         absent="The search had one objective, or none of its trials has finished.",
     )
