@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from orchestrator.experiment.sections import Objective
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain, short
 from orchestrator.report.studies import Study, by_dataset
-from orchestrator.results.pareto import explain_front, goals_of, pareto_fronts, values_at_best
+from orchestrator.results.pareto import goals_of, pareto_fronts
+
+Goal = tuple[str, str]
+"""An objective: its metric, and ``maximize`` or ``minimize``."""
 
 
 def front_figure(history: History, studies: Sequence[Study], names: Mapping[str, str]) -> Figure:
@@ -26,30 +28,29 @@ def front_figure(history: History, studies: Sequence[Study], names: Mapping[str,
     options = [
         Option(_label(Path(dataset).name, pair, len(goals)), [_panel(groups[Path(dataset).name], front, pair, names)])
         for dataset, front in fronts.items()
-        for pair in combinations(goals, 2)
+        for pair in combinations([(goal.metric, str(goal.direction)) for goal in goals], 2)
     ]
     return Figure(
         key="front",
         title="Pareto front",
-        note=explain_front([goal.model_dump() for goal in goals]) + " Filled: on the front. Hollow: beaten.",
+        note="Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
+        "Hollow: another is better in one objective at least, and worse in none.",
         options=options,
         absent="The search had one objective, or none of its trials has finished.",
     )
 
 
-def _label(dataset: str, pair: Sequence[Objective], goals: int) -> str:
-    return dataset if goals == 2 else f"{dataset}: {' and '.join(short(goal.metric) for goal in pair)}"
+def _label(dataset: str, pair: Sequence[Goal], goals: int) -> str:
+    return dataset if goals == 2 else f"{dataset}: {' and '.join(short(metric) for metric, _ in pair)}"
 
 
-def _panel(
-    studies: Sequence[Study], front: Sequence[Point], pair: Sequence[Objective], names: Mapping[str, str]
-) -> Panel:
+def _panel(studies: Sequence[Study], front: Sequence[Point], pair: Sequence[Goal], names: Mapping[str, str]) -> Panel:
     first, second = pair
     members = {point.first.id for point in front}
     # A setting with several trainings stands at their means, once.
     points = {point.first.id: point for study in studies for point in study.points.values() if point.finished}
     beaten = [point for point in points.values() if point.first.id not in members]
-    ordered = sorted(front, key=lambda point: values_at_best(point, [second])[second.metric])
+    ordered = sorted(front, key=lambda point: point.mean(second[0]) or 0.0)
     traces = [_marks(beaten, pair, names, "beaten", "circle-open", "--muted")] if beaten else []
     line = _marks(ordered, pair, names, "on the front", "circle", "--c1")
     # Two objectives have a front that is a line; of more, the members of their front need not lie on one.
@@ -57,21 +58,22 @@ def _panel(
     return Panel("", traces, {"xaxis": _axis(second), "yaxis": _axis(first)})
 
 
-def _axis(goal: Objective) -> Json:
-    better = "higher is better" if goal.direction == "maximize" else "lower is better"
-    return axis(f"{short(goal.metric)} ({better})")
+def _axis(goal: Goal) -> Json:
+    metric, direction = goal
+    better = "higher is better" if direction == "maximize" else "lower is better"
+    return axis(f"{short(metric)} ({better})")
 
 
 def _marks(
-    points: Sequence[Point], pair: Sequence[Objective], names: Mapping[str, str], name: str, symbol: str, shade: str
+    points: Sequence[Point], pair: Sequence[Goal], names: Mapping[str, str], name: str, symbol: str, shade: str
 ) -> Json:
-    values = [values_at_best(point, pair) for point in points]
+    (vertical, _), (horizontal, _) = pair
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": [each[pair[1].metric] for each in values],
-        "y": [each[pair[0].metric] for each in values],
+        "x": [point.mean(horizontal) for point in points],
+        "y": [point.mean(vertical) for point in points],
         "text": [plain(point.first.id) for point in points],
         "customdata": [plain(names[point.first.id]) for point in points],
         "hovertemplate": "%{customdata}<br>%{xaxis.title.text} %{x:.4g}<br>%{yaxis.title.text} %{y:.4g}<extra></extra>",

@@ -26,7 +26,7 @@ from orchestrator.tuner.runtime import ray_runtime
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
 
-STOPPING = "stopping; what the journal holds is kept, the epochs under way are lost"
+STOPPING = "stopping; every finished epoch is kept"
 
 
 def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> int | None:
