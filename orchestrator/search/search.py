@@ -1,8 +1,8 @@
 """A search from its description to its winners; ``run_search`` reads top to bottom."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.confirmation_records import ConfirmationPlanned
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.experiment_records import ExperimentEnded
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.search.budget import SPENT, Meter
-from orchestrator.search.display import Progress, make_display
+from orchestrator.search.display import Progress
 from orchestrator.search.preparation import (
-    check_cpus,
     check_unchanged,
+    displayed,
     open_checkpoints,
-    open_directory,
+    opened,
     start,
     tracked,
 )
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.terminal import say
-from orchestrator.tracking import choose_uri, without_password
+from orchestrator.tracking import without_password
 from orchestrator.tracking.registry import Registered, register_all
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.champions import pack_champions
@@ -139,14 +139,10 @@ class _Start:
 
 def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     experiment, workload = given.experiment, given.workload
-    uri = choose_uri(given.tracking_uri, given.output)
-    cluster = given.cluster.resolved()
-    if cluster.address is None:
-        check_cpus(experiment.resources)
-    digests = workload.check(experiment)
     sources = read_sources(experiment, given.output)
-    directory = open_directory(given.output, experiment.name)
-    with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
+    place = opened(experiment, workload, given.output, tracking_uri=given.tracking_uri, cluster=given.cluster)
+    with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
+        uri, cluster, digests, directory = here.uri, here.cluster, here.digests, here.directory
         experiment = experiment.continuing(ledger.history.experiment)
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
@@ -165,7 +161,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
                 if not given.quiet:
                     say(sentence)
             ready = workload.expecting(digests)
-            session = Session(experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, cluster=cluster)
+            session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             if Stage.SEARCH in stages:
                 signal = search_stage(session, meter, given.quiet)
                 ended_by = find_ending(experiment, ledger.history, meter)
@@ -207,7 +203,7 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
 
     experiment, ledger = session.experiment, session.ledger
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
-    with displayed(session, Stage.SEARCH, total, quiet) as shown:
+    with stage_displayed(session, Stage.SEARCH, total, quiet) as shown:
         studies = Studies(experiment, ledger, meter.is_closed)
         if experiment.scheduler.name == "pbt":
             populations = Populations(experiment, studies, ledger, session.checkpoints)
@@ -229,21 +225,15 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
         # Before the first training: what a look may spend depends on the looks that were taken when it was planned.
         if ledger.history.plans.get(plan.dataset) != plan:
             ledger.append(ConfirmationPlanned.of(plan))
-    with displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
+    with stage_displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
         unlimited = replace(shown, limit=lambda: None)
         source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
         return run_trials(unlimited, source, RecordingScheduler(ledger))
 
 
-@contextmanager
-def displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> Iterator["Session"]:
+def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> AbstractContextManager["Session"]:
     """Show a stage of so many trials for the length of a ``with`` block, which gets the session that draws it."""
-    experiment, ledger = session.experiment, session.ledger
+    experiment = session.experiment
     epochs = max(cell.training.total_epochs for cell in experiment.cells())
-    progress = Progress(ledger.history, total, epochs, stage)
-    with make_display(progress, f"{experiment.name}: {stage}", quiet=quiet) as display:
-        ledger.listeners.append(display.listen)
-        try:
-            yield replace(session, on_step=display.refresh)
-        finally:
-            ledger.listeners.remove(display.listen)
+    progress = Progress(session.ledger.history, total, epochs, stage)
+    return displayed(session, f"{experiment.name}: {stage}", progress, quiet=quiet)
