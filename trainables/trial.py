@@ -6,7 +6,6 @@ Whoever listens is unknown here: a ``for`` loop in a test, the command ``train``
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -156,11 +155,11 @@ class Trial:
     def end_epoch(self, train_loss: float, train_seconds: float) -> EpochReport:
         """Evaluate what was trained in so many seconds, and report it."""
         started = time.monotonic()
-        self.metrics = {"train/loss": train_loss, **self._learned_values(), **self._evaluate()}
+        self.metrics = {"train/loss": train_loss, **self._learned_values(), **self.evaluate_on_val()}
         self._remember_if_best()
         every = self.config.training.cocos_every
         if self.best_epoch == self.epoch or (every and self.epoch % every == 0):
-            self.metrics |= self._count_contributions()
+            self.metrics |= self.count_contributions()
         self.metrics |= {
             f"{self.config.metric}_best": self.best_value,
             "time/train_seconds": train_seconds,
@@ -168,28 +167,34 @@ class Trial:
         }
         return self._report()
 
-    def rehearse(self, steps: int) -> None:
-        """Do what takes memory in an epoch; nothing counts."""
-        self.rehearse_steps(steps)
-        self.rehearse_evaluation()
+    def evaluate_on_val(self) -> dict[str, float]:
+        """Return the metrics on val under ``val/...``.
 
-    def rehearse_steps(self, steps: int) -> None:
-        """Take the first steps of an epoch, with the backbone if it is ever trained."""
-        training = self.config.training
-        self.learned.begin_epoch(self.loss, training, 1)
-        self.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
-        draw = derive_seed(self.config.seed, "views", 1) if training.augment else None
-        batches = epoch_batches(self.train_split, training, generator(self.config.seed, "batches", 1), draw)
-        # What diverges has taken its memory by then.
-        with suppress(DivergedError, NotANumberError):
-            first = islice(batches, steps)
-            train_epoch(self.model, self.loss, self.optimizer, first, training.gradient_clip, 1, self.learned)
+        Raises:
+            DivergedError: If a similarity is not a number.
+        """
+        try:
+            metrics = evaluate(self.model, self.val_split)
+        except NotANumberError as error:
+            raise DivergedError("val/similarity", math.nan, self.epoch, 0) from error
+        return {f"val/{name}": value for name, value in metrics.items()}
 
-    def rehearse_evaluation(self) -> None:
-        """Evaluate on val, with COCOS statistics."""
-        with suppress(DivergedError, NotANumberError):
-            self._evaluate()
-            self._count_contributions()
+    def count_contributions(self) -> dict[str, float]:
+        """Return COCOS statistics of a few batches, the same at each epoch and for each seed, under ``cocos/...``.
+
+        Raises:
+            DivergedError: If a similarity is not a number.
+        """
+        # The schedule may have another batch size by now, on which every count depends.
+        training = self.config.at(self.epoch).training
+        order = epoch_batches(self.train_split, training, generator(0, "cocos"))
+        try:
+            loss = self.learned.in_force(self.loss)
+            spreads = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES))
+        except NotANumberError as error:
+            raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
+        means = {f"cocos/{name}": spread.mean for name, spread in spreads.items()}
+        return means | {f"cocos/{name}_std": spread.std for name, spread in spreads.items()}
 
     def restore(self, directory: Path) -> EpochReport:
         """Go back to the state after a checkpoint's epoch, and return that epoch's report again."""
@@ -219,32 +224,12 @@ class Trial:
             best[LEARNED] = self.best_learned
         write_file(directory / BEST, {**origin, **best})
 
-    def _evaluate(self) -> dict[str, float]:
-        try:
-            metrics = evaluate(self.model, self.val_split)
-        except NotANumberError as error:
-            raise DivergedError("val/similarity", math.nan, self.epoch, 0) from error
-        return {f"val/{name}": value for name, value in metrics.items()}
-
     def _learned_values(self) -> dict[str, float]:
         numbers = self.learned.numbers(self.loss)
         for name, number in numbers.items():
             if not math.isfinite(number):
                 raise DivergedError(f"loss/{name}", number, self.epoch, 0)
         return {f"loss/{name}": number for name, number in numbers.items()}
-
-    def _count_contributions(self) -> dict[str, float]:
-        """Return COCOS statistics of a few batches, the same at each epoch and for each seed."""
-        # The schedule may have another batch size by now, on which every count depends.
-        training = self.config.at(self.epoch).training
-        order = epoch_batches(self.train_split, training, generator(0, "cocos"))
-        try:
-            loss = self.learned.in_force(self.loss)
-            spreads = measure_contributions(self.model, loss, islice(order, COCOS_BATCHES))
-        except NotANumberError as error:
-            raise DivergedError("train/similarity", math.nan, self.epoch, 0) from error
-        means = {f"cocos/{name}": spread.mean for name, spread in spreads.items()}
-        return means | {f"cocos/{name}_std": spread.std for name, spread in spreads.items()}
 
     def _remember_if_best(self) -> None:
         value = self.metrics[self.config.metric]

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.experiment_records import ExperimentEnded, ExperimentStarted, SuiteStarted
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger, PlannedTrial
-from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.machines.environment import describe_environment
@@ -34,10 +33,9 @@ from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
-from orchestrator.search.display import Progress, make_display
-from orchestrator.search.preparation import check_cpus, open_checkpoints, open_directory, start, tracked
+from orchestrator.search.display import Progress
+from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
 from orchestrator.studies.planned import PlannedTrials
-from orchestrator.tracking import choose_uri
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.workload import Workload
@@ -108,16 +106,13 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     """
     require("search", "a rerun")
     suite = request.suite
-    uri = choose_uri(request.tracking_uri, request.output)
     accepted = read_accepted(request.reference, suite.name)
-    # Reruns are named by their time alone, which two suites may share.
-    cluster = request.cluster.resolved().below(suite.name)
-    if cluster.address is None:
-        check_cpus(suite.resources)
     experiment = suite.experiment()
-    digests = workload.check(experiment)
-    home = open_directory(request.output, suite.name)
-    with make_scratch() as scratch, hold(home, scratch):
+    place = opened(experiment, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
+    with place as here:
+        home, digests = here.directory, here.digests
+        # Reruns are named by their time alone, which two suites may share.
+        cluster = here.cluster.below(suite.name)
         past = past_reruns(home)
         fresh = find_fresh(past.finished, request.if_due)
         if fresh is not None:
@@ -132,13 +127,13 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         # Only now, because Ray takes longer to import than refusing everything above.
         from orchestrator.tuner.session import Session
 
-        with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as opened:
-            with tracked(ledger, Tracker(uri, request.output, suite.name, ledger.past)) as tracker:
+        with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
+            with tracked(ledger, Tracker(here.uri, request.output, suite.name, ledger.past)) as tracker:
                 start(ledger, experiment, digests, directory, cluster)
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
-                checkpoints = opened.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
+                checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
                 ready = workload.expecting(digests)
-                session = Session(experiment, ledger, ready, checkpoints, scratch, cluster=cluster)
+                session = Session(experiment, ledger, ready, checkpoints, here.scratch, cluster=cluster)
                 found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             _write_results(request, ledger, accepted, found, directory)
@@ -207,11 +202,8 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
     source = PlannedTrials(lambda: work.plan(seeds), Stage.REGRESS, ledger)
     epochs = max(work.suite.config(cell, 1).training.total_epochs for cell in work.suite.cells)
     progress = Progress(ledger.history, sum(seeds.values()), epochs, Stage.REGRESS)
-    with make_display(progress, work.suite.name, quiet=quiet) as display:
-        ledger.listeners.append(display.listen)
-        shown = replace(work.session, on_step=display.refresh, announce=display.announce)
+    with displayed(work.session, work.suite.name, progress, quiet=quiet) as shown:
         signal = run_trials(shown, source, RecordingScheduler(ledger))
-        ledger.listeners.remove(display.listen)
     if signal is not None:
         ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
         raise RerunInterruptedError(f"{work.directory}: the same command goes on from here")

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -15,15 +16,78 @@ from orchestrator.experiment.sections import Resources
 from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.cluster import Cluster
 from orchestrator.machines.environment import describe_environment
+from orchestrator.search.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.tracking import choose_uri
 from orchestrator.tracking.tracker import Tracker
+from orchestrator.workload.workload import Workload
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
 
+if TYPE_CHECKING:
+    from orchestrator.tuner.session import Session
+
 TRACKING_SECONDS = 30.0
 """How long the end of a search waits for a tracking store that does not keep up."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An experiment's directory that this process holds, after all that can be refused without its journal.
+
+    Attributes:
+        uri: MLflow's store.
+        cluster: Where trials run, looked up and found to answer.
+        digests: Of the data, by dataset.
+        directory: Of the experiment.
+        scratch: A temporary directory of this process, which goes in the end.
+    """
+
+    uri: str
+    cluster: Cluster
+    digests: Mapping[str, str]
+    directory: Path
+    scratch: Path
+
+
+@contextmanager
+def opened(
+    experiment: Experiment, workload: Workload, output: Path, *, tracking_uri: str | None, cluster: Cluster
+) -> Iterator[Opened]:
+    """Check what can be refused before anything starts, then hold the experiment's directory for a ``with`` block.
+
+    Args:
+        experiment: What is to run.
+        workload: What its trials run.
+        output: Root of everything that is written; the experiment gets a folder of its own in it.
+        tracking_uri: MLflow's store; by default a database under ``output``.
+        cluster: Where trials run, and where their checkpoints are kept.
+
+    Raises:
+        UserError: If experiment, data, output or cluster is refused, or another process holds the directory.
+    """
+    uri = choose_uri(tracking_uri, output)
+    cluster = cluster.resolved()
+    if cluster.address is None:
+        check_cpus(experiment.resources)
+    digests = workload.check(experiment)
+    directory = open_directory(output, experiment.name)
+    with make_scratch() as scratch, hold(directory, scratch):
+        yield Opened(uri, cluster, digests, directory, scratch)
+
+
+@contextmanager
+def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool) -> Iterator["Session"]:
+    """Show the trials of a stage for the length of a ``with`` block, which gets the session that draws them."""
+    with make_display(progress, title, quiet=quiet) as display:
+        session.ledger.listeners.append(display.listen)
+        try:
+            yield replace(session, on_step=display.refresh, announce=display.announce)
+        finally:
+            session.ledger.listeners.remove(display.listen)
 
 
 @contextmanager

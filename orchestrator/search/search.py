@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
 from orchestrator.journal.confirmation_records import ConfirmationPlanned
+from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.experiment_records import ExperimentEnded
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
 from orchestrator.results.summary import Summary, summarise
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.continuation import command_to_go_on
-from orchestrator.search.display import Progress, make_display
+from orchestrator.search.display import Progress
 from orchestrator.search.preparation import (
-    check_cpus,
     check_unchanged,
+    displayed,
     open_checkpoints,
-    open_directory,
+    opened,
     start,
     tracked,
 )
@@ -34,7 +34,7 @@ from orchestrator.studies.planned import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.terminal import say
 from orchestrator.text.values import count_text
-from orchestrator.tracking import choose_uri, without_password
+from orchestrator.tracking import without_password
 from orchestrator.tracking.registry import Registered, register_all
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.champions import pack_champions
@@ -142,16 +142,12 @@ class _Start:
 
 def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     experiment, workload = given.experiment, given.workload
-    uri = choose_uri(given.tracking_uri, given.output)
-    cluster = given.cluster.resolved()
-    if cluster.address is None:
-        check_cpus(experiment.resources)
     if not given.quiet:
         say(f"{experiment.name}: checking {', '.join(experiment.datasets)}")
-    digests = workload.check(experiment)
     sources = read_sources(experiment, given.output)
-    directory = open_directory(given.output, experiment.name)
-    with make_scratch() as scratch, hold(directory, scratch), closing(Ledger(directory / "journal.jsonl")) as ledger:
+    place = opened(experiment, workload, given.output, tracking_uri=given.tracking_uri, cluster=given.cluster)
+    with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
+        uri, cluster, digests, directory = here.uri, here.cluster, here.digests, here.directory
         experiment = experiment.continuing(ledger.history.experiment)
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
@@ -172,7 +168,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
                 if not given.quiet:
                     say(sentence)
             ready = workload.expecting(digests)
-            session = Session(experiment, ledger, ready, checkpoints, scratch, limit=meter.limit, cluster=cluster)
+            session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             if Stage.SEARCH in stages:
                 signal = search_stage(session, meter, given.quiet)
                 ended_by = find_ending(experiment, ledger.history, meter)
@@ -241,7 +237,7 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
     """Run what is left of the search; return the signal that ended it, or ``None`` where it is done."""
     experiment, ledger = session.experiment, session.ledger
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
-    with displayed(session, Stage.SEARCH, total, quiet) as shown:
+    with stage_displayed(session, Stage.SEARCH, total, quiet) as shown:
         # Only now, because Optuna and Ray take seconds to import, during which the display says so.
         shown.announce("loading Optuna and Ray")
         from orchestrator.studies.populations import Populations
@@ -269,7 +265,7 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
             ledger.append(ConfirmationPlanned.of(plan))
     if not plans:
         return None
-    with displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
+    with stage_displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
         from orchestrator.tuner.run import run_trials
         from orchestrator.tuner.scheduler import RecordingScheduler
 
@@ -278,15 +274,9 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
         return run_trials(unlimited, source, RecordingScheduler(ledger))
 
 
-@contextmanager
-def displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> Iterator["Session"]:
+def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> AbstractContextManager["Session"]:
     """Show a stage of so many trials for the length of a ``with`` block, which gets the session that draws it."""
-    experiment, ledger = session.experiment, session.ledger
+    experiment = session.experiment
     epochs = max(cell.training.total_epochs for cell in experiment.cells())
-    progress = Progress(ledger.history, total, epochs, stage)
-    with make_display(progress, f"{experiment.name}: {stage}", quiet=quiet) as display:
-        ledger.listeners.append(display.listen)
-        try:
-            yield replace(session, on_step=display.refresh, announce=display.announce)
-        finally:
-            ledger.listeners.remove(display.listen)
+    progress = Progress(session.ledger.history, total, epochs, stage)
+    return displayed(session, f"{experiment.name}: {stage}", progress, quiet=quiet)

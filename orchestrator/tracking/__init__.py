@@ -14,11 +14,12 @@ from orchestrator.tracking.connection import (
     first_line,
     store_failures,
 )
+from orchestrator.tracking.differences import find_differences
 from orchestrator.tracking.pages import comparison_page, newest_page
 from orchestrator.tracking.password import refuse_default_password
 from orchestrator.tracking.relocation import find_former_folders
 from orchestrator.tracking.runs import restore
-from orchestrator.tracking.store import STATUS, Store, find_differences
+from orchestrator.tracking.store import STATUS, Store
 
 __all__ = [
     "STATUS",

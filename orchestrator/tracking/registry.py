@@ -3,8 +3,7 @@
 A version is a pyfunc whose loader is ``trainables.serving.retriever``, packed with it: tensors as safetensors, all else
 as JSON, no pickle. What this product itself reads from a registry is the tensors and the JSON; no code of it is run.
 
-The champion is the best founded of the versions that were selected by the same metric on the same data as the newest:
-a confirmed one before others, then the highest value.
+The alias points to the best version, see ``best_version.py``.
 
 MLflow can neither lock a model nor change an alias only if nobody else has. Processes that share an output folder take
 turns. Machines that share a server may come between two requests of ours, so each looks again after it has written: who
@@ -15,11 +14,9 @@ there. Whoever writes last looks last, and sees everything.
 import re
 import sqlite3
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +30,8 @@ from orchestrator.tracking import (
     sync_command,
     without_password,
 )
+from orchestrator.tracking.best_version import best_version, number_of
+from orchestrator.tracking.packed_model import save_model
 from orchestrator.winners.champions import MODEL, Champion, packed_champions
 from trainables.errors import UserError
 from trainables.extras import require
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
-    from mlflow.models import ModelSignature
 
 ALIAS = "champion"
 ARTIFACT = "champion"
@@ -53,12 +51,6 @@ LOCK = ".registry.lock"
 
 ATTEMPTS = 5
 """At finding the alias where it was put; more would mean that somebody else follows other rules."""
-
-COMPARED = {"data_digest", "metric", "confirmed", "value"}
-"""Tags of a version that decide which one is the champion."""
-
-REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]
-"""What the packed code imports; no versions, because any that train will do."""
 
 USAGE = """A table with a column `caption` gets images, with a column `image` captions, a row for each answer:
 
@@ -197,14 +189,10 @@ def _versions(client: "MlflowClient", name: str) -> list["ModelVersion"]:
     return list(client.search_model_versions(f"name='{name}'", max_results=10_000))
 
 
-def _number(version: "ModelVersion") -> int:
-    return int(version.version)
-
-
 def _find_version(client: "MlflowClient", name: str, champion: Champion) -> int | None:
     """Return the first version that was made of the same."""
     wanted = _tags(champion)
-    same = [_number(version) for version in _versions(client, name) if wanted.items() <= version.tags.items()]
+    same = [number_of(version) for version in _versions(client, name) if wanted.items() <= version.tags.items()]
     return min(same, default=None)
 
 
@@ -212,7 +200,7 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     """Put the model among the artifacts of its trial's run, and register it there, once."""
     run = _run_of(client, champion)
     with tempfile.TemporaryDirectory() as scratch:
-        _save(packed, Path(scratch) / ARTIFACT)
+        save_model(packed, Path(scratch) / ARTIFACT)
         client.log_artifacts(run.info.run_id, str(Path(scratch) / ARTIFACT), ARTIFACT)
     with _tolerating("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=f"Answers a caption with images of {champion.dataset}.")
@@ -220,7 +208,7 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     version = client.create_model_version(
         name, source, run.info.run_id, tags=_tags(champion), description=about_version(champion)
     )
-    made = _number(version)
+    made = number_of(version)
     first = _find_version(client, name, champion) or made
     if first != made:
         # Another machine made the same meanwhile.
@@ -253,34 +241,6 @@ def _tolerating(code: str) -> Iterator[None]:
             raise
 
 
-def _save(packed: Path, folder: Path) -> None:
-    import mlflow.pyfunc
-
-    import trainables
-
-    code = [str(Path(trainables.__file__ or "").parent)]
-    with warnings.catch_warnings():
-        # It wants an example of the input, which would have to be run for that.
-        warnings.simplefilter("ignore", UserWarning)
-        mlflow.pyfunc.save_model(
-            str(folder),
-            loader_module="trainables.serving.retriever",
-            data_path=str(packed),
-            code_paths=code,
-            pip_requirements=REQUIREMENTS,
-            signature=_signature(),
-        )
-
-
-def _signature() -> "ModelSignature":
-    """Return what a query is: a caption, or an image of the gallery, and how many answers it gets."""
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
-
-    caption, image = (ColSpec("string", name, required=False) for name in ("caption", "image"))
-    return ModelSignature(inputs=Schema([caption, image]), params=ParamSchema([ParamSpec("top", "long", 10)]))
-
-
 def _run_of(client: "MlflowClient", champion: Champion) -> "Run":
     experiment = client.get_experiment_by_name(champion.experiment)
     run = None if experiment is None else find_run(client, experiment.experiment_id, champion.trial)
@@ -296,9 +256,9 @@ def _move_alias(client: "MlflowClient", name: str) -> int:
     for _ in range(ATTEMPTS):
         # A version may be removed between two requests; the next look no longer finds it.
         with _tolerating("RESOURCE_DOES_NOT_EXIST"):
-            best = _number(_best(_versions(client, name)))
+            best = number_of(best_version(_versions(client, name)))
             current = _champion(client, name)
-            if current is not None and _number(current) == best:
+            if current is not None and number_of(current) == best:
                 return best
             client.set_registered_model_alias(name, ALIAS, str(best))
     raise RegistryError(f"{name}: the alias {ALIAS} does not stay where it is put; `orchestrator sync` tries again")
@@ -309,18 +269,6 @@ def _champion(client: "MlflowClient", name: str) -> "ModelVersion | None":
     if not models or ALIAS not in models[0].aliases:
         return None
     return client.get_model_version_by_alias(name, ALIAS)
-
-
-def _best(versions: Sequence["ModelVersion"]) -> "ModelVersion":
-    """Return the champion among versions, of which at least one is ours: others lack our tags."""
-    kind = itemgetter("data_digest", "metric")
-    ours = [version for version in versions if version.tags.keys() >= COMPARED]
-    newest = kind(max(ours, key=_number).tags)
-    return max((version for version in ours if kind(version.tags) == newest), key=_rank)
-
-
-def _rank(version: "ModelVersion") -> tuple[bool, float, int]:
-    return version.tags["confirmed"] == "true", float(version.tags["value"]), _number(version)
 
 
 def _tags(champion: Champion) -> dict[str, str]:

@@ -14,7 +14,6 @@ from orchestrator.results.race_words import race_outcome
 from orchestrator.results.summary import find_champions
 from orchestrator.text.values import visible
 from orchestrator.tracking import connection
-from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.candidates import ConfirmedCandidate, confirmed_candidates
 from orchestrator.tracking.description import (
@@ -30,7 +29,7 @@ from orchestrator.tracking.description import (
 from orchestrator.tracking.names import candidate_name, run_name
 from orchestrator.tracking.progress import study_progress
 from orchestrator.tracking.relocation import correct_addresses
-from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_experiment, find_or_make
+from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
@@ -268,29 +267,3 @@ class Store:
         else:
             self._client.set_terminated(run.id, status, end_time=round(ended * 1000) if ended else None)
         run.status = status
-
-
-def find_differences(uri: str, output: Path, experiment: str, history: History) -> list[str]:
-    """Return in which trials a store differs from a history that nobody adds to, one line each.
-
-    Raises:
-        MlflowException: If the store does not answer; see ``store_failures``.
-        ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
-    """
-    if uri == default_uri(output) and not (output / "mlflow.db").is_file():
-        return [f"there is no {output / 'mlflow.db'}"] if history.trials else []
-    client = connection.connect(uri, output)
-    found = find_experiment(client, experiment)
-    runs: dict[str, list[Run]] = {}
-    for name, run in () if found is None else existing_runs(client, str(found.experiment_id)):
-        runs.setdefault(name, []).append(run)
-    lines = [_difference(trial, runs.get(trial.id, []), trial.id in history.tests) for trial in history.trials.values()]
-    return [line for line in lines if line]
-
-
-def _difference(trial: Trial, runs: list[Run], tested: bool) -> str:
-    if len(runs) != 1:
-        return f"{trial.id} has {len(runs)} runs"
-    status = {**STATUS, TrialState.RUNNING: "KILLED"}[trial.state]
-    found, expected = (runs[0].status, runs[0].step, runs[0].tested), (status, trial.last_epoch, tested)
-    return "" if found == expected else f"{trial.id} is {found[0]} at epoch {found[1]}, not {status} at {expected[1]}"

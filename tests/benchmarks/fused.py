@@ -174,10 +174,10 @@ class Bench:
     def epoch_seconds(self, seconds: float, parallel: int = 1) -> float:
         """Return what an epoch takes by the time of the timed steps of one trial, with its evaluation."""
         trial = self.trial()
-        trial._evaluate()
+        trial.evaluate_on_val()
         wait()
         started = time.perf_counter()
-        trial._evaluate()
+        trial.evaluate_on_val()
         wait()
         evaluation = (time.perf_counter() - started) / parallel
         return count_steps(self.data.splits["train"], trial.config.training) * seconds / self.steps + evaluation

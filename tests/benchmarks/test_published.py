@@ -32,7 +32,7 @@ def test_both_loops_take_the_same_steps() -> None:
     assert losses == pytest.approx(theirs.losses, rel=1e-4)
     assert losses[0] > 1
     for name, value in theirs.evaluate().items():
-        assert ours._evaluate()[f"val/{name}"] == pytest.approx(value), name
+        assert ours.evaluate_on_val()[f"val/{name}"] == pytest.approx(value), name
 
 
 def test_the_published_ranks_are_ours() -> None:

@@ -135,7 +135,7 @@ def test_cocos_has_the_value_in_force(data: Dataset) -> None:
     trial = Trial(learning(epochs=2, cocos_every=1), data, CPU)
     counted = trial.run_epoch().metrics
     trial.loss = build_loss("nt_xent", temperature=trial.learned.numbers(trial.loss)["temperature"])
-    expected = trial._count_contributions()
+    expected = trial.count_contributions()
     assert {name: counted[name] for name in expected} == pytest.approx(expected, rel=1e-6)
 
 

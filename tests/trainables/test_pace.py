@@ -29,17 +29,18 @@ def test_steps_and_evaluation_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     class Slow:
         def __init__(self, *ignored: Any) -> None: ...
 
-        def rehearse(self, steps: int) -> None:
-            self.rehearse_steps(steps)
-            self.rehearse_evaluation()
+        def whole(self, steps: int) -> None:
+            self.steps(steps)
+            self.evaluation()
 
-        def rehearse_steps(self, steps: int) -> None:
+        def steps(self, steps: int) -> None:
             now[0] += 2 * steps + 1
 
-        def rehearse_evaluation(self) -> None:
+        def evaluation(self) -> None:
             now[0] += 5
 
-    monkeypatch.setattr(pace, "Trial", Slow)
+    monkeypatch.setattr(pace, "Trial", lambda *ignored: None)
+    monkeypatch.setattr(pace, "Rehearsal", Slow)
     monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
     found = measure_pace(tiny_config(batch_size=30), tiny_dataset(), torch.device("cpu"), steps=4)
     assert found == Pace("cpu", steps=10, step_seconds=2.0, evaluation_seconds=5.0)

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 
 from trainables.config import TrialConfig
+from trainables.cost.rehearsal import Rehearsal
 from trainables.data.dataset import Dataset
 from trainables.trial import Trial
 
@@ -58,5 +59,5 @@ def measure_peak(config: TrialConfig, data: Dataset, device: torch.device, meter
         steps: So many are taken, >= 1.
     """
     meter.reset()
-    Trial(config, data, device).rehearse(steps)
+    Rehearsal(Trial(config, data, device)).whole(steps)
     return meter.peak()

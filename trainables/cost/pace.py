@@ -12,6 +12,7 @@ from functools import partial
 import torch
 
 from trainables.config import TrainingConfig, TrialConfig
+from trainables.cost.rehearsal import Rehearsal
 from trainables.data.dataset import Dataset, Split
 from trainables.trial import Trial
 
@@ -53,9 +54,9 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
         device: Where it runs.
         steps: So many are timed, >= 1.
     """
-    trial = Trial(config, data, device)
-    trial.rehearse(1)
-    step, evaluation = step_seconds(trial.rehearse_steps, steps), quickest(trial.rehearse_evaluation)
+    rehearsal = Rehearsal(Trial(config, data, device))
+    rehearsal.whole(1)
+    step, evaluation = step_seconds(rehearsal.steps, steps), quickest(rehearsal.evaluation)
     return Pace(device.type, count_steps(data.splits["train"], config.training), step, evaluation)
 
 

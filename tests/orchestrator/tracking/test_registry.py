@@ -39,7 +39,7 @@ def output(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch
         (folder / "MLmodel").write_text("flavors: {}")
 
     # The model itself, whose packing takes seconds, is nobody's concern here.
-    monkeypatch.setattr(registry, "_save", save)
+    monkeypatch.setattr(registry, "save_model", save)
     return tmp_path
 
 

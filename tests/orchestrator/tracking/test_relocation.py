@@ -31,7 +31,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
         shutil.copytree(packed, folder / "data" / MODEL)
 
     # What MLflow packs around a model takes seconds, and is nobody's concern here.
-    monkeypatch.setattr(registry, "_save", save)
+    monkeypatch.setattr(registry, "save_model", save)
     output = tmp_path / "my runs"
     output.mkdir()
     shutil.copy(store_template, output / "mlflow.db")

@@ -1,0 +1,32 @@
+"""Which version of a registered model is the champion.
+
+The champion is the best founded of the versions that were selected by the same metric on the same data as the newest:
+a confirmed one before others, then the highest value.
+"""
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
+
+COMPARED = {"data_digest", "metric", "confirmed", "value"}
+"""Tags of a version that decide which one is the champion."""
+
+
+def number_of(version: "ModelVersion") -> int:
+    """Return the number of a version, from 1."""
+    return int(version.version)
+
+
+def best_version(versions: Sequence["ModelVersion"]) -> "ModelVersion":
+    """Return the champion among versions, of which at least one is ours: others lack our tags."""
+    kind = itemgetter("data_digest", "metric")
+    ours = [version for version in versions if version.tags.keys() >= COMPARED]
+    newest = kind(max(ours, key=number_of).tags)
+    return max((version for version in ours if kind(version.tags) == newest), key=_rank)
+
+
+def _rank(version: "ModelVersion") -> tuple[bool, float, int]:
+    return version.tags["confirmed"] == "true", float(version.tags["value"]), number_of(version)

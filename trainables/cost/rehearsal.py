@@ -1,0 +1,40 @@
+"""What takes time and memory in an epoch, done once without counting: the work that pace and memory are measured by."""
+
+from contextlib import suppress
+from itertools import islice
+
+from trainables.data.batches import epoch_batches
+from trainables.errors import DivergedError
+from trainables.losses import NotANumberError
+from trainables.seeding import derive_seed, generator
+from trainables.trial import Trial, train_epoch
+
+
+class Rehearsal:
+    """A trial whose steps and evaluations count for nothing; the trial is of no other use afterwards."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def whole(self, steps: int) -> None:
+        """Do what takes memory in an epoch, with so many steps, >= 1."""
+        self.steps(steps)
+        self.evaluation()
+
+    def steps(self, steps: int) -> None:
+        """Take the first steps of an epoch, >= 1, with the backbone if it is ever trained."""
+        trial, training = self._trial, self._trial.config.training
+        trial.learned.begin_epoch(trial.loss, training, 1)
+        trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
+        draw = derive_seed(trial.config.seed, "views", 1) if training.augment else None
+        batches = epoch_batches(trial.train_split, training, generator(trial.config.seed, "batches", 1), draw)
+        # What diverges has taken its memory by then.
+        with suppress(DivergedError, NotANumberError):
+            first = islice(batches, steps)
+            train_epoch(trial.model, trial.loss, trial.optimizer, first, training.gradient_clip, 1, trial.learned)
+
+    def evaluation(self) -> None:
+        """Evaluate on val, with COCOS statistics."""
+        with suppress(DivergedError, NotANumberError):
+            self._trial.evaluate_on_val()
+            self._trial.count_contributions()
