@@ -214,8 +214,8 @@ def test_the_summary_names_the_schedule_of_the_winner(undisturbed: History) -> N
     row = summarise(undisturbed)["winners"]["pets"]
     printed: list[Any] = []
     print_summary(summarise(undisturbed), printed.append)
-    told = next(iter(printed[0].columns[3].cells)).plain
-    assert told.startswith(f"temperature={row['params']['temperature']:.4g} temperature@")
+    told = printed[0].renderables[-1].plain
+    assert told.startswith(f"pets: {row['trial']}: temperature={row['params']['temperature']:.4g} temperature@")
     moved = sum(bool(trial.moves) for trial in undisturbed.trials.values())
     assert f"{moved} trials moved to the model of another" in summarise(undisturbed)["caveats"]["pets"][0]
     shown = [row["params"]["temperature"], *(step["loss_parameters"]["temperature"] for step in row["schedule"])]
