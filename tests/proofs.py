@@ -19,6 +19,7 @@ PROOFS = {
     "tests/faults/test_drivers.py": ("orchestrator/journal/", "orchestrator/search/", "orchestrator/storage/"),
     "tests/faults/test_killed_population.py": ("orchestrator/studies/",),
     "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
+    "tests/faults/test_spot_machines.py": ("orchestrator/tuner/failures.py",),
     "tests/faults/test_lost_ray.py": ("orchestrator/tuner/ray_watch.py", "orchestrator/tuner/runtime.py"),
     "tests/faults/test_killed_extraction.py": ("trainables/data/pictures/",),
     "tests/orchestrator/extraction/test_extraction.py": ("orchestrator/extraction/",),

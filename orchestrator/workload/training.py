@@ -62,7 +62,7 @@ class TrainablesWorkload:
             config.check_weights()
             data = self.open_data(config)
             # Judgements that are damaged are refused now, and not when the test split is opened.
-            _judgements(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
+            _judgements(*_asked_for(config, self.data_root))
             digests[data_key(config)] = data.digest
             check_widths(config, data)
             searched = cell.space.training.get("batch_size")
@@ -126,7 +126,7 @@ class TrainablesWorkload:
         from trainables.judgements.judged_metrics import named_metrics
 
         data = self.open_data(config)
-        judgements = _judgements(config.dataset, self.data_root, config.vocabulary, config.features, config.val_images)
+        judgements = _judgements(*_asked_for(config, self.data_root))
         found = rank_checkpoint(checkpoint, data, ("val", "test"), judgements=judgements, device=self.device)
         test = found["test"]
         metrics = {**test.metrics, **named_metrics(test.judged)}
@@ -174,14 +174,7 @@ class TrainablesWorkload:
         Raises:
             DataError: If it is missing, damaged, or not what the driver has.
         """
-        data = _dataset(
-            config.dataset,
-            self.data_root,
-            config.vocabulary,
-            config.features,
-            config.reads_text_features,
-            config.val_images,
-        )
+        data = _dataset(*_asked_for(config, self.data_root))
         expected = self.digests.get(data_key(config), data.digest)
         if data.digest != expected:
             raise DataError(
@@ -215,6 +208,12 @@ class _Fused:
         return self._trials.run_epoch(names)
 
 
+def _asked_for(config: TrialConfig, data_root: str) -> tuple[str, str, Vocabulary, str, bool, int | None]:
+    """Return the arguments of ``_dataset``, which trials of one dataset share."""
+    features, text = config.features, config.reads_text_features
+    return config.dataset, data_root, config.vocabulary, features, text, config.val_images
+
+
 @lru_cache(maxsize=4)
 def _dataset(
     name: str, data_root: str, vocabulary: Vocabulary, features: str, text: bool, val_images: int | None
@@ -227,13 +226,14 @@ def _dataset(
 
 
 @lru_cache(maxsize=4)
-def _judgements(name: str, data_root: str, vocabulary: Vocabulary, features: str, val_images: int | None) -> Any:
+def _judgements(
+    name: str, data_root: str, vocabulary: Vocabulary, features: str, text: bool, val_images: int | None
+) -> Any:
     """Return the judgements beside a dataset by split, read once in a process."""
     from trainables.judgements.beside_dataset import load_judgements
 
-    return load_judgements(
-        name, _root(data_root, name), _dataset(name, data_root, vocabulary, features, val_images).splits
-    )
+    splits = _dataset(name, data_root, vocabulary, features, text, val_images).splits
+    return load_judgements(name, _root(data_root, name), splits)
 
 
 def _root(data_root: str, name: str) -> Path:

@@ -47,12 +47,12 @@ def config(loss: str = "nt_xent", model: str = "vsepp", *, epochs: int = 1, **re
 
 
 def train(each: TrialConfig, resume: Path | None = None) -> list[EpochReport]:
-    return list(run_trial(each, suited(DATA, each.model), resume, device="cuda"))
+    return list(run_trial(each, suited(DATA, each), resume, device="cuda"))
 
 
 def expected(each: TrialConfig) -> list[EpochReport]:
     """Train on the CPU; called outside of the GPU's life."""
-    return list(run_trial(each, suited(DATA, each.model), device="cpu"))
+    return list(run_trial(each, suited(DATA, each), device="cpu"))
 
 
 TRIALS = (
@@ -81,7 +81,7 @@ def test_a_trial_on_the_gpu_gives_the_numbers_of_the_cpu(each: TrialConfig) -> N
 @pytest.mark.parametrize("model", MODELS)
 def test_a_checkpoint_of_the_gpu_is_resumed_and_evaluated_on_either(model: str, tmp_path: Path) -> None:
     each = config(model=model, epochs=2, loss_parameters={"temperature": "learned"})
-    data = suited(DATA, model)
+    data = suited(DATA, each)
     with simulated_gpu():
         trial = run_trial(each, data, device="cuda")
         first = save_epoch(tmp_path, next(trial))
@@ -107,7 +107,7 @@ STACKS = {
 @pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in STACKS.items()])
 def test_stacked_trials_on_the_gpu_give_the_numbers_of_each_alone(configs: list[TrialConfig]) -> None:
     wanted = [expected(each)[0] for each in configs]
-    data = suited(DATA, configs[0].model)
+    data = suited(DATA, configs[0])
     with simulated_gpu():
         together = FusedTrials("cuda")
         for place, each in enumerate(configs):

@@ -1,36 +1,23 @@
 """From the journal to the verdict, the statistics keep what they promise; a tie after few seeds says so."""
 
 from collections import Counter
-from itertools import count
 
 import numpy as np
 import pytest
 
-from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger
 from orchestrator.results import confirmed
 from orchestrator.results.power import FOUND, weakness_of_tie
 from orchestrator.results.verdict import LEVEL, Verdict, judge
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test
 from tests.support.study_rates import draw, judge_studies
+from tests.support.unwritten_ledger import UnwrittenLedger
 
 STUDIES = 500
 
 
-class Unwritten(Ledger):
-    """A ledger without a file."""
-
-    def __init__(self) -> None:
-        experiment = make_experiment(confirm={"top": 1, "seeds": 5})
-        self.history, self.listeners, self._times = History(experiment=experiment.to_dict()), [], count()
-
-    def append(self, kind: str, **fields: object) -> None:
-        self.history.apply({"kind": kind, "time": float(next(self._times)), **fields})
-
-
 def study(generator: np.random.Generator, seeds: int, lead: float) -> Verdict:
     """Search two losses with their published settings, and confirm them; the first leads, in standard deviations."""
-    ledger = Unwritten()
+    ledger = UnwrittenLedger(make_experiment(confirm={"top": 1, "seeds": 5}))
     trials = [add_trial(ledger, [350.0 + generator.normal()], loss=loss) for loss in ("nt_xent", "triplet_sh")]
     repeats = [
         add_repeat(ledger, trial, seed, seed, 350 + 1.6 * (generator.standard_normal() + lead * (trial is trials[0])))

@@ -65,6 +65,9 @@ def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path
     return folder
 
 
+NARROW = ("live table", "status")
+
+
 @pytest.mark.parametrize("confirmed", [False, True], ids=["unconfirmed", "confirmed"])
 @pytest.mark.parametrize("output", [name for name in OUTPUTS if not name.startswith(("Pareto", "caveats"))])
 def test_everything_that_was_searched_stands_there(
@@ -73,7 +76,9 @@ def test_everything_that_was_searched_stands_there(
     folder = write(tmp_path, "everything", confirmed=confirmed)
     text = read_output(output, folder, monkeypatch, capsys)
     named = {"training.learning_rate": RATE, "model.radius": RADIUS, "margin": MARGIN, "loss": LOSS}
-    missing = [name for name, value in named.items() if not re.search(rf"{re.escape(name)}\W+{value}", text)]
+    # Tables of the terminal leave out the section of a setting, for want of columns.
+    shown = {name.rpartition(".")[2] if output in NARROW else name: value for name, value in named.items()}
+    missing = [name for name, value in shown.items() if not re.search(rf"{re.escape(name)}\W+{value}", text)]
     assert not missing, text
 
 

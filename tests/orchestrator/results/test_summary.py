@@ -5,11 +5,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import find_winners, summarise
 from tests.support.experiments import add_trial, make_experiment
+from tests.support.unwritten_ledger import UnwrittenLedger
 
 TRIAL = st.tuples(
     st.sampled_from(["pets", "birds"]),
@@ -18,21 +18,10 @@ TRIAL = st.tuples(
 )
 
 
-class Unwritten(Ledger):
-    """A ledger without a file."""
-
-    def __init__(self) -> None:
-        self.history, self.listeners, self._count = History(experiment=make_experiment().to_dict()), [], 0
-
-    def append(self, kind: str, **fields: object) -> None:
-        self._count += 1
-        self.history.apply({"kind": kind, "time": float(self._count), **fields})
-
-
 @settings(deadline=None)
 @given(trials=st.lists(TRIAL, max_size=12))
 def test_the_winner_is_the_first_finished_trial_with_the_highest_value(trials) -> None:
-    ledger = Unwritten()
+    ledger = UnwrittenLedger(make_experiment())
     expected: dict[str, tuple[float, str]] = {}
     for dataset, state, values in trials:
         trial = add_trial(ledger, values, dataset=dataset, state=state)
@@ -45,7 +34,7 @@ def test_the_winner_is_the_first_finished_trial_with_the_highest_value(trials) -
 @settings(deadline=None)
 @given(trials=st.lists(TRIAL, min_size=1, max_size=8), seed=st.integers(0, 100))
 def test_adding_trials_that_cannot_win_changes_nothing(trials, seed: int) -> None:
-    ledger = Unwritten()
+    ledger = UnwrittenLedger(make_experiment())
     for dataset, state, values in trials:
         add_trial(ledger, values, dataset=dataset, state=state)
     before = summarise(ledger.history)["winners"]
