@@ -92,7 +92,7 @@ def test_a_checkpoint_of_the_gpu_is_resumed_and_evaluated_on_either(model: str, 
     _, moved = run_trial(each, data, first, device="cpu")
     assert resumed.metrics["train/loss"] == pytest.approx(undisturbed["train/loss"], rel=1e-6)
     assert moved.metrics["train/loss"] == pytest.approx(undisturbed["train/loss"], rel=1e-3)
-    assert ranks["test"][0] == on_gpu
+    assert ranks["test"].metrics == on_gpu
     assert on_gpu["rsum"] == pytest.approx(evaluate_checkpoint(first, data, "test", device="cpu")["rsum"], abs=30)
 
 
