@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,8 +48,9 @@ def test_a_cell_that_was_interrupted_is_run_again_and_another_after_it(
         first = icr.search(keys("first"), output=tmp_path, quiet=True)
         return first, icr.search(keys("second"), output=tmp_path, quiet=True)
 
-    with without_ray():
-        first, second = asyncio.run(cells())
+    # In a thread of its own, because tests of the browser leave an event loop running in this one.
+    with without_ray(), ThreadPoolExecutor(1) as thread:
+        first, second = thread.submit(asyncio.run, cells()).result()
     for found in (first, second):
         assert list(found.trials["state"]) == ["finished"] * 3
         assert len(found.epochs) == 12 and found.epochs.index.is_unique

@@ -191,7 +191,7 @@ def test_told_to_stop_a_search_ends_cleanly_and_can_go_on(ray_session: None, out
         started.send_signal(signal.SIGTERM)
         _, errors = started.communicate(timeout=60)
     assert started.returncode == 130
-    assert "the same command goes on from here" in errors
+    assert "go on with: orchestrator resume tiny" in errors
     assert "Traceback" not in errors
     interrupted = read(output)
     assert interrupted.outcome == "interrupted"
