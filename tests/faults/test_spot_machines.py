@@ -5,6 +5,7 @@ As Ray's own tests do it with its worker killer, but on nodes that are processes
 
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,8 @@ def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: 
     process.join(300)
     assert process.exitcode == 0, searches.errors()
     records = read_journal(searches.output / "tiny" / "journal.jsonl")
-    retried = [record for record in records if record["kind"] == "trial_retried"]
-    assert [record["cause"] for record in retried] == ["preempted"]
-    assert all(trial.setbacks == 0 for trial in searches.history().trials.values())
+    starts = Counter(record["trial"] for record in records if record["kind"] == "trial_started")
+    # Ray Tune by itself starts a running trial again whose machine was preempted, and counts no failure.
+    assert sorted(starts.values()) == [1, 1, 2]
+    assert all(trial.setbacks == trial.retries == 0 for trial in searches.history().trials.values())
     assert_invariants(searches.output, log=workload.log, kills=1)
