@@ -14,6 +14,7 @@ write these records of the journal:
       then                           Issuer.on_trial_result                  none: Optuna learns the value
     an actor failed or hung          TrialCallback.on_trial_error            trial_retried or trial_ended (failed)
       for want of memory             Issuer.run_fewer                        concurrency_lowered
+    a running actor was preempted    TrialCallback.on_trial_recover          trial_retried (preempted)
     a trial ended                    TrialCallback.on_trial_complete         none: old checkpoints are removed
     an actor is free                 RecordingScheduler.choose_trial_to_run  none: tune_places chooses the next trial
     a step of Tune ended             TrialCallback.on_step_end               none: the display draws, hung actors end

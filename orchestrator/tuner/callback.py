@@ -1,7 +1,8 @@
 """Writes starts, failures and retries of trials into the journal, and ends trials that hang.
 
 A trial that is tried again is issued again, as the trial would be after a restart of the driver. Ray's own retries are
-not used: they cannot wait until fewer trials run, and they forget how often they tried when the driver dies.
+not used: they cannot wait until fewer trials run, and they forget how often they tried when the driver dies. The one
+exception is a running trial whose machine was preempted: Ray counts no failure of it, and queues the trial by itself.
 """
 
 import errno
@@ -104,6 +105,17 @@ class TrialCallback(NotPickled, TrialProgressCallback):
             self._source.observe(ours)
             self._checkpoints.prune(ours.id)
 
+    def on_trial_recover(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
+        """Record that the machine of a running trial was preempted; Ray Tune itself has queued the trial again.
+
+        Without the record, the trial would be charged for its share of a GPU while it waits for another machine.
+        """
+        self._forget(trial)
+        # The new attempt has the same trial of Ray, and may hang as any other.
+        self._hung.discard(trial)
+        failure = Failure.preempted()
+        self._ledger.append(TrialRetried(trial=trial.config["trial"], cause=failure.cause, error=failure.message))
+
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
         self._forget(trial)
@@ -124,7 +136,8 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         if trial in self._hung:
             return Failure.hung(self._patience.epoch_minutes)
         # Each attempt is a new trial to Ray, and Ray counts every failure of an actor but one: that its node, which was
-        # told to drain, was preempted. What Ray writes down about that says nothing.
+        # told to drain, was preempted. What Ray writes down about that says nothing. Only a trial whose actor had not
+        # started yet comes here without a counted failure; for a running trial Ray calls ``on_trial_recover``.
         return Failure.of(_error(trial)) if trial.run_metadata.num_failures else Failure.preempted()
 
     def _run_fewer(self, trial: RayTrial) -> None:

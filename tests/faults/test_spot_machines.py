@@ -96,7 +96,8 @@ def test_a_machine_that_is_preempted_costs_no_try(searches: Searches, machines: 
     assert process.exitcode == 0, searches.errors()
     records = read_journal(searches.output / "tiny" / "journal.jsonl")
     starts = Counter(record["trial"] for record in records if record["kind"] == "trial_started")
-    # Ray Tune by itself starts a running trial again whose machine was preempted, and counts no failure.
     assert sorted(starts.values()) == [1, 1, 2]
-    assert all(trial.setbacks == trial.retries == 0 for trial in searches.history().trials.values())
+    retried = [record for record in records if record["kind"] == "trial_retried"]
+    assert [record["cause"] for record in retried] == ["preempted"]
+    assert all(trial.setbacks == 0 for trial in searches.history().trials.values())
     assert_invariants(searches.output, log=workload.log, kills=1)
