@@ -313,7 +313,7 @@ def verdicts_of(
             confirmed({**known[dataset], "dataset": dataset}, group)
             if dataset in known
             else unconfirmed(dataset, group),
-            judged=sentences.get(dataset, []),
+            judged=[_sentence(one) for one in sentences.get(dataset, ())],
         )
         for dataset, group in studies.items()
     ]

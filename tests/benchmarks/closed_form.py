@@ -8,6 +8,7 @@ an image x becomes r * U^T (S_xx + a I)^(-1/2) x and a caption y becomes r * V^T
 length. A model of the whole train split has no seed; a model of a random part of the split has the seed of the draw.
 
     python -m tests.benchmarks.closed_form --data-root DATA --out cca     # writes what `orchestrator judge` reads
+    python -m tests.benchmarks.closed_form --data-root DATA --out cca --captions features_text.npy   # of these instead
 
 References:
     [Vinod1976] Vinod, Canonical ridge and econometrics of joint production, J. of Econometrics 4, 147-166.
@@ -18,16 +19,25 @@ References:
 import argparse
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from trainables.data.dataset import load_dataset
+from trainables.evaluation import rank_split
+from trainables.judgements.beside_dataset import load_judgements
+from trainables.judgements.judged_metrics import named_metrics
 
 Floats = NDArray[np.float32]
 
 FEWEST = 20
 """Captions in which a word must stand to count."""
+
+TOLD = ("rsum", "rsum_condensed", "_r1", "_top10_judged")
+"""Endings of the judged metrics that are printed, where judgements lie beside the dataset."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +121,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.closed_form", description=__doc__)
     parser.add_argument("--data-root", type=Path, required=True, help="folder that holds flickr8k")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--captions", help="features of captions in the dataset's folder, instead of bags of words")
     options = parser.parse_args()
-    pairs = read_pairs(options.data_root / "flickr8k")
+    folder = options.data_root / "flickr8k"
+    pairs = read_pairs(folder)
+    if options.captions:
+        pairs = replace(pairs, captions=np.load(folder / options.captions).astype(np.float32))
+    splits = load_dataset("flickr8k", options.data_root, features=None).splits
+    judgements = load_judgements("flickr8k", options.data_root, splits)
     model = fit(pairs.at(np.arange(6000)), ridge=0.05, dimensions=256)
     options.out.mkdir(parents=True, exist_ok=True)
     for split, rows in {"val": np.arange(6000, 7000), "test": np.arange(7000, 8000)}.items():
-        for name, vectors in zip(("images", "captions"), model.vectors(pairs.at(rows)), strict=True):
-            np.save(options.out / f"{split}_{name}.npy", vectors)
+        images, captions = model.vectors(pairs.at(rows))
+        np.save(options.out / f"{split}_images.npy", images)
+        np.save(options.out / f"{split}_captions.npy", captions)
+        found = rank_split(
+            splits[split], torch.from_numpy(images), torch.from_numpy(captions), judgements.get(split, ())
+        )
+        print(f"{split}: rsum {found.metrics['rsum']:.1f}", end="")
+        told = {name: value for name, value in named_metrics(found.judged).items() if name.endswith(TOLD)}
+        print("".join(f", {name} {value:.4g}" for name, value in told.items()))
 
 
 if __name__ == "__main__":

@@ -102,6 +102,9 @@ def test_a_lead_that_the_judgements_share_survives(started: Ledger) -> None:
         one.startswith("with the pairs that people judged to fit (Flickr8k's experts and crowd) the verdict survives")
         for one in said
     )
+    page = build_page(started.history, Extras(verdicts=[verdict.to_dict()]), drawn=False)
+    (sentence,) = page.verdicts[0].judged
+    assert sentence.startswith("With the pairs that people judged to fit") and sentence.endswith(".")
 
 
 def test_a_lead_that_only_missing_annotations_made_does_not_survive(started: Ledger) -> None:
