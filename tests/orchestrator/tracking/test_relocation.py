@@ -93,7 +93,9 @@ def test_a_folder_that_came_from_elsewhere_is_said_to_and_sync_corrects_it(
     assert (finding["state"], "orchestrator sync" in finding["way_out"]) == ("fail", True)
     run("doctor", "--output", str(there), code=1)
     said = capsys.readouterr().out
-    assert f"it looks for files in {runs}" in said and f"`orchestrator sync --output {there}` corrects it" in said
+    assert (
+        f"the store looks for files in {runs}" in said and f"`orchestrator sync --output {there}` corrects it" in said
+    )
     run("sync", "--output", str(there))
     assert tracking(there, capsys) == []
     assert runs.as_uri() not in content(there)
