@@ -16,7 +16,7 @@ STYLES = {
 
 
 def print_result(result: SuiteResult) -> None:
-    """Print the causes that all slipped cells share, a table with a row for each cell, then the numbers that slipped."""
+    """Print the causes that all slipped cells share, a row for each cell, then the numbers that slipped."""
     from rich.table import Table
     from rich.text import Text
 
