@@ -35,7 +35,8 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.journal.trial_records import EpochEnded, has_ended
 from orchestrator.results.summary import summarise
 from orchestrator.storage.bucket import is_bucket
-from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.folder_store import FolderStore
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
 from trainables.files import write_whole
@@ -167,12 +168,12 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
-        for path in FolderCheckpoints(trials).ahead(epochs):
-            found = f"{path}: half written, or beyond what the journal knows"
+        store = FolderStore(trials)
+        checkpoints = Checkpoints(store)
+        for place in [*store.partial(), *(entry.address for entry in checkpoints.ahead(epochs))]:
+            found = f"{place}: half written, or beyond what the journal knows"
             way_out = "--repair, or the next start, removes it"
-            yield Breach(
-                Finding("checkpoint", "fail", found, way_out), lambda: FolderCheckpoints(trials).rewind(epochs)
-            )
+            yield Breach(Finding("checkpoint", "fail", found, way_out), lambda: checkpoints.rewind(epochs))
 
 
 def check_passed_over(history: History) -> Iterator[Breach]:

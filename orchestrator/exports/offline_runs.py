@@ -65,7 +65,7 @@ def _write_run(run: TrialRun, experiment: Experiment, folder: Path) -> None:
         group=run.group,
         job_type=str(trial.stage),
         tags=[str(run.settings["state"])],
-        config={**run.settings, "trial_config": dict(trial.config)},
+        config={**run.settings, "trial_config": trial.config.to_dict()},
         settings=_settings(),
     )
     for epoch, metrics in sorted(trial.epochs.items()):

@@ -25,8 +25,8 @@ def cell_runs(suite: Suite, history: History, cell_of: Mapping[str, str]) -> dic
         mine = trials[cell.title]
         found[cell.title] = CellRuns(
             conditions=_conditions(suite, cell.title, history),
-            values={_seed(trial): _values(trial, history) for trial in mine if trial.state is TrialState.FINISHED},
-            missing={_seed(trial): _fate(trial) for trial in mine if trial.state is not TrialState.FINISHED},
+            values={trial.config.seed: _values(trial, history) for trial in mine if trial.state is TrialState.FINISHED},
+            missing={trial.config.seed: _fate(trial) for trial in mine if trial.state is not TrialState.FINISHED},
         )
     return found
 
@@ -58,10 +58,6 @@ def _conditions(suite: Suite, title: str, history: History) -> Conditions:
         versions=environment["versions"],
         machine=environment["machine"],
     )
-
-
-def _seed(trial: Trial) -> int:
-    return int(trial.config["seed"])
 
 
 def _fate(trial: Trial) -> str:

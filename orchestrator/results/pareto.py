@@ -28,8 +28,8 @@ def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, lis
     gains = {point.first.id: [_gain(point, goal) for goal in goals] for point in finished}
     fronts: dict[str, list[Point]] = {}
     for point in sorted(finished, key=lambda point: -gains[point.first.id][0]):
-        dataset = point.first.config["dataset"]
-        rivals = [gains[other.first.id] for other in finished if other.first.config["dataset"] == dataset]
+        dataset = point.first.config.dataset
+        rivals = [gains[other.first.id] for other in finished if other.first.config.dataset == dataset]
         if not any(_beats(rival, gains[point.first.id]) for rival in rivals):
             fronts.setdefault(dataset, []).append(point)
     return fronts

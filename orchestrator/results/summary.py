@@ -7,6 +7,7 @@ setting are one candidate, which counts with their mean.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.journal.history import History
@@ -48,7 +49,7 @@ def find_winning_points(history: History) -> dict[str, Point]:
     metric = history.experiment["search"]["metric"]
     winners: dict[str, tuple[float, Point]] = {}
     for point in points_of(history.stage(Stage.SEARCH)):
-        value, dataset = point.mean(metric), point.first.config["dataset"]
+        value, dataset = point.mean(metric), point.first.config.dataset
         if value is not None and (dataset not in winners or value > winners[dataset][0]):
             winners[dataset] = (value, point)
     return {dataset: point for dataset, (_, point) in winners.items()}
@@ -74,7 +75,7 @@ def summarise(history: History) -> Summary:
         if verdict.winner is not None and champion is not None:
             winners[dataset] = _confirmed(verdict.winner, champion, history)
     trials = list(history.trials.values())
-    datasets = dict.fromkeys(trial.config["dataset"] for trial in trials)
+    datasets = dict.fromkeys(trial.config.dataset for trial in trials)
     goals = goals_of(history)
     early = early_epochs(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
@@ -119,7 +120,7 @@ def _unconfirmed(point: Point, history: History) -> dict[str, Any]:
         "best_epoch": trial.best_epoch,
         "val": {name: point.mean(f"val/{name}") for name in _best_metrics(trial, "val/")},
         "test": None if test is None else dict(test),
-        "test_opened_for": history.tests_opened.get(trial.config["dataset"], []),
+        "test_opened_for": history.tests_opened.get(trial.config.dataset, []),
     }
 
 
@@ -140,7 +141,7 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str,
 
 
 def _caveats(history: History, dataset: str, early: Mapping[str, EarlyEpochs]) -> list[str]:
-    trials = [trial for trial in history.trials.values() if trial.config["dataset"] == dataset]
+    trials = [trial for trial in history.trials.values() if trial.config.dataset == dataset]
     return [*caveats(trials), *sentences(of_dataset(early, trials))]
 
 
@@ -163,12 +164,12 @@ def _identity(trial: Trial) -> dict[str, Any]:
     config = trial.config
     return {
         "study": trial.study,
-        **{name: config[name] for name in ("dataset", "model", "loss")},
+        **trial.combination,
         # The loss's own, of the first epoch; ``parameters`` has beside them whatever else was searched.
-        "params": config["loss_parameters"],
+        "params": config.loss_parameters,
         "parameters": trial.parameters,
-        "seed": config["seed"],
-        **({"schedule": config["schedule"]} if config.get("schedule") else {}),
+        "seed": config.seed,
+        **({"schedule": list(map(asdict, config.schedule))} if config.schedule else {}),
     }
 
 

@@ -12,7 +12,6 @@ from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.pareto import goals_of
 from orchestrator.text.values import format_parameters
-from trainables.config import TrialConfig
 
 ROWS = 16
 """Trials in a table that is to fit on a screen."""
@@ -118,7 +117,7 @@ def _columns(history: History) -> Table:
 
 
 def _cells(history: History, trial: Trial, prefix: str, progress: Callable[[Trial], str]) -> list[Text]:
-    epochs = TrialConfig.from_dict(trial.config).training.total_epochs
+    epochs = trial.total_epochs
     best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
     at_best = trial.epochs.get(trial.best_epoch or 0, {})
     others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in _further(history)]

@@ -85,7 +85,7 @@ def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
 
 
 def _about(trial: Trial) -> dict[str, Any]:
-    about = {"trial": trial.id, "seed": trial.config["seed"], "best_epoch": trial.best_epoch, "error": trial.error}
+    about = {"trial": trial.id, "seed": trial.config.seed, "best_epoch": trial.best_epoch, "error": trial.error}
     return {name: value for name, value in about.items() if value is not None}
 
 

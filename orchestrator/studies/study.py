@@ -6,7 +6,6 @@ suggested. Each suggestion is drawn with a seed made of the study's seed and the
 was restarted suggests what the undisturbed search would have suggested.
 """
 
-import json
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -118,7 +117,7 @@ class Study:
 
     def first_with(self, config: TrialConfig) -> tuple[str | None, int]:
         """Return the id of the first trial with a setting, and how often the study has trained the setting so far."""
-        first = self._first_of.get(_setting(config.to_dict()))
+        first = self._first_of.get(config.setting)
         return first, self._trainings[first] if first else 0
 
     def add(self, trial: Trial) -> None:
@@ -126,7 +125,7 @@ class Study:
         self._trials.append(trial)
         first = trial.candidate or trial.id
         self._trainings[first] += 1
-        self._first_of.setdefault(_setting(trial.config), first)
+        self._first_of.setdefault(trial.config.setting, first)
         # A replicate trains the point of an earlier trial: the Optuna trial that was made by asking must go.
         self._is_outdated |= trial.candidate is not None
 
@@ -196,11 +195,6 @@ class Study:
         return trial.params, suggestion
 
 
-def _setting(config: Mapping[str, Any]) -> str:
-    """Return a text that two trainings share if they differ in nothing but their seeds."""
-    return json.dumps({name: value for name, value in config.items() if name != "seed"}, sort_keys=True)
-
-
 def _warm(cell: Cell, trial: WarmTrial) -> FrozenTrial:
     """Return a trial of another experiment as a finished Optuna trial."""
     bounds = cell.space.bounds()
@@ -264,7 +258,7 @@ class Studies:
             return None
         number = study.asked
         params, config, first = self._draw(study)
-        trial = self._ledger.create(study.cell.name, number, params, config.to_dict(), first)
+        trial = self._ledger.create(study.cell.name, number, params, config, first)
         study.add(trial)
         return trial
 

@@ -27,7 +27,7 @@ def run_name(trial: Trial, history: History) -> str:
     """
     repeated = history.trials.get(trial.candidate or "", trial)
     number = [] if trial.stage is Stage.REGRESS else [f"{repeated.number:04d}"]
-    seed = [f"seed={trial.config['seed']}"] if trial.candidate or trial.stage is Stage.REGRESS else []
+    seed = [f"seed={trial.config.seed}"] if trial.candidate or trial.stage is Stage.REGRESS else []
     return _name([*number, *_settings(trial, history), *seed])
 
 
@@ -64,7 +64,7 @@ def _settings(trial: Trial, history: History) -> list[str]:
     config = trial.config
     several = [name for name in ("dataset", "model") if len(history.experiment[f"{name}s"]) > 1]
     values = {name: value for name, value in trial.parameters.items() if name != "loss"}
-    names = [Path(config[name]).name if name == "dataset" else str(config[name]) for name in (*several, "loss")]
+    names = [Path(config.dataset).name if name == "dataset" else trial.combination[name] for name in (*several, "loss")]
     return [*names, format_parameters(_short_names(values))]
 
 

@@ -152,7 +152,7 @@ class Store:
             del tags["seed"]
             run = self._create(candidate_key(trial.id), name, {**tags, "mlflow.parentRunId": parent.id}, trial.created)
         if not run.described:
-            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1))
+            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
         if run.step < candidate.seeds:
             self._client.update_run(run.id, name=name)
             self._send(run, metrics_of(candidate.metrics, candidate.ended, candidate.seeds), candidate.seeds)
@@ -189,7 +189,7 @@ class Store:
         if not run.described:
             self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
             # As it began: what MLflow holds as a param cannot change.
-            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1))
+            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
         return run
 
     def _send_artifacts(self, trial: Trial, run: Run) -> None:

@@ -61,7 +61,8 @@ class Issuer(NotPickled, Searcher):
         # Fused trials fail together, whichever of them is the cause: for its last try each trial runs alone.
         alone = trial.setbacks >= MAX_FAILURES
         # As text, because Ray copies and searches a nested config for values to resolve.
-        return {"trial": trial.id, "config": json.dumps(trial.config), "halvings": self._halvings, "alone": alone}
+        config = json.dumps(trial.config.to_dict())
+        return {"trial": trial.id, "config": config, "halvings": self._halvings, "alone": alone}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Let the source see the epoch; Ray Tune calls the scheduler first, so the journal has the epoch by now."""

@@ -17,7 +17,6 @@ from orchestrator.results.summary import find_champions, summarise
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
-from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.files import aside, take_place, write_whole
 
@@ -69,7 +68,7 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
         try:
             with aside(folder) as partial:
                 checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
-                workload.pack(TrialConfig.from_dict(trial.config), checkpoint, partial / MODEL)
+                workload.pack(trial.config, checkpoint, partial / MODEL)
                 write_whole(partial / CARD, json.dumps(asdict(champion), indent=2) + "\n")
                 take_place(partial, folder)
         except (UserError, OSError) as error:
@@ -105,7 +104,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
         confirmed=winner["confirmed"],
         metric=metric,
         value=winner["val"][name],
-        data_digest=history.data.get(data_key(TrialConfig.from_dict(trial.config)), ""),
+        data_digest=history.data.get(data_key(trial.config), ""),
         parameters=values_text(winner["parameters"]),
         verdict=verdicts.get(dataset, ""),
         test=(winner["test"] or {}).get(name),

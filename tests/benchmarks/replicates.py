@@ -91,7 +91,7 @@ class Incumbent(SameSeed):
         if study.asked % 4 != 3 or leader is None:
             return super()._draw(study)
         study._asked += 1
-        config = TrialConfig.from_dict(leader.first.config)
+        config = leader.first.config
         again = replace(config, seed=replicate_seed(config.seed, len(leader.trainings)))
         return leader.first.params, again, leader.first.id
 

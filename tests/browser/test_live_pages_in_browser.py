@@ -17,6 +17,7 @@ from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
+from tests.support.records import append
 
 pytestmark = pytest.mark.browser
 
@@ -91,7 +92,7 @@ def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
             keep_error(tmp_path / "tiny", failed.id, 1, f"Traceback {EVIL}")
             page.wait_for_selector(".failures a")
             assert EVIL in page.locator(".failures").inner_text()
-            ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+            append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
             page.wait_for_selector("#live :text('interrupted')")
         page.wait_for_timeout(500)
         page.screenshot(path=screenshots / "live-interrupted.png", full_page=True)

@@ -23,6 +23,7 @@ from orchestrator.tracking import comparison_page, default_uri, newest_page
 from orchestrator.tracking.sync import deliver
 from tests.integration.test_ui import fetch
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
+from tests.support.records import append
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -85,7 +86,7 @@ def write_searches(output: Path) -> dict[str, str]:
         best = write_trials(ledger)
         repeats = [add_repeat(ledger, best, index, 7 + index, 138.0 + index) for index in range(2)]
         open_test(ledger, repeats)
-        ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
         deliver(output / name, output, default_uri(output))
         ledger.close()
     client = MlflowClient(tracking_uri=default_uri(output))
@@ -117,7 +118,7 @@ def train(
 ) -> Trial:
     experiment = make_experiment()
     cell = next(cell for cell in experiment.cells() if cell.loss == loss)
-    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
     for epoch, value in enumerate(values, start=1):
         metrics = {"train/loss": 1 / epoch, "val/rsum": value, "val/rsum_best": value}
         metrics |= {"val/i2t_r1": value / 8, "val/t2i_r1": value / 9, "cocos/i2t_queries_without_gradient": 3.5}

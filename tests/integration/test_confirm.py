@@ -49,7 +49,7 @@ def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], s
     expected = {f"{STUDY}-{number:04d}-seed{index}" for number in numbers for index in range(seeds)}
     assert {trial.id for trial in repeats} == expected == set(history.tests) == set(history.tests_opened["pets"])
     for number in numbers:
-        own = [trial.config["seed"] for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
+        own = [trial.config.seed for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
         assert own == fresh_seeds(0, seeds)
     assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 6)}
     kinds = [record["kind"] for record in read_journal(output / "tiny" / "journal.jsonl")]

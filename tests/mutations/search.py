@@ -83,7 +83,7 @@ MUTATIONS = (
     Mutation(
         name="trials of other datasets are rivals",
         file="orchestrator/results/pareto.py",
-        old=' if other.first.config["dataset"] == dataset]',
+        old=" if other.first.config.dataset == dataset]",
         new="]",
         tests="tests/orchestrator/results/test_pareto.py",
     ),

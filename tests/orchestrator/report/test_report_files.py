@@ -29,8 +29,8 @@ def directory(tmp_path: Path) -> Path:
     history = search(4)
     journal.append("experiment_started", experiment=dict(history.experiment), data=dict(history.data), environment={})
     for trial in history.trials.values():
-        fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params", "config")}
-        journal.append("trial_created", trial=trial.id, **fields)
+        fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params")}
+        journal.append("trial_created", trial=trial.id, config=trial.config.to_dict(), **fields)
         for epoch, metrics in trial.epochs.items():
             state = trial.state if epoch == trial.last_epoch else "running"
             journal.append("epoch", trial=trial.id, epoch=epoch, metrics=metrics, state=state)

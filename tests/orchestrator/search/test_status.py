@@ -13,6 +13,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.search.continuation import extend_experiment
 from orchestrator.search.status import read_status
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import append
 
 BUDGET = {"hours": 2, "gpu_hours": 1, "target": 60, "plateau": 5}
 
@@ -49,7 +50,7 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
     ledger = begin(tmp_path)
     add_trial(ledger, [30.0], state=TrialState.RUNNING)
     waits = add_trial(ledger, [20.0], state=TrialState.RUNNING)
-    ledger.append("trial_retried", trial=waits.id, error="RuntimeError: no luck")
+    append(ledger, "trial_retried", trial=waits.id, error="RuntimeError: no luck")
     with hold(tmp_path):
         (search,) = read_status(tmp_path).stages
         assert (search.states, search.waiting) == ({"running": 1, "half_trained": 1, "not_begun": 1}, 2)
@@ -74,7 +75,7 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_go_on(
         add_trial(ledger, [30.0])
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
         for end in ends:
-            ledger.append("experiment_ended", **end)
+            append(ledger, "experiment_ended", **end)
     shown = {}
     for form in ("table", "--json"):
         with pytest.raises(SystemExit):
@@ -101,7 +102,7 @@ def test_what_reached_a_limit_goes_on_with_a_larger_one(tmp_path: Path, limit: d
     (tmp_path / "tiny").mkdir()
     with closing(begin(tmp_path / "tiny", budget=limit)) as ledger:
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
-        ledger.append("experiment_ended", outcome="budget_spent", ended_by=next(iter(limit)))
+        append(ledger, "experiment_ended", outcome="budget_spent", ended_by=next(iter(limit)))
         assert str(read_status(tmp_path / "tiny").command).startswith(command)
         # The command is taken: what it asks for is larger than what was.
         extend_experiment(tmp_path / "tiny", None, limit.get("hours"), ["budget.gpu_hours=3"] * ("gpu_hours" in limit))
@@ -111,7 +112,7 @@ def test_what_has_come_to_its_end_needs_no_command(tmp_path: Path) -> None:
     with closing(begin(tmp_path)) as ledger:
         for value in (30.0, 20.0, 10.0):
             add_trial(ledger, [value])
-        ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     assert read_status(tmp_path).command is None
 
 
@@ -140,7 +141,7 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
     trials = [add_trial(ledger, [value]) for value in (30.0, 20.0, 10.0)]
     repeats = [add_repeat(ledger, trials[0], index, index + 1, 21.0 + index) for index in (0, 1)]
     open_test(ledger, repeats)
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
     for arguments in ([], ["--json"]):
         with pytest.raises(SystemExit) as exit_:

@@ -23,7 +23,7 @@ def run(searcher: Issuer, ledger: Ledger, count: int) -> Iterator[dict[str, Any]
         if config == "FINISHED":
             return
         trial = ledger.history.trials[config["trial"]]
-        (parameter,) = trial.config["loss_parameters"].values()
+        (parameter,) = trial.config.loss_parameters.values()
         for epoch in (1, 2, 3):
             state = TrialState.FINISHED if epoch == 3 else TrialState.RUNNING
             ledger.report(trial, epoch, {"val/rsum": curve(parameter, epoch)}, state)

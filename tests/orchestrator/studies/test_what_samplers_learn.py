@@ -24,7 +24,7 @@ def suggest(path: Path, values: Sequence[float], state: TrialState) -> float:
     start(ledger, experiment)
     for number, (temperature, value) in enumerate(zip(TEMPERATURES, values, strict=True)):
         params = {"temperature": temperature}
-        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
         for epoch, rsum in enumerate((0.0, float(value), 0.5), start=1):
             ledger.report(trial, epoch, {"val/rsum": rsum}, state if epoch == 3 else TrialState.RUNNING)
     suggested = Studies(experiment, ledger).next()

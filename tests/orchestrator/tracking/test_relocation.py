@@ -19,6 +19,7 @@ from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import append
 from trainables.files import write_whole
 
 
@@ -40,7 +41,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
         ledger = Ledger(output / name / "journal.jsonl")
         start(ledger, make_experiment(name=name))
         trial = add_trial(ledger, [20.0])
-        ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+        append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
         ledger.close()
     packed = output / "tiny" / CHAMPIONS / "pets"
     (packed / MODEL).mkdir(parents=True)

@@ -20,6 +20,7 @@ from orchestrator.report.render import render
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.histories import search
 from tests.support.live_pages import Served, served
+from tests.support.records import append
 
 
 def begin(output: Path, name: str = "tiny") -> Ledger:
@@ -132,7 +133,7 @@ def test_a_search_that_begins_after_its_page_was_opened_and_is_interrupted_is_fo
             with closing(begin(tmp_path)) as ledger:
                 add_trial(ledger, [30.0])
                 assert until(events, lambda name, value: name == "version" and value["version"] >= 4)
-                ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+                append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
             assert (
                 "interrupted"
                 in until(events, lambda name, value: name == "now" and "interrupted" in value["html"])["html"]
