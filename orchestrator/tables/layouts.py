@@ -132,7 +132,7 @@ GENERAL_LAYOUT = Layout(
 )
 COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT, GENERAL_LAYOUT)
 
-_GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle")
+_GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle", "gradient_weights")
 
 
 def cocos_layout(loss: str) -> Layout:

@@ -43,12 +43,14 @@ def test_published_rows_stand_beside_ours():
         ("vsepp", "triplet_sh", False),
         ("vsepp", "triplet_sh", False),
         ("vsepp", "triplet_sh", True),
+        ("vsepp", "triplet_sh", True),
         ("vsepp", "polynomial_relative", False),
         ("vsepp", "triplet", True),
         ("vsepp", "nt_xent", True),
         ("vsepp", "smooth_ap", True),
     ]
     assert table.rows[2].measures["rsum"] == Measure(353.8, 1.6, 5)
+    assert table.rows[3].number == "Chen2021"
 
 
 @pytest.mark.parametrize("dataset", ["coco", "MS-COCO", "data/mscoco"])
@@ -68,7 +70,23 @@ def test_losses_that_the_study_does_not_count_have_a_table_of_their_own():
 def test_a_dataset_that_the_study_lacks_is_said():
     table = retrieval_table(ROWS[4:], with_published=True)
     assert len(table.rows) == 1
-    assert "no row for flickr8k with wsabie" in table.notes[-1]
+    assert table.notes[-1].startswith("There is no published row for flickr8k with wsabie; ")
+
+
+def test_rows_of_other_papers_stand_under_ours_with_their_sources():
+    ours = [row("polynomial_self", dataset="f30k", model="scan"), row("nt_xent", dataset="f30k", model="gsmn")]
+    table = retrieval_table(ours, with_published=True)
+    assert [(one.model, one.number) for one in table.rows] == [
+        ("scan", "1"),
+        ("scan", "Wei2020code"),
+        ("scan", "Lee2018"),
+        ("gsmn", "1"),
+        ("gsmn", "Liu2020"),
+        ("gsmn", "Liu2020code"),
+    ]
+    assert table.rows[1].measures["rsum"] == Measure(460.7, None, 1)
+    assert table.notes[-1].startswith("Liu2020code: the authors' repository CrossmodalGroup/GSMN")
+    assert not any("Bleeker" in note for note in table.notes)
 
 
 def test_cocos_tables_by_kind_of_loss():
