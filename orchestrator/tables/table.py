@@ -6,7 +6,14 @@ from pathlib import PurePath
 
 from orchestrator.reference.other_papers import SOURCES, other_rows
 from orchestrator.reference.published import RETRIEVAL, published_rows, study_dataset
-from orchestrator.tables.layouts import COCOS_LAYOUTS, GENERAL_LAYOUT, RETRIEVAL_LAYOUT, Layout, cocos_layout
+from orchestrator.tables.layouts import (
+    CLASSES_LAYOUT,
+    COCOS_LAYOUTS,
+    GENERAL_LAYOUT,
+    RETRIEVAL_LAYOUT,
+    Layout,
+    cocos_layout,
+)
 from orchestrator.tables.rows import Row, row_of_published
 
 
@@ -33,6 +40,12 @@ def retrieval_table(rows: Iterable[Row], *, with_published: bool = False) -> Tab
         with_published: Put the published row of the same loss under each of ours, and the model's others at the end.
     """
     return _table(RETRIEVAL_LAYOUT, list(rows), with_published)
+
+
+def class_tables(rows: Iterable[Row]) -> tuple[Table, ...]:
+    """Return the table of Recall@K of images that retrieve images of their class; none where no row is of such."""
+    found = [row for row in rows if "i2t_r8" in row.measures]
+    return (_table(CLASSES_LAYOUT, found, with_published=False),) if found else ()
 
 
 def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[Table, ...]:

@@ -9,6 +9,7 @@ from orchestrator.results.statistics import Measure
 from orchestrator.results.verdict import Candidate, judge
 from orchestrator.tables import FORMATS, cells, cocos_tables, render, retrieval_table, rows_of
 from orchestrator.tables.layouts import COCOS_LAYOUTS, RETRIEVAL_LAYOUT
+from orchestrator.tables.table import class_tables
 from tests.support.rows import ROWS, row
 from trainables.errors import ConfigError
 
@@ -188,3 +189,12 @@ def test_on_val_the_rows_show_val():
     (verdict,) = judge([confirmed("a", 300.0)], metric="val/rsum", resamples=10)
     assert rows_of(verdict)[0].measures["rsum"].mean == 300
     assert "i2t_r1" not in rows_of(verdict)[0].measures
+
+
+def test_images_that_retrieve_images_have_a_table_of_their_recalls():
+    recalls = {f"i2t_r{k}": Measure(10.0 * k, 1.0, 5) for k in (1, 2, 4, 8)}
+    ours = replace(row(dataset="birds", model="head"), measures=recalls)
+    (table,) = class_tables([ROWS[0], ours])
+    assert (table.layout.name, table.rows) == ("classes", (ours,))
+    assert [column.heading for column in table.layout.columns] == ["R@1", "R@2", "R@4", "R@8"]
+    assert class_tables(ROWS) == ()
