@@ -6,6 +6,7 @@ Nothing here imports torch, Ray or Optuna: a space is checked before anything he
 
 from search_spaces.circle import CIRCLE
 from search_spaces.decoupled import DECOUPLED
+from search_spaces.gradient_weights import GRADIENT_WEIGHTS
 from search_spaces.multi_similarity import MULTI_SIMILARITY
 from search_spaces.nt_xent import NT_XENT
 from search_spaces.perturbation import perturb
@@ -31,6 +32,7 @@ SPACES: dict[str, LossSpace] = {
     "multi_similarity": MULTI_SIMILARITY,
     "circle": CIRCLE,
     "triplet_selhn": TRIPLET_SELHN,
+    "gradient_weights": GRADIENT_WEIGHTS,
 }
 """The space of each loss by the loss's name."""
 

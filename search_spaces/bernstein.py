@@ -212,6 +212,7 @@ BERNSTEIN_SELF = LossSpace(
     parameters=SELF_PARAMETERS,
     relevant=partial(_relevant, SELF),
     check=partial(check, SELF),
+    switches=("degree",),
 )
 BERNSTEIN_RELATIVE = LossSpace(
     suggest=partial(polynomial, RELATIVE),
@@ -221,4 +222,5 @@ BERNSTEIN_RELATIVE = LossSpace(
     parameters=RELATIVE_PARAMETERS,
     relevant=partial(_relevant, RELATIVE),
     check=partial(check, RELATIVE),
+    switches=("degree",),
 )

@@ -214,6 +214,7 @@ def _default(sides: Sequence[Side], slopes: LossSpace) -> LossSpace:
         relevant=partial(_relevant, sides),
         check=partial(check, sides),
         adapt=partial(_adapted, sides, slopes),
+        switches=("degree",),
     )
     return _space(sides, bare, Asked(pairs=USUAL_PAIRS))
 

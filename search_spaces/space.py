@@ -243,6 +243,7 @@ class LossSpace:
         adapt: Function of this space and what a study says that returns the space of the study.
         twins: Function of another loss's name and parameters that returns the points, within bounds or not, that stand
             for the other loss.
+        switches: Searched parameters on whose values it depends which others there are.
     """
 
     suggest: Callable[[Trial, Bounds], dict[str, Any]]
@@ -256,6 +257,7 @@ class LossSpace:
     earlier: Bounds = field(default_factory=dict)
     adapt: Callable[["LossSpace", Asked], "LossSpace"] = _by_version
     twins: Callable[[str, Mapping[str, Any]], tuple[Mapping[str, Any], ...]] = _no_twins
+    switches: tuple[str, ...] = ()
 
     def adapted(self, asked: Asked) -> "LossSpace":
         """Return the space of a study.

@@ -41,6 +41,11 @@ class LossPart:
     bounds: Bounds
     fixed: Mapping[str, Any]
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether some parameters exist only at some values of others."""
+        return any(len(self.bounds[name].ends()) > 1 for name in self.space.switches if name in self.bounds)
+
     def suggest(self, trial: Trial) -> dict[str, Any]:
         """Return the loss's parameters."""
         return {**self.space.suggest(trial, self.bounds), **self.fixed}
@@ -106,7 +111,7 @@ class StudySpace:
     @property
     def is_conditional(self) -> bool:
         """Whether some parameters exist only at some values of others."""
-        return self.chooses or any(len(_degrees(part.bounds)) > 1 for part in self.losses.values())
+        return self.chooses or any(part.is_conditional for part in self.losses.values())
 
     def suggest(self, trial: Trial) -> Suggestion:
         """Let a trial choose a point."""
@@ -181,8 +186,3 @@ def _count(bounds: Iterable[Range | Values]) -> int:
     for bound in bounds:
         count *= len(bound.values) if isinstance(bound, Values) else 1
     return count
-
-
-def _degrees(bounds: Bounds) -> Sequence[Any]:
-    degree = bounds.get("degree")
-    return degree.values if isinstance(degree, Values) else ()

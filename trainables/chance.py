@@ -16,16 +16,20 @@ PLACES = (1, 5, 10)
 """The K of the recalls that an rsum adds up."""
 
 
-def chance_rsum(image_of_caption: np.ndarray) -> float:
+def chance_rsum(image_of_caption: np.ndarray, labels: np.ndarray | None = None) -> float:
     """Return the expected rsum, in [0, 600], of a ranking that knows nothing.
 
     Args:
         image_of_caption: Image of each caption, shape (C,), integers; each of I images has at least one.
+        labels: Class of each image, shape (I,), where images retrieve the other images of their class.
 
     Example:
         >>> round(chance_rsum(np.arange(20).repeat(5)), 1)
         149.7
     """
+    if labels is not None:
+        others = [size - 1 for size in Counter(labels.tolist()).values() for _ in range(size)]
+        return 2 * sum(_recall(len(labels) - 1, others, places) for places in PLACES)
     captions_of_images = Counter(image_of_caption.tolist()).values()
     captions, images = len(image_of_caption), len(captions_of_images)
     i2t = sum(_recall(captions, captions_of_images, places) for places in PLACES)

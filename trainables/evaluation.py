@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
+from trainables.class_metrics import class_metrics, rank_classmates
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
@@ -46,6 +47,8 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
         NotANumberError: If an embedding is not finite.
         ValueError: If ``folds`` does not divide the number of images.
     """
+    if split.labels is not None:
+        return class_metrics(rank_classmates(*_encode(model, split)[:2], split.labels))
     return embedding_metrics(*_encode(model, split), folds=folds)
 
 
@@ -124,6 +127,8 @@ def rank_split(split: Split, images: Tensor, captions: Tensor, judgements: Seque
     Raises:
         ValueError: If the embeddings do not fit the split, see ``embedding_metrics``.
     """
+    if split.labels is not None:
+        return _rank_classes(split, split.labels, images, captions)
     # Copied, for what is mapped from the disk cannot be written, and torch has no such tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(images.device)
     found = [one.cpu() for one in (*rank_positives(images, captions, owners), owners)]
@@ -132,6 +137,14 @@ def rank_split(split: Split, images: Tensor, captions: Tensor, judgements: Seque
     return RankedSplit(
         metrics_of_ranks(*found), ranks, tuple(rank_judged(images, captions, each) for each in judgements)
     )
+
+
+def _rank_classes(split: Split, labels: np.ndarray, images: Tensor, captions: Tensor) -> RankedSplit:
+    """Return the ranks of images that retrieve images: a query has one rank, that of its best positive."""
+    found = rank_classmates(images, captions, torch.from_numpy(labels.astype(np.int64))).cpu()
+    own, places = found.numpy().astype(np.int32), np.arange(len(found), dtype=np.int32)
+    ranks = Ranks(own, own, places, split.queries_digest(), split.name, tuple(split.image_ids))
+    return RankedSplit(class_metrics(found), ranks)
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:

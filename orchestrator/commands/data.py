@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from orchestrator.commands.extract import extract
+from orchestrator.commands.frames import frames
 from orchestrator.commands.options import DataRoot, Json
+from orchestrator.commands.unpack import unpack
 from orchestrator.text.terminal import make_console, say
 from trainables.errors import condense
 
@@ -20,32 +22,42 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make, describe and check datasets.", no_args_is_help=True)
 app.command()(extract)
+app.command()(unpack)
+app.command()(frames)
+
+_GENERATED = {"scenes": 2000, "classes": 600}
+"""What can be generated, and of how many pictures unless told otherwise."""
 
 
 @app.command()
 def generate(
-    name: Annotated[str, typer.Argument(help="What to generate: scenes.")],
-    images: Annotated[int, typer.Option(help="How many pictures; a tenth each is val and test.")] = 2000,
+    name: Annotated[str, typer.Argument(help="What to generate: scenes, or classes (one modality).")],
+    images: Annotated[
+        int | None, typer.Option(help="How many pictures; a tenth each is val and test. Left out 2000, of classes 600.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives other pictures.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder to write, DATA_ROOT/NAME if left out.")] = None,
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
     """Make a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
+    from trainables.data.scenes.classes import PER_CLASS, generate_classes
     from trainables.data.scenes.generate import generate_scenes
     from trainables.errors import ConfigError
 
-    if name != "scenes":
-        raise ConfigError(f"nothing generates {name!r}; what can be generated: scenes")
-    target = out or data_root / name
-    with _progress(images, quiet=as_json) as on_progress:
-        is_new = generate_scenes(target, images, seed, on_progress=on_progress)
+    if name not in _GENERATED:
+        raise ConfigError(f"nothing generates {name!r}; what can be generated: {', '.join(_GENERATED)}")
+    target, count = out or data_root / name, _GENERATED[name] if images is None else images
+    with _progress(count, quiet=as_json) as on_progress:
+        make = generate_scenes if name == "scenes" else generate_classes
+        is_new = make(target, count, seed, on_progress=on_progress)
     if as_json:
-        print(json.dumps({"folder": str(target), "images": images, "seed": seed, "written": is_new}))
+        print(json.dumps({"folder": str(target), "images": count, "seed": seed, "written": is_new}))
     elif is_new:
-        say(f"{target}: {images} pictures with five captions each, seed {seed}")
+        held = "with five captions each" if name == "scenes" else f"of {count // PER_CLASS} classes"
+        say(f"{target}: {count} pictures {held}, seed {seed}")
     else:
-        say(f"{target}: is there already with {images} pictures of seed {seed}; nothing to do")
+        say(f"{target}: is there already with {count} pictures of seed {seed}; nothing to do")
 
 
 @app.command()

@@ -58,17 +58,23 @@ def evaluate(
 
 DIRECTIONS = {"i2t": "image to captions", "t2i": "caption to images"}
 
+_RANKS = {"medr": "median rank", "meanr": "mean rank"}
+_COLUMNS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", **_RANKS, "map5": "mAP@5"}
+_CLASS_COLUMNS = {**{f"r{k}": f"R@{k}" for k in (1, 2, 4, 8)}, **_RANKS}
+
 
 def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> None:
     """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
     from rich.table import Table
 
-    columns = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "median rank", "meanr": "mean rank", "map5": "mAP@5"}
+    # Images that retrieve images of their class: both directions are one.
+    of_classes = "i2t_r8" in metrics
+    columns = _CLASS_COLUMNS if of_classes else _COLUMNS
     table = Table(title=f"{title}, rsum {metrics['rsum']:.1f} (chance {chance:.1f})", title_justify="left")
     table.add_column("direction")
     for heading in columns.values():
         table.add_column(heading, justify="right")
-    for direction, words in DIRECTIONS.items():
+    for direction, words in ({"i2t": "image to images"} if of_classes else DIRECTIONS).items():
         values = (metrics.get(f"{direction}_{name}") for name in columns)
         table.add_row(words, *("" if value is None else f"{value:.3g}" for value in values))
     make_console().print(table)

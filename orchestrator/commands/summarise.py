@@ -16,7 +16,7 @@ def summarise(
     experiments: Annotated[list[str], typer.Argument(help="Names of experiments under OUTPUT, or their folders.")],
     form: Annotated[str, typer.Option("--format", help="table, json, csv, markdown, latex or html.")] = "table",
     with_published: Annotated[
-        bool, typer.Option(help="Put the rows of Bleeker and de Rijke (ECIR 2022) beside ours.")
+        bool, typer.Option(help="Put published rows of the same model beside ours, with their sources.")
     ] = False,
     cocos: Annotated[bool, typer.Option(help="The tables of COCOS as well.")] = False,
     output: Output = Path("runs"),

@@ -65,7 +65,7 @@ def extract_text(
     if problems := check_corpus(corpus):
         raise DataError(problems)
     target = (out or source.folder) / f"features_{TEXT}.npy"
-    _check_target(target)
+    check_target(target)
     captions = [caption for image in corpus.images for caption in image.captions]
     files = [target]
     about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
@@ -82,7 +82,7 @@ def extract_text(
 
         features = encode_sentences(captions, folder, str(choose_device(device)))
         about |= {"extractor": "sentence-encoder", "folder": folder.name}
-    _write_features(target, features, about)
+    write_features(target, features, {"kind": TEXT, **about})
     return TextExtraction(len(captions), features.shape[1], tuple(map(str, (*files, target.with_suffix(".json")))))
 
 
@@ -90,8 +90,12 @@ def _train_captions(images: "Sequence[Image]") -> list[str]:
     return [caption for image in images if image.split == "train" for caption in image.captions]
 
 
-def _check_target(target: Path) -> None:
-    """Refuse a folder that cannot be written, or that holds features of captions already."""
+def check_target(target: Path) -> None:
+    """Refuse a folder that cannot be written, or that holds these features already.
+
+    Raises:
+        ConfigError: Naming the folder or the file.
+    """
     try:
         make_writable(target.parent)
     except OSError as error:
@@ -102,13 +106,17 @@ def _check_target(target: Path) -> None:
         raise ConfigError(f"{target}: is there already; remove it, or name another folder with --out")
 
 
-def _write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
-    """Write the features, after what says whose they are: features that are there have their origin beside them."""
+def write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
+    """Write features as float16, after what says whose they are: features that are there have their origin beside them.
+
+    Raises:
+        DataError: If one is no finite number of float16.
+    """
     with np.errstate(over="ignore"):
         rows = features.astype(np.float16)
     if not np.isfinite(rows).all():
-        raise DataError(f"{target}: the extractor gave NaN, or numbers beyond those of float16")
-    told = {**about, "kind": TEXT, "shape": list(rows.shape), "dtype": "float16"}
+        raise DataError(f"{target}: would hold NaN, infinity, or numbers beyond those of float16")
+    told = {**about, "shape": list(rows.shape), "dtype": "float16"}
     write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
     with writing_whole(target) as file:
         np.save(file, rows, allow_pickle=False)

@@ -35,21 +35,22 @@ class PublishedRow:
     """A row of a published table.
 
     Attributes:
-        number: Number of the experiment in Bleeker and de Rijke (2022), e.g. ``1.1``.
+        number: Number of the experiment in Bleeker and de Rijke (2022), e.g. ``1.1``, or the name of another paper.
         dataset: ``flickr30k`` or ``coco``.
         model: As in ``TrialConfig``, and so ``loss``.
-        parameters: The loss's hyper-parameter.
+        parameters: The loss's hyper-parameter; of another paper the ``setting`` in words.
         runs: Behind each mean.
-        values: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation.
+        values: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation, ``None`` where the
+            source prints none.
     """
 
     number: str
     dataset: str
     model: str
     loss: str
-    parameters: Mapping[str, float]
+    parameters: Mapping[str, float | str]
     runs: int
-    values: Mapping[str, tuple[float, float]]
+    values: Mapping[str, tuple[float, float | None]]
 
 
 @cache

@@ -12,12 +12,14 @@ the pair's gradient is multiplied by:
     sigmoid                      G⁺(s) = σ(-s/τ - b) / τ, G⁻(s) = σ(s/τ + b) / τ
     multi_similarity             G⁺(s) = σ(-α (s - base)), G⁻(s) = σ(β (s - base))
     circle                       G⁺(s) = scale [1 + margin - s]₊, G⁻(s) = scale [s + margin]₊
+    gradient_weights             G⁺(s) = P⁺(s), G⁻(s) = P⁻(s), the pair weights; where these are constants, and the
+                                 triplet weight depends on Δ alone, G(Δ) = T(Δ)
 
 The polynomials' are the derivatives of [Wei2021] eqs. 10 and 13. Where a hinge is separate, the weights of
 ``polynomial_self`` are 0 wherever their polynomial is; a joint hinge, like its gate, depends on both similarities, and
 the curves show the weights while it is active, and those of ``multi_similarity`` the weights of a pair that its mining
-keeps. The weights of ``circle`` have a common factor between 0 and 1 that depends on both similarities, which is left
-out. A weight below 0 pulls the wrong way.
+keeps. The weights of ``circle`` and ``gradient_weights`` have a common factor that depends on both similarities, which
+is left out. A weight below 0 pulls the wrong way.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval. TPAMI 2021.
@@ -49,6 +51,19 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "multi_similarity": {"alpha": 2.0, "beta": 40.0, "base": 0.5},
     "circle": {"margin": 0.4, "scale": 80.0},
     "triplet_selhn": {"margin": 0.2},
+    "gradient_weights": {
+        "triplet_weight": "softmax",
+        "pair_weight": "sigmoid",
+        "margin": 0.2,
+        "slope": 0.0,
+        "temperature": 0.1,
+        "positive_tilt": 1.0,
+        "negative_tilt": 1.0,
+        "balance": 1.0,
+        "alpha": 2.0,
+        "beta": 10.0,
+        "base": 0.5,
+    },
 }
 """What the losses' constructors take where a config leaves it out; repeated here because they need torch."""
 
@@ -82,7 +97,8 @@ def weight_curves(loss: str, parameters: Mapping[str, Any]) -> list[WeightCurve]
         parameters: Of its constructor; those left out have their defaults.
     """
     given = {**DEFAULTS.get(loss, {}), **parameters}
-    if loss in _PAIRS:
+    constant = loss == "gradient_weights" and given["pair_weight"] == "constant"
+    if loss in _PAIRS and not (constant and given["triplet_weight"] != "circle"):
         positive, negative = _PAIRS[loss](POINTS, given)
         return [_normalised("positive", positive), _normalised("negative", negative)]
     curve = _CURVES.get(loss)
@@ -134,6 +150,24 @@ def _circle(s: np.ndarray, parameters: Mapping[str, Any]) -> tuple[np.ndarray, n
     return scale * np.maximum(1 + margin - s, 0.0), scale * np.maximum(s + margin, 0.0)
 
 
+def _pair_weights(s: np.ndarray, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    balance = parameters["balance"]
+    if parameters["pair_weight"] == "constant":
+        return np.ones_like(s), np.full_like(s, balance)
+    if parameters["pair_weight"] == "linear":
+        pull = np.maximum(1 - parameters["positive_tilt"] * s, 0.0)
+        return pull, balance * np.maximum(1 - parameters["negative_tilt"] * (1 - s), 0.0)
+    above = s - parameters["base"]
+    return _sigmoid(-parameters["alpha"] * above), balance * _sigmoid(parameters["beta"] * above)
+
+
+def _triplet_weight(delta: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
+    if parameters["triplet_weight"] == "softmax":
+        return _sigmoid(delta / parameters["temperature"])
+    slope = parameters["slope"] if parameters["triplet_weight"] == "linear" else 0.0
+    return _hinge(delta, parameters) * np.maximum(1 + slope * (parameters["margin"] + delta), 0.0)
+
+
 def _polynomial(points: np.ndarray, coefficients: Sequence[float], hinge: bool) -> np.ndarray:
     """Return the derivative, 0 where a hinge cuts the polynomial off; coefficients by ascending power."""
     polynomial = np.polynomial.Polynomial(np.asarray(coefficients, dtype=float))
@@ -160,6 +194,7 @@ _CURVES: dict[str, Curve] = {
     "polynomial_relative": _relative,
     "decoupled": _decoupled,
     "triplet_selhn": _hinge,
+    "gradient_weights": _triplet_weight,
 }
 
 _PAIRS: dict[str, Pair] = {
@@ -167,4 +202,5 @@ _PAIRS: dict[str, Pair] = {
     "sigmoid": _pairwise_sigmoid,
     "multi_similarity": _multi_similarity,
     "circle": _circle,
+    "gradient_weights": _pair_weights,
 }

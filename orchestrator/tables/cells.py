@@ -17,6 +17,8 @@ VERDICT = "Verdict"
 PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ours in names.items()} | {
     "flickr8k": "Flickr8k",
     "wsabie": "WSABIE",
+    "scan": "SCAN",
+    "gsmn": "GSMN",
     "polynomial_self": "Polynomial (self)",
     "polynomial_relative": "Polynomial (relative)",
     "warp": "WARP",
@@ -25,6 +27,7 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
     "multi_similarity": "Multi-Similarity",
     "circle": "Circle",
     "triplet_selhn": "Triplet SelHN",
+    "gradient_weights": "Gradient weights",
 }
 """Our name -> the one in print."""
 

@@ -24,6 +24,7 @@ from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_
 from orchestrator.tables.equal_budget import equal_budget_tables
 from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.pareto import pareto_tables
+from orchestrator.tables.table import class_tables
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def tables_of(
     rows = [row for result in results for row in result.rows]
     table = retrieval_table(rows, with_published=with_published)
     notes = [*table.notes, *(note for result in results for note in _notes(result, len(results) > 1, brief))]
-    tables = [replace(table, notes=(*notes, *_differing_data(results)))]
+    tables = [replace(table, notes=(*notes, *_differing_data(results))), *class_tables(rows)]
     for result in results:
         name = result.name if len(results) > 1 else ""
         tables += [

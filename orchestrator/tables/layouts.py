@@ -81,6 +81,13 @@ RETRIEVAL_LAYOUT = Layout(
         Column("rsum", "rsum", "rsum", 1),
     ),
 )
+CLASSES_LAYOUT = Layout(
+    name="classes",
+    published=None,
+    title="Retrieval of images with images of their class",
+    spread="",
+    columns=tuple(Column(f"i2t_r{k}", f"R@{k}", f"R@{k}", 1) for k in (1, 2, 4, 8)),
+)
 TRIPLET_LAYOUT = Layout(
     name="cocos_triplet",
     published=TRIPLET_COCOS,
@@ -132,7 +139,7 @@ GENERAL_LAYOUT = Layout(
 )
 COCOS_LAYOUTS = (TRIPLET_LAYOUT, NT_XENT_LAYOUT, SMOOTH_AP_LAYOUT, GRADED_LAYOUT, GENERAL_LAYOUT)
 
-_GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle")
+_GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle", "gradient_weights")
 
 
 def cocos_layout(loss: str) -> Layout:

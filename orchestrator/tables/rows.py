@@ -18,10 +18,11 @@ class Row:
         parameters: See ``history.Trial.parameters``; of a published row those of the loss.
         measures: Metric without prefix, e.g. ``i2t_r1``, ``rsum``, ``i2t_negatives_per_query``; a metric that is not
             there is shown as missing.
-        number: Its rank on the dataset, or the number of the experiment in Bleeker and de Rijke (2022).
+        number: Its rank on the dataset; of a published row the number of the experiment in Bleeker and de Rijke (2022),
+            or the name of another paper.
         verdict: Of the winner how it stands to the others, of the others how they stand to the winner; empty for a
             candidate that was not compared.
-        published: Whether the row is from Bleeker and de Rijke (2022) and not ours.
+        published: Whether the row is from a paper and not ours.
     """
 
     dataset: str

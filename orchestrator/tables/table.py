@@ -4,8 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from orchestrator.reference.published import published_rows, study_dataset
-from orchestrator.tables.layouts import COCOS_LAYOUTS, GENERAL_LAYOUT, RETRIEVAL_LAYOUT, Layout, cocos_layout
+from orchestrator.reference.other_papers import SOURCES, other_rows
+from orchestrator.reference.published import RETRIEVAL, published_rows, study_dataset
+from orchestrator.tables.layouts import (
+    CLASSES_LAYOUT,
+    COCOS_LAYOUTS,
+    GENERAL_LAYOUT,
+    RETRIEVAL_LAYOUT,
+    Layout,
+    cocos_layout,
+)
 from orchestrator.tables.rows import Row, row_of_published
 
 
@@ -34,6 +42,12 @@ def retrieval_table(rows: Iterable[Row], *, with_published: bool = False) -> Tab
     return _table(RETRIEVAL_LAYOUT, list(rows), with_published)
 
 
+def class_tables(rows: Iterable[Row]) -> tuple[Table, ...]:
+    """Return the table of Recall@K of images that retrieve images of their class; none where no row is of such."""
+    found = [row for row in rows if "i2t_r8" in row.measures]
+    return (_table(CLASSES_LAYOUT, found, with_published=False),) if found else ()
+
+
 def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[Table, ...]:
     """Return the tables of COCOS, in the layouts of tables 2 to 4 of Bleeker and de Rijke, without empty tables.
 
@@ -54,7 +68,8 @@ def _is_in(row: Row, layout: Layout) -> bool:
 def _table(layout: Layout, rows: Sequence[Row], with_published: bool) -> Table:
     published: list[Row] = []
     if with_published and layout.published is not None:
-        published = [row_of_published(row) for row in published_rows(layout.published)]
+        others = other_rows() if layout.published == RETRIEVAL else ()
+        published = [row_of_published(row) for row in (*published_rows(layout.published), *others)]
     ordered: list[Row] = []
     for dataset in dict.fromkeys(row.dataset for row in rows):
         of_dataset = [row for row in rows if row.dataset == dataset]
@@ -72,10 +87,10 @@ def _of(published: Sequence[Row], dataset: str, model: str) -> list[Row]:
 
 
 def _beside(ours: Sequence[Row], published: Sequence[Row]) -> list[Row]:
-    """Put each published row under the last of ours with its loss, the others at the end."""
+    """Put each published row under the last row with its loss, the others at the end."""
     rows = list(ours)
     for row in published:
-        same = [index for index, one in enumerate(rows) if one.loss == row.loss and not one.published]
+        same = [index for index, one in enumerate(rows) if one.loss == row.loss]
         rows.insert(same[-1] + 1 if same else len(rows), row)
     return rows
 
@@ -96,7 +111,18 @@ def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
         return ["Bleeker and de Rijke (ECIR 2022) have no table of these losses."] if rows else []
     if not any(row.published for row in rows):
         ours = ", ".join(dict.fromkeys(f"{PurePath(row.dataset).name} with {row.model}" for row in rows))
-        found = f"Bleeker and de Rijke (ECIR 2022) have no row for {ours}, only flickr30k and coco with vsepp or vsrn."
-        return [found] if ours else []
-    notes = [f"Published: Bleeker and de Rijke (ECIR 2022), table {layout.published}."]
+        return [f"There is no published row for {ours}; {_archive(layout)}."] if ours else []
+    numbers = dict.fromkeys(row.number for row in rows if row.published)
+    others = [f"{number}: {SOURCES[number]}, one run." for number in numbers if number in SOURCES]
+    if len(others) == len(numbers):
+        return others
+    notes = [f"Published: Bleeker and de Rijke (ECIR 2022), table {layout.published}.", *others]
     return [*notes, layout.caveat] if layout.caveat else notes
+
+
+def _archive(layout: Layout) -> str:
+    """Say for which datasets and models there are published rows."""
+    tables = "the archive has vsepp and vsrn on flickr30k and coco"
+    if layout.published != RETRIEVAL:
+        return tables
+    return f"{tables}, scan on both, and gsmn on flickr30k"

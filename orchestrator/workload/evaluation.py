@@ -104,6 +104,8 @@ def evaluate(
     images = len(data.splits[split].image_rows)
     if images % folds:
         raise ConfigError(f"--folds must divide the {images:,} images of {data.name}'s {split} split, got {folds}")
+    if folds > 1 and data.splits[split].labels is not None:
+        raise ConfigError(f"--folds: an image of {data.name} may have its class in another fold; leave it out")
     from trainables.evaluation import evaluate_checkpoint, rank_checkpoint
     from trainables.judgements.beside_dataset import load_judgements
     from trainables.ranks import write_ranks
@@ -119,7 +121,7 @@ def evaluate(
             write_ranks(ranks_file, found.ranks)
     image_of_caption = data.splits[split].image_of_caption
     # A fold has a chance level of its own, and the folds are alike.
-    chance = chance_rsum(image_of_caption[image_of_caption < images // folds])
+    chance = chance_rsum(image_of_caption[image_of_caption < images // folds], data.splits[split].labels)
     return Evaluation(
         checkpoint=directory,
         dataset=data.name,

@@ -84,6 +84,8 @@ def _rank_vectors(folder: Path, split: str, dataset: str, data_root: Path) -> "R
     if kind is None:
         raise DataError(f"{folder}: holds nothing about {split}; it must have {_forms(split)}")
     part: Split = load_dataset(dataset, data_root, features=None).splits[split]
+    if part.labels is not None:
+        raise DataError(f"{dataset}: has images with classes; vectors of other programs are read of captions alone")
     owners = torch.from_numpy(part.image_of_caption.astype(np.int64))
     try:
         i2t, t2i = _positive_ranks(kind, _paths(folder, split, _FILES[kind]), len(part.image_rows), owners)

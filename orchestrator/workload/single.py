@@ -77,10 +77,11 @@ def train(
         DivergedError: If the loss or a metric stops being finite; the checkpoint before it stays.
     """
     from trainables.chance import chance_rsum
-    from trainables.data.dataset import check_batch_size, open_dataset
+    from trainables.data.dataset import check_batch_size, check_modality, open_dataset
 
     config.check_weights()
     data = open_dataset(config, data_root)
+    check_modality(config, data)
     check_batch_size(data, config.training)
     _open_directory(directory, resume=resume)
     # Only now, because importing torch takes longer than refusing everything above.
@@ -103,7 +104,8 @@ def train(
         raise CheckpointError(f"{directory}: has no checkpoint and no epoch left to train")
     epochs = max(history)
     best_epoch = max(history, key=lambda epoch: (history[epoch][config.metric], -epoch))
-    chance = chance_rsum(data.splits["val"].image_of_caption)
+    val = data.splits["val"]
+    chance = chance_rsum(val.image_of_caption, val.labels)
     return TrainingResult(directory, checkpoint, epochs, best_epoch, history[best_epoch], chance)
 
 

@@ -52,7 +52,7 @@ class TrainablesWorkload:
             ConfigError: If the weights of a backbone are missing, or a batch is larger than the train split.
             DataError: If a dataset is missing or damaged.
         """
-        from trainables.data.dataset import check_batch_size, check_widths
+        from trainables.data.dataset import check_batch_size, check_modality, check_widths
 
         if is_bucket(self.data_root):
             ObjectStore.parse(self.data_root).reach()
@@ -64,6 +64,7 @@ class TrainablesWorkload:
             # Judgements that are damaged are refused now, and not when the test split is opened.
             _judgements(*_asked_for(config, self.data_root))
             digests[data_key(config)] = data.digest
+            check_modality(config, data)
             check_widths(config, data)
             searched = cell.space.training.get("batch_size")
             for size in searched.ends() if searched else (cell.training.batch_size,):

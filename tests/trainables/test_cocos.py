@@ -267,6 +267,7 @@ def test_stacked_trials_are_counted_alone(name: str) -> None:
         ("multi_similarity", "epsilon"),
         ("circle", "margin"),
         ("triplet_selhn", "epsilon"),
+        ("gradient_weights", "temperature"),
     ],
 )
 def test_trials_that_share_a_matrix_are_counted_alone(name: str, parameter: str) -> None:

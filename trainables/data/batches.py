@@ -37,6 +37,8 @@ def epoch_batches(
     split: ResidentSplit, training: TrainingConfig, generator: torch.Generator, draw: int | None = None
 ) -> Iterator[Batch]:
     """Yield the batches of one epoch in the order that the generator, on the CPU, draws, of the views of ``draw``."""
+    if split.labels is not None:
+        return class_batches(split, split.labels, training.batch_size, training.captions_per_image, generator, draw)
     if training.batches == "images":
         return image_batches(split, training.batch_size, training.captions_per_image, generator, draw)
     order = order_pairs(split, training.batch_size, training.length_buckets, generator)
@@ -97,6 +99,55 @@ def image_batches(
         tokens, lengths = split.captions(captions)
         positives = part[:, None] == owners[captions]
         yield Batch(images(), tokens, lengths, positives.to(split.device), None)
+
+
+def class_batches(
+    split: ResidentSplit,
+    labels: Tensor,
+    batch_size: int,
+    images_per_class: int,
+    generator: torch.Generator,
+    draw: int | None = None,
+) -> Iterator[Batch]:
+    """Yield each image once, beside others of its class: both sides of a batch are its images.
+
+    The images of a class are cut at random into groups of ``images_per_class``, at least 2, and a batch is as many
+    random groups as it has room for. The positives of an image are the others of its class; the image itself is
+    ignored. A batch of one class has nothing to compare with and is left out.
+    """
+    groups = _class_groups(labels, max(images_per_class, 2), generator)
+    shuffled = [groups[index] for index in torch.randperm(len(groups), generator=generator).tolist()]
+    compared = (part for part in _packed(shuffled, batch_size) if len(labels[part].unique()) > 1)
+    for part, images in one_ahead((part, split.request_images(part, draw)) for part in compared):
+        tokens, lengths = split.captions(part)
+        itself = split.diagonal(len(part))
+        same = (labels[part][:, None] == labels[part]).to(split.device)
+        yield Batch(images(), tokens, lengths, same & ~itself, itself)
+
+
+def _class_groups(labels: Tensor, size: int, generator: torch.Generator) -> list[Tensor]:
+    """Cut the images of each class at random into groups of a size; none is left with one image alone."""
+    order = torch.randperm(len(labels), generator=generator)
+    order = order[labels[order].argsort(stable=True)]
+    groups: list[Tensor] = []
+    for of_class in order.split(labels.bincount().tolist()):
+        parts = list(of_class.split(size))
+        if len(parts) > 1 and len(parts[-1]) == 1:
+            parts[-2:] = [torch.cat(parts[-2:])]
+        groups += parts
+    return groups
+
+
+def _packed(groups: Iterable[Tensor], size: int) -> Iterator[Tensor]:
+    """Join groups to batches of at most a size, a larger group to a batch of its own."""
+    batch: list[Tensor] = []
+    for group in groups:
+        if batch and sum(map(len, batch)) + len(group) > size:
+            yield torch.cat(batch)
+            batch = []
+        batch.append(group)
+    if batch:
+        yield torch.cat(batch)
 
 
 def _pair_batch(split: ResidentSplit, captions: Tensor, images: Tensor, *, mask_duplicates: bool) -> Batch:

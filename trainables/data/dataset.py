@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from trainables.config import PIXELS, TEXT, TrainingConfig, TrialConfig
+from trainables.config import PIXELS, TEXT, TEXT_MODELS, TrainingConfig, TrialConfig
 from trainables.data.cache import default_cache, remembered, writing_to
 from trainables.data.caption_features import check_caption_features, rows_of_captions
 from trainables.data.corpus import EVALUATED_CAPTIONS, SPLITS, Corpus, as_consequences, check_records, empty_splits
@@ -61,6 +61,8 @@ class Split:
         caption_features: Rows of the whole file of the captions' features, shape (rows, D), float16 or float32,
             memory-mapped; ``None`` where these were not asked for.
         caption_rows: Row of each caption in ``caption_features``, shape (C,), int64; ``None`` likewise.
+        labels: Class of each image, shape (I,), int64, where images retrieve images of their class; ``None`` where
+            images and captions retrieve each other. Caption i is then image i, with its features.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Split:
     files: ImageFiles | None = None
     caption_features: np.ndarray | None = None
     caption_rows: np.ndarray | None = None
+    labels: np.ndarray | None = None
 
     def queries_digest(self) -> str:
         """Return the SHA-256 of the ids of the images and the captions, whatever the features are; 64 hex digits."""
@@ -97,6 +100,7 @@ class Split:
             image_of_caption=self.image_of_caption[:captions],
             captions=self.captions[:captions],
             caption_rows=None if self.caption_rows is None else self.caption_rows[:captions],
+            labels=None if self.labels is None else self.labels[:images],
         )
 
 
@@ -160,7 +164,8 @@ def load_dataset(
     source = find_source(name, Path(data_root))
     kind = None if features == PIXELS else features
     files = source.feature_files(kind) if kind else {}
-    texts = source.feature_files(TEXT) if text else {}
+    # Of one modality both sides are the images.
+    texts = source.feature_files(TEXT) if text and not source.has_one_modality else {}
     cache = cache or default_cache()
     digest = dataset_digest(source, files, cache, texts)
     folder = cache / f"{source.name}-{digest[:24]}-{vocabulary}-v{VERSION}"
@@ -177,6 +182,8 @@ def load_dataset(
     splits = {
         split: _make_split(split, files.get(split), texts.get(split), arrays) for split, arrays in opened[1].items()
     }
+    if source.has_one_modality:
+        splits = {split: _with_labels(one) for split, one in splits.items()}
     if features == PIXELS:
         digest, splits = _with_files(source, digest, splits)
     if val_images is not None:
@@ -281,6 +288,19 @@ def check_widths(config: TrialConfig, data: Dataset) -> None:
             check_identity(side, head, features.shape[-1], config.training.embedding_size)
 
 
+def check_modality(config: TrialConfig, data: Dataset) -> None:
+    """Refuse a model that reads words where the dataset has images and their classes alone.
+
+    Raises:
+        ConfigError: Naming the models that read such a dataset.
+    """
+    if data.splits["train"].labels is not None and not config.reads_text_features:
+        raise ConfigError(
+            f"model: {data.name} has images with classes and no captions, and {config.model} reads words; take "
+            f"{' or '.join(TEXT_MODELS)}, which retrieves images with images there"
+        )
+
+
 def file_digest(path: Path) -> dict[str, Any]:
     """Return the SHA-256 of a file as ``digest``."""
     try:
@@ -315,6 +335,14 @@ def _sidecars(files: Iterable[Path]) -> list[Path]:
     """Return the files that say whose features some files hold, where there are any."""
     files = dict.fromkeys(files)
     return [path for features in (*files, *view_files(files)) for path in sidecars(features) if path.exists()]
+
+
+def _with_labels(split: Split) -> Split:
+    """Return a split whose captions are the images again, labelled by the class that stands for a caption."""
+    _, labels = np.unique(list(split.captions), return_inverse=True)
+    return replace(
+        split, labels=labels.astype(np.int64), caption_features=split.features, caption_rows=split.image_rows
+    )
 
 
 def _with_files(source: Source, digest: str, splits: Mapping[str, Split]) -> tuple[str, dict[str, Split]]:

@@ -186,5 +186,5 @@ def _measure_captions(split: Split) -> dict[str, Any]:
     return {
         "caption_lengths": {name: round(float(value), 2) for name, value in measures.items()},
         "unknown_tokens": round(float((split.tokens == UNKNOWN).sum() / lengths.sum()), 5),
-        "chance_rsum": round(chance_rsum(split.image_of_caption), 2),
+        "chance_rsum": round(chance_rsum(split.image_of_caption, split.labels), 2),
     }

@@ -32,12 +32,14 @@ class ResidentSplit:
         image_count: Number of images.
         image_of_caption: Index of each caption's image, shape (C,), int64, on the CPU.
         lengths: Tokens of each caption, shape (C,), int64, on the CPU.
+        labels: Class of each image, shape (I,), int64, on the CPU; ``None`` unless the split has one modality.
     """
 
     def __init__(self, split: Split, device: torch.device, crop_size: int = 0) -> None:
         """Place a split; ``crop_size`` is the side of the crops in pixels where the split has files for features."""
         self.device, self.image_count = device, len(split.image_rows)
         self.image_of_caption = _tensor(split.image_of_caption)
+        self.labels = None if split.labels is None else _tensor(split.labels)
         offsets = _tensor(split.offsets)
         self.lengths = offsets[1:] - offsets[:-1]
         self._starts = offsets[:-1].to(device)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from trainables.config import TEXT
 from trainables.data.corpus import SPLITS, Corpus, cut_captions
-from trainables.data.formats import clip_retrieval, coco, flickr, karpathy, precomputed
+from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpathy, labels, msrvtt, precomputed
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import DataError
 from trainables.plugins.blame import Blaming
@@ -23,7 +23,7 @@ class Format(Protocol):
     """A module that reads one format.
 
     A module whose files hold features as well has a function ``own_features(files)``, which returns their files by kind
-    and split.
+    and split. A module of one modality has ``ONE_MODALITY = True``: a caption is the class of its image.
     """
 
     FORMAT: str
@@ -39,7 +39,7 @@ SUFFIXES = (".npy", SAFETENSORS)
 """Of the feature files, in the order in which they are looked for."""
 
 # COCO first: its folders often hold the Karpathy JSON as well, for the splits.
-FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed, clip_retrieval)
+FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed, clip_retrieval, labels, msrvtt, clips)
 
 
 COCO_FILES = frozenset({"dataset_coco.json", *(f"captions_{split}.json" for split in coco.RELEASES)})
@@ -74,6 +74,11 @@ class Source:
     def is_coco(self) -> bool:
         """Whether this is MS-COCO itself, and no other dataset in its format."""
         return any(file.name in COCO_FILES for file in self.files)
+
+    @property
+    def has_one_modality(self) -> bool:
+        """Whether images retrieve images of their class, in place of captions."""
+        return bool(getattr(self.format, "ONE_MODALITY", False))
 
     def feature_kinds(self) -> list[str]:
         """Return the kinds of features that are there, e.g. ``global`` and ``regions``."""

@@ -59,8 +59,8 @@ def stack_shape(trial: Trial) -> Hashable:
         id(split),
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip),
-        # Where batches are not all of one size, only equal ones lie on top of each other.
-        own_batches if ragged or training.length_buckets > 1 else None,
+        # Where batches are not all of one size, or have other positives, only equal ones lie on top of each other.
+        own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
     )
 
 

@@ -18,6 +18,7 @@ from trainables.losses.circle import Circle
 from trainables.losses.contributions import Contributions
 from trainables.losses.decoupled import Decoupled
 from trainables.losses.directions import Direction, NotANumberError
+from trainables.losses.gradient_weights import GradientWeights
 from trainables.losses.multi_similarity import MultiSimilarity
 from trainables.losses.nt_xent import NTXent
 from trainables.losses.polynomial import PolynomialRelative, PolynomialSelf
@@ -55,6 +56,7 @@ LOSSES: dict[str, type] = {
     "multi_similarity": MultiSimilarity,
     "circle": Circle,
     "triplet_selhn": TripletSelHN,
+    "gradient_weights": GradientWeights,
 }
 """Every loss by the name that configs and search spaces use."""
 

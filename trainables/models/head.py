@@ -10,7 +10,8 @@ With x the features of a side as they are stored, D of them, and E dimensions of
 and the similarity is the cosine. W2 and b2 of ``residual`` are 0 at first, so that it begins as the identity where the
 features have E dimensions (the adapters of [Gao2021] mix both in a fixed ratio instead, and have no bias). With
 ``identity`` on both sides the model has no parameters: its rsum is that of the features themselves (zero-shot), before
-and after any training, and only what the loss learns changes.
+and after any training, and only what the loss learns changes. Where both sides are images (classes as positives), they
+share the image head.
 
 References:
     [Gao2021] Gao et al., CLIP-Adapter: Better Vision-Language Models with Feature Adapters, eq. 4-6. arXiv:2110.04544
@@ -24,6 +25,7 @@ from torch.nn.functional import gelu, normalize
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
+from trainables.errors import ConfigError
 from trainables.model_parameters import check_identity
 from trainables.models.layers import linear
 from trainables.models.precision import in_full
@@ -44,6 +46,7 @@ class HeadModel(RetrievalModel):
         image_head: str = "linear",
         caption_head: str = "linear",
         hidden_size: int | None = None,
+        is_shared: bool = False,
     ) -> None:
         """Make a head for each side.
 
@@ -54,6 +57,7 @@ class HeadModel(RetrievalModel):
             image_head: A key of ``HEADS``.
             caption_head: The same.
             hidden_size: Hidden units of ``mlp`` and ``residual``, >= 1; ``None`` is ``embedding_size``.
+            is_shared: Whether the image head is the head of both sides, where both are images.
 
         Raises:
             ConfigError: If ``identity`` would not give ``embedding_size`` dimensions.
@@ -61,7 +65,7 @@ class HeadModel(RetrievalModel):
         super().__init__()
         sizes = (embedding_size, hidden_size or embedding_size)
         self.images = _make_head("image", image_head, image_size, *sizes)
-        self.captions = _make_head("caption", caption_head, caption_size, *sizes)
+        self.captions = self.images if is_shared else _make_head("caption", caption_head, caption_size, *sizes)
         # Without a parameter there is nothing to lie on top of each other.
         self.can_stack = next(self.parameters(), None) is not None
 
@@ -71,7 +75,13 @@ class HeadModel(RetrievalModel):
         train, parameters = data.splits["train"], dict[str, Any](config.model_parameters)
         assert train.caption_features is not None, "the dataset was loaded without the features of its captions"
         sizes = train.features.shape[-1], train.caption_features.shape[-1]
-        return cls(*sizes, config.training.embedding_size, **parameters)
+        is_shared = train.labels is not None
+        if is_shared and "caption_head" in parameters:
+            raise ConfigError(
+                f"model_parameters.caption_head: {data.name} has images on both sides, which share one head; set "
+                "image_head alone"
+            )
+        return cls(*sizes, config.training.embedding_size, is_shared=is_shared, **parameters)
 
     def encode_images(self, features: Tensor) -> Tensor:
         """Map features (I, D) to unit vectors (I, embedding_size)."""

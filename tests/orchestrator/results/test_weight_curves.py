@@ -20,12 +20,27 @@ RELATIVE = [
     pytest.param("warp", {"margin": 0.4}, id="warp"),
     pytest.param("decoupled", {"temperature": 0.3}, id="decoupled"),
     pytest.param("triplet_selhn", {"margin": 0.35, "epsilon": 0.2}, id="triplet_selhn"),
+    pytest.param("gradient_weights", {"pair_weight": "constant", "temperature": 0.3}, id="gradient_weights-softmax"),
+    pytest.param(
+        "gradient_weights",
+        {"triplet_weight": "linear", "pair_weight": "constant", "margin": 0.35, "slope": 2.0},
+        id="gradient_weights-linear",
+    ),
 ]
 PAIRS = [
     pytest.param("sigmoid", {"temperature": 0.2, "bias": -1.0}, 0.0, 0.0, id="sigmoid"),
     pytest.param("multi_similarity", {"alpha": 3.0, "beta": 9.0, "epsilon": None}, 0.0, 0.0, id="multi_similarity"),
     # At these the factor that both weights of a pair share is 1.
     pytest.param("circle", {"margin": 0.25}, -1.0, 1.0, id="circle"),
+    # The margin keeps every triplet, so that its weight is 1.
+    pytest.param("gradient_weights", {"triplet_weight": "constant", "margin": 2.0}, 0.0, 0.0, id="gradient_weights"),
+    pytest.param(
+        "gradient_weights",
+        {"triplet_weight": "constant", "pair_weight": "linear", "margin": 2.0, "negative_tilt": 0.4, "balance": 0.5},
+        0.0,
+        0.0,
+        id="gradient_weights-linear-pairs",
+    ),
 ]
 
 

@@ -146,7 +146,8 @@ def test_terminal():
     lines = render(TABLES[:1], "table").splitlines()
     (first,) = [line for line in lines if "better" in line]
     assert re.split(r"\s{2,}", first.strip()) == FIRST
-    assert lines[-1] == "Published: Bleeker and de Rijke (ECIR 2022), table 1."
+    assert lines[-2] == "Published: Bleeker and de Rijke (ECIR 2022), table 1."
+    assert lines[-1].startswith("Chen2021: Chen et al., Learning the Best Pooling Strategy")
 
 
 def test_latex():

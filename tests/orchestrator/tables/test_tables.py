@@ -9,6 +9,7 @@ from orchestrator.results.statistics import Measure
 from orchestrator.results.verdict import Candidate, judge
 from orchestrator.tables import FORMATS, cells, cocos_tables, render, retrieval_table, rows_of
 from orchestrator.tables.layouts import COCOS_LAYOUTS, RETRIEVAL_LAYOUT
+from orchestrator.tables.table import class_tables
 from tests.support.rows import ROWS, row
 from trainables.errors import ConfigError
 
@@ -43,12 +44,14 @@ def test_published_rows_stand_beside_ours():
         ("vsepp", "triplet_sh", False),
         ("vsepp", "triplet_sh", False),
         ("vsepp", "triplet_sh", True),
+        ("vsepp", "triplet_sh", True),
         ("vsepp", "polynomial_relative", False),
         ("vsepp", "triplet", True),
         ("vsepp", "nt_xent", True),
         ("vsepp", "smooth_ap", True),
     ]
     assert table.rows[2].measures["rsum"] == Measure(353.8, 1.6, 5)
+    assert table.rows[3].number == "Chen2021"
 
 
 @pytest.mark.parametrize("dataset", ["coco", "MS-COCO", "data/mscoco"])
@@ -68,7 +71,23 @@ def test_losses_that_the_study_does_not_count_have_a_table_of_their_own():
 def test_a_dataset_that_the_study_lacks_is_said():
     table = retrieval_table(ROWS[4:], with_published=True)
     assert len(table.rows) == 1
-    assert "no row for flickr8k with wsabie" in table.notes[-1]
+    assert table.notes[-1].startswith("There is no published row for flickr8k with wsabie; ")
+
+
+def test_rows_of_other_papers_stand_under_ours_with_their_sources():
+    ours = [row("polynomial_self", dataset="f30k", model="scan"), row("nt_xent", dataset="f30k", model="gsmn")]
+    table = retrieval_table(ours, with_published=True)
+    assert [(one.model, one.number) for one in table.rows] == [
+        ("scan", "1"),
+        ("scan", "Wei2020code"),
+        ("scan", "Lee2018"),
+        ("gsmn", "1"),
+        ("gsmn", "Liu2020"),
+        ("gsmn", "Liu2020code"),
+    ]
+    assert table.rows[1].measures["rsum"] == Measure(460.7, None, 1)
+    assert table.notes[-1].startswith("Liu2020code: the authors' repository CrossmodalGroup/GSMN")
+    assert not any("Bleeker" in note for note in table.notes)
 
 
 def test_cocos_tables_by_kind_of_loss():
@@ -170,3 +189,12 @@ def test_on_val_the_rows_show_val():
     (verdict,) = judge([confirmed("a", 300.0)], metric="val/rsum", resamples=10)
     assert rows_of(verdict)[0].measures["rsum"].mean == 300
     assert "i2t_r1" not in rows_of(verdict)[0].measures
+
+
+def test_images_that_retrieve_images_have_a_table_of_their_recalls():
+    recalls = {f"i2t_r{k}": Measure(10.0 * k, 1.0, 5) for k in (1, 2, 4, 8)}
+    ours = replace(row(dataset="birds", model="head"), measures=recalls)
+    (table,) = class_tables([ROWS[0], ours])
+    assert (table.layout.name, table.rows) == ("classes", (ours,))
+    assert [column.heading for column in table.layout.columns] == ["R@1", "R@2", "R@4", "R@8"]
+    assert class_tables(ROWS) == ()

@@ -146,6 +146,33 @@ def triplet_selhn(
     return triplet_sh(row, p, positives, negatives, margin)
 
 
+def gradient_weights(row: Tensor, p: int, positives: list[int], negatives: list[int], /, **asked: Any) -> Tensor:
+    """The weights one by one in plain floats, and the linear function that has them for its gradient."""
+    given = {"margin": 0.2, "temperature": 0.1, "triplet_weight": "softmax", "pair_weight": "sigmoid", **asked}
+    own, total = float(row[p].detach()), row.new_zeros(())
+    if not negatives:
+        return total
+    counted = negatives if given.get("negatives") == "all" else [hardest(row, negatives)]
+    below = 1 + sum(math.exp((float(row[n].detach()) - own) / given["temperature"]) for n in counted)
+    for n in counted:
+        other = float(row[n].detach())
+        excess = given["margin"] + other - own
+        triplet = {
+            "linear": (excess > 0) * max(0.0, 1 + given.get("slope", 0.0) * excess),
+            "softmax": math.exp((other - own) / given["temperature"]) / below,
+            "circle": 1 / (1 + math.exp((own * (2 - own) - other**2 - 0.5) / given["temperature"])),
+        }[given["triplet_weight"]]
+        pull = push = 1.0
+        if given["pair_weight"] == "linear":
+            pull = max(0.0, 1 - given.get("positive_tilt", 1.0) * own)
+            push = max(0.0, 1 - given.get("negative_tilt", 1.0) * (1 - other))
+        if given["pair_weight"] == "sigmoid":
+            pull = 1 / (1 + math.exp(given["alpha"] * (own - given["base"])))
+            push = 1 / (1 + math.exp(-given["beta"] * (other - given["base"])))
+        total = total + given["scale"] * triplet * (given.get("balance", 1.0) * push * row[n] - pull * row[p])
+    return total
+
+
 def hardest(row: Tensor, negatives: list[int]) -> int:
     return max(negatives, key=lambda n: float(row[n].detach()))
 
@@ -200,6 +227,43 @@ CASES = {
     ),
     "circle": Case("circle", circle, "means", {"margin": 0.25, "scale": 5.0}, "/scale"),
     "triplet_selhn": Case("triplet_selhn", triplet_selhn, "sum", {"margin": 0.3, "epsilon": 0.4}),
+    "gradient_weights": Case(
+        "gradient_weights",
+        gradient_weights,
+        "sum",
+        {"scale": 0.5, "temperature": 0.2, "alpha": 3.0, "beta": 7.0, "base": 0.1},
+        "/scale",
+    ),
+    "gradient_weights_linear": Case(
+        "gradient_weights",
+        gradient_weights,
+        "sum",
+        {
+            "triplet_weight": "linear",
+            "pair_weight": "linear",
+            "scale": 2.0,
+            "margin": 0.3,
+            "slope": 1.5,
+            "positive_tilt": 0.8,
+            "negative_tilt": 1.2,
+            "balance": 0.7,
+        },
+        "/scale",
+    ),
+    "gradient_weights_of_all": Case(
+        "gradient_weights",
+        gradient_weights,
+        "means",
+        {"pair_weight": "constant", "negatives": "all", "reduction": "mean", "scale": 5.0, "temperature": 0.2},
+        "/scale",
+    ),
+    "gradient_weights_circle": Case(
+        "gradient_weights",
+        gradient_weights,
+        "means",
+        {"triplet_weight": "circle", "pair_weight": "linear", "reduction": "mean", "scale": 3.0, "temperature": 0.5},
+        "/scale",
+    ),
 }
 
 

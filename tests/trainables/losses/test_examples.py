@@ -9,6 +9,7 @@ MODULES = (
     "trainables.cocos",
     "trainables.losses",
     "trainables.losses.circle",
+    "trainables.losses.gradient_weights",
     "trainables.losses.decoupled",
     "trainables.losses.multi_similarity",
     "trainables.losses.nt_xent",

@@ -23,6 +23,14 @@ CPU = torch.device("cpu")
             "multi_similarity", [{"alpha": 1}, {"beta": 5.0, "base": 0.1, "epsilon": 0}], id="multi_similarity"
         ),
         pytest.param("circle", [{"margin": 0.25, "scale": 8}, {}], id="circle"),
+        pytest.param(
+            "gradient_weights",
+            [
+                {"triplet_weight": "linear", "pair_weight": "linear", "slope": 2, "positive_tilt": 0.5},
+                {"triplet_weight": "linear", "pair_weight": "linear", "margin": 0.7, "negative_tilt": 0, "scale": 0.1},
+            ],
+            id="gradient_weights",
+        ),
         pytest.param("triplet_selhn", [{"epsilon": 0.5}, {"epsilon": 0}], id="triplet_selhn"),
         pytest.param(
             "polynomial_relative",

@@ -20,9 +20,9 @@ from trainables.errors import DataError
 FORMAT = "Flickr captions (*.token or *.token.txt, with *.trainImages.txt or train.txt ...)"
 
 _LISTS = {
-    "train": ("*trainImages.txt", "train.txt"),
-    "val": ("*devImages.txt", "val.txt", "dev.txt"),
-    "test": ("*testImages.txt", "test.txt"),
+    "train": ("*trainImages.txt", "train.txt", "train_list.txt"),
+    "val": ("*devImages.txt", "val.txt", "dev.txt", "val_list.txt"),
+    "test": ("*testImages.txt", "test.txt", "test_list.txt"),
 }
 
 
@@ -31,12 +31,12 @@ def find(folder: Path) -> list[Path]:
     # Flickr8k's archive holds the lemmatised captions too, and those that were judged by experts.
     tokens = [path for path in sorted(folder.glob("*.token*")) if path.name.endswith((".token", ".token.txt"))]
     tokens = [path for path in tokens if "lemma" not in path.name]
-    return [*tokens, *_lists(folder).values()] if tokens else []
+    return [*tokens, *split_lists(folder).values()] if tokens else []
 
 
 def read(files: Sequence[Path]) -> Corpus:
     """Read the captions, then the lists; problems are collected with their lines."""
-    lists = _lists(files[0].parent)
+    lists = split_lists(files[0].parent)
     token_files = [file for file in files if file not in lists.values()]
     if len(token_files) > 1:
         names = ", ".join(file.name for file in token_files)
@@ -52,8 +52,8 @@ def read(files: Sequence[Path]) -> Corpus:
     return Corpus(str(token_files[0]), images, problems, notes)
 
 
-def _lists(folder: Path) -> dict[str, Path]:
-    """Return the list of each split that has one."""
+def split_lists(folder: Path) -> dict[str, Path]:
+    """Return the list of file names, or ids, of each split that has one."""
     found = {
         split: next((path for pattern in patterns for path in sorted(folder.glob(pattern))), None)
         for split, patterns in _LISTS.items()

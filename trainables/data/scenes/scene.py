@@ -109,6 +109,15 @@ def draw_scene(seed: int, index: int) -> Scene:
     return _change_one_attribute(draw_scene(seed, first), generator)
 
 
+def draw_single(seed: int, index: int, colour: str, shape: str) -> Scene:
+    """Return a scene of one thing of a colour and a shape, in a place, size and texture and on a ground of chance."""
+    generator = random_generator(seed, index, purpose=0)
+    layout = pick(generator, ("centre", "left", "right"))
+    texture = pick(generator, ("plain", "plain", *TEXTURES))
+    thing = Thing(shape, colour, pick(generator, SIZES), texture, 0, 0, 0)
+    return Scene(pick(generator, GROUNDS), layout, (_place(thing, layout, 0, generator),))
+
+
 def relation(scene: Scene, one: int, other: int) -> str:
     """Say how one thing stands to another: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
     if scene.layout == "front":

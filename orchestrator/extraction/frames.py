@@ -1,0 +1,48 @@
+"""From the features of frames, a file a clip, to the feature files of a dataset."""
+
+from pathlib import Path
+
+from orchestrator.extraction.text import check_target, write_features
+from trainables.data.corpus import check_corpus
+from trainables.data.features import images_digest
+from trainables.data.frames import pool_clips
+from trainables.data.source import find_source
+from trainables.errors import ConfigError, DataError
+
+
+def pool_frames(
+    dataset: str, data_root: Path, frames: Path, *, count: int, out: Path | None
+) -> tuple[int, int, tuple[Path, ...]]:
+    """Write ``features_global.npy`` and ``features_regions.npy`` of the clips of a dataset.
+
+    Args:
+        dataset: Name of a folder under ``data_root``, or a path.
+        data_root: Where datasets lie.
+        frames: Folder with ``ID.npy`` of each clip, shape (frames, D).
+        count: Frames of a clip in ``features_regions.npy``, >= 1.
+        out: Where the features go; ``None`` for the dataset's own folder.
+
+    Returns:
+        Clips, features of a frame, and all files that were written.
+
+    Raises:
+        ConfigError: If the count or a folder is refused.
+        DataError: If the dataset or a file is missing or damaged.
+    """
+    if count < 1:
+        raise ConfigError(f"--count must be at least 1, got {count}")
+    if not frames.is_dir():
+        raise ConfigError(f"{frames}: no such folder; it must hold ID.npy of each clip")
+    source = find_source(dataset, data_root)
+    corpus = source.read()
+    if problems := check_corpus(corpus):
+        raise DataError(problems)
+    targets = [(out or source.folder) / f"features_{kind}.npy" for kind in ("global", "regions")]
+    for target in targets:
+        check_target(target)
+    pooled = pool_clips(corpus.images, frames, count)
+    origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
+    for target, rows in zip(targets, pooled, strict=True):
+        write_features(target, rows, origin)
+    written = (*targets, *(target.with_suffix(".json") for target in targets))
+    return len(pooled[0]), pooled[0].shape[1], written

@@ -1,0 +1,156 @@
+"""The triplet weights and pair weights of ``gradient_weights`` as one conditional space.
+
+Two choices say which numbers there are: ``triplet_weight`` and ``pair_weight``. The loss is a sum over the pairs of a
+batch, so that ``triplet_sh`` is inside at a scale of 1, and ``nt_xent``, which is half a mean over each direction's
+queries, at 1 / (2 pairs temperature); both are tried first.
+
+References:
+    [Xuan2023] Xuan and Chen, Dissecting Deep Metric Learning Losses for Image-Text Retrieval (GOAL). arXiv:2210.13188
+    [GOALCode] https://github.com/microsoft/VSE_Gradient/blob/ba3eb69/Gradient/gradient.py
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from search_spaces.space import (
+    NOT_NEGATIVE,
+    NUMBER,
+    POSITIVE,
+    Asked,
+    Bounds,
+    Domain,
+    LossSpace,
+    Range,
+    Trial,
+    Values,
+    is_number,
+    one_of,
+)
+
+CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "triplet_weight": {
+        "constant": ("margin",),
+        "linear": ("margin", "slope"),
+        "softmax": ("temperature",),
+        "circle": ("temperature",),
+    },
+    "pair_weight": {
+        "constant": (),
+        "linear": ("positive_tilt", "negative_tilt"),
+        "sigmoid": ("alpha", "beta", "base"),
+    },
+}
+"""Choice -> value -> the numbers that exist at this value."""
+
+USUAL_PAIRS = 128
+"""Pairs of a batch for which the default bounds are."""
+
+# tau 10, alpha 2, beta 10, base 0.5: the defaults of [GOALCode]; temperature is 1 / tau.
+PUBLISHED = {
+    "negatives": "hardest",
+    "triplet_weight": "softmax",
+    "pair_weight": "sigmoid",
+    "scale": 1.0,
+    "temperature": 0.1,
+    "alpha": 2.0,
+    "beta": 10.0,
+    "base": 0.5,
+}
+
+
+def gradient_weights(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Suggest the two choices, and the numbers that exist at these."""
+    chosen = {name: bounds[name].suggest(trial, name) for name in ("negatives", *CONDITIONS, "scale")}
+    names = [name for choice, numbers in CONDITIONS.items() for name in numbers[str(chosen[choice])]]
+    return chosen | {name: bounds[name].suggest(trial, name) for name in names}
+
+
+def _relevant(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
+    """Drop the numbers that exist at no listed choice."""
+    kept = {"negatives", "scale", *CONDITIONS}
+    for choice, numbers in CONDITIONS.items():
+        for value in bounds[choice].ends():
+            kept.update(numbers[str(value)])
+    return {name: bound for name, bound in bounds.items() if name in kept}
+
+
+def _bounds(pairs: int) -> dict[str, Range | Values]:
+    """Return where to look by default in batches of so many pairs."""
+    return {
+        "negatives": Values(("hardest", "all")),
+        "triplet_weight": Values(tuple(CONDITIONS["triplet_weight"])),
+        "pair_weight": Values(tuple(CONDITIONS["pair_weight"])),
+        "scale": Range(1 / (8 * pairs), 8.0, log=True),
+        "margin": Range(0.02, 0.8),
+        "slope": Range(0.0, 8.0),
+        "temperature": Range(0.005, 0.5, log=True),
+        "positive_tilt": Range(0.0, 1.0),
+        "negative_tilt": Range(0.0, 1.0),
+        "alpha": Range(0.5, 20.0, log=True),
+        "beta": Range(2.0, 100.0, log=True),
+        "base": Range(0.0, 1.0),
+    }
+
+
+def _triplet(margin: float, negatives: str = "hardest") -> dict[str, Any]:
+    words = {"negatives": negatives, "triplet_weight": "constant", "pair_weight": "constant"}
+    return {**words, "scale": 1.0, "margin": margin}
+
+
+def _nt_xent(temperature: float, pairs: int) -> dict[str, Any]:
+    words = {"negatives": "all", "triplet_weight": "softmax", "pair_weight": "constant"}
+    return {**words, "scale": 1 / (2 * pairs * temperature), "temperature": temperature}
+
+
+def _twins(pairs: int, loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the point that has the gradient of another loss, in batches with one positive a query."""
+    if loss in ("triplet", "triplet_sh") and is_number(parameters.get("margin")):
+        return (_triplet(parameters["margin"], "all" if loss == "triplet" else "hardest"),)
+    if loss == "nt_xent" and is_number(parameters.get("temperature")):
+        return (_nt_xent(parameters["temperature"], pairs),)
+    return ()
+
+
+def _adapted(space: LossSpace, asked: Asked) -> LossSpace:
+    """Return the space for the pairs of a study's batches; no point of another loss where the loss is a mean."""
+    if asked.fixed.get("reduction") == "mean":
+        return replace(space, bounds={**_bounds(1), "scale": Range(0.1, 200.0, log=True)})
+    return replace(
+        space,
+        bounds=_bounds(asked.pairs),
+        starts=(_triplet(0.2), _nt_xent(0.1, asked.pairs)),
+        twins=partial(_twins, asked.pairs),
+    )
+
+
+def _words(choice: str) -> Domain:
+    return one_of(*CONDITIONS[choice])
+
+
+_BARE = LossSpace(
+    suggest=gradient_weights,
+    bounds={},
+    published=(PUBLISHED,),
+    parameters={
+        "triplet_weight": _words("triplet_weight"),
+        "pair_weight": _words("pair_weight"),
+        "negatives": one_of("hardest", "all"),
+        "reduction": one_of("sum", "mean"),
+        "scale": POSITIVE,
+        "margin": NOT_NEGATIVE,
+        "slope": NUMBER,
+        "temperature": POSITIVE,
+        "positive_tilt": NOT_NEGATIVE,
+        "negative_tilt": NOT_NEGATIVE,
+        "balance": POSITIVE,
+        "alpha": POSITIVE,
+        "beta": POSITIVE,
+        "base": NUMBER,
+    },
+    relevant=_relevant,
+    adapt=_adapted,
+    switches=tuple(CONDITIONS),
+)
+GRADIENT_WEIGHTS = _adapted(_BARE, Asked(pairs=USUAL_PAIRS))

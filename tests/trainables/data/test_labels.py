@@ -1,0 +1,154 @@
+"""Images with classes: the form ``labels.csv``, batches of whole classes, and trainings on them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator.cli import main as run_command
+from trainables.config import TrainingConfig, TrialConfig
+from trainables.data.batches import epoch_batches
+from trainables.data.dataset import check_modality, load_dataset
+from trainables.data.resident import ResidentSplit
+from trainables.errors import ConfigError, DataError
+from trainables.models import build_model
+from trainables.trial import run_trial
+
+CLASSES = {"train": "abc", "val": "de", "test": "fg"}
+PER_CLASS = 5
+
+
+def main(arguments: list[str]) -> int:
+    """Run a command and return its exit code."""
+    try:
+        run_command(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def lines() -> list[str]:
+    rows = [
+        f"{name}{n}.jpg,class {name},{split}" for split, names in CLASSES.items() for name in names for n in range(5)
+    ]
+    return ["filename,class,split", *rows]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A dataset whose features are a direction a class, with noise."""
+    folder = tmp_path / "data" / "birds"
+    folder.mkdir(parents=True)
+    (folder / "labels.csv").write_text("\n".join(lines()) + "\n")
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(7, 8)).repeat(PER_CLASS, 0)
+    np.save(folder / "features_global.npy", (centres + generator.normal(size=(35, 8))).astype(np.float32))
+    return tmp_path / "data"
+
+
+def config(**changes: object) -> TrialConfig:
+    training = TrainingConfig(embedding_size=4, batch_size=12, epochs=3, captions_per_image=3, learning_rate=0.01)
+    return TrialConfig(**{"dataset": "birds", "model": "head", "loss": "nt_xent", "training": training, **changes})
+
+
+def test_both_sides_are_the_images_and_their_classes(root: Path) -> None:
+    data = load_dataset("birds", root, text=True)
+    for name, split in data.splits.items():
+        assert len(split.labels) == len(split.captions) == PER_CLASS * len(CLASSES[name])
+        assert split.labels.tolist() == np.arange(len(CLASSES[name])).repeat(PER_CLASS).tolist()
+        assert split.caption_rows.tolist() == split.image_rows.tolist()
+        assert np.array_equal(split.caption_features, split.features)
+    assert len(data.splits["val"].head(5).labels) == 5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_batch_holds_each_image_beside_others_of_its_class(root: Path, seed: int) -> None:
+    split = ResidentSplit(load_dataset("birds", root).splits["train"], torch.device("cpu"))
+    training = TrainingConfig(batch_size=10, captions_per_image=2)
+    batches = list(epoch_batches(split, training, torch.Generator().manual_seed(seed)))
+    # Each class is two groups, of 2 and 3 images; where both come last they are a batch of one class, and left out.
+    assert sum(len(batch.images) for batch in batches) in (15, 10)
+    for batch in batches:
+        assert len(batch.images) <= 10
+        assert torch.equal(batch.images, batch.tokens)
+        assert torch.equal(batch.ignore, torch.eye(len(batch.images), dtype=torch.bool))
+        assert batch.positives.any(0).all()
+        assert not (batch.positives & batch.ignore).any()
+        assert torch.equal(batch.positives, batch.positives.T)
+        assert not (batch.positives | batch.ignore).all()
+
+
+SPOILED = {
+    "columns": ("filename,class,split", "file,class,split", "line 1: must be filename,class,split"),
+    "split": ("b0.jpg,class b,train", "b0.jpg,class b,most", "line 7: split must be train, val or test, got 'most'"),
+    "alone": ("g0.jpg,class g,test", "g0.jpg,class h,test", "class 'class h' has one image in test"),
+    "seen": ("a4.jpg,class a,train", "a4.jpg,class g,train", "class 'class g' is in test and in train or val"),
+    "twice": ("a4.jpg,class a,train", "a3.jpg,class a,train", "line 6: two images of one id: id 'a3.jpg'"),
+    "outside": ("a4.jpg,class a,train", "../a4.jpg,class a,train", "leaves the data root"),
+    "no class": ("a4.jpg,class a,train", "a4.jpg,,train", "line 6: empty caption"),
+}
+
+
+@pytest.mark.parametrize("before, after, message", SPOILED.values(), ids=SPOILED)
+def test_what_is_wrong_with_labels_is_named_with_its_line(before: str, after: str, message: str, root: Path) -> None:
+    file = root / "birds" / "labels.csv"
+    file.write_text(file.read_text().replace(before, after))
+    with pytest.raises(DataError, match=message):
+        load_dataset("birds", root)
+
+
+def test_a_model_that_reads_words_is_refused(root: Path) -> None:
+    with pytest.raises(ConfigError, match="birds has images with classes and no captions, and vsepp reads words"):
+        check_modality(config(model="vsepp"), load_dataset("birds", root))
+    with pytest.raises(ConfigError, match="caption_head: birds has images on both sides"):
+        build_model(config(model_parameters={"caption_head": "mlp"}), load_dataset("birds", root))
+
+
+def test_both_sides_share_one_head(root: Path) -> None:
+    data = load_dataset("birds", root)
+    model = build_model(config(model_parameters={"image_head": "mlp"}), data)
+    features = torch.from_numpy(data.splits["val"].features[:3])
+    assert torch.equal(model.encode_images(features), model.encode_captions(features, torch.ones(3)))
+    assert len(list(model.parameters())) == 4
+
+
+@pytest.mark.parametrize(
+    "loss", ["triplet_sh", "triplet", "nt_xent", "smooth_ap", "multi_similarity", "gradient_weights"]
+)
+def test_a_training_learns_to_retrieve_classes_and_counts_contributions(root: Path, loss: str) -> None:
+    reports = list(run_trial(config(loss=loss), load_dataset("birds", root), device="cpu"))
+    metrics = reports[-1].metrics
+    assert metrics["val/t2i_r1"] == metrics["val/i2t_r1"]
+    assert 0 <= metrics["val/i2t_r1"] <= metrics["val/i2t_r2"] <= metrics["val/i2t_r4"] <= metrics["val/i2t_r8"] <= 100
+    counted = next(
+        report.metrics for report in reversed(reports) if any(k.startswith("cocos/") for k in report.metrics)
+    )
+    assert counted["cocos/i2t_negatives_per_query"] == pytest.approx(counted["cocos/t2i_negatives_per_query"])
+
+
+def test_the_generated_dataset_is_described_trained_on_and_tested(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    place = ["--data-root", str(tmp_path)]
+    assert main(["data", "generate", "classes", "--images", "100", *place]) == 0
+    assert main(["data", "generate", "classes", "--images", "100", *place]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert main(["data", "describe", "classes", "--json", *place]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [told["splits"][name]["images"] for name in ("train", "val", "test")] == [80, 10, 10]
+    settings = {"dataset": "classes", "model": "head", "training.epochs": 1, "training.batch_size": 16}
+    options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    assert main(["train", *options, *place, "--output", str(tmp_path / "runs"), "--json"]) == 0
+    capsys.readouterr()
+    (run,) = (tmp_path / "runs" / "train").iterdir()
+    assert main(["evaluate", str(run), "--json", "--split", "test", *place]) == 0
+    # One class of ten images alone is in test: whatever is found is right.
+    assert json.loads(capsys.readouterr().out)["metrics"]["rsum"] == 600.0
+
+
+@pytest.mark.parametrize("images", [0, 95, 105, 1210])
+def test_other_numbers_of_generated_images_are_refused(images: int, tmp_path: Path) -> None:
+    assert main(["data", "generate", "classes", "--images", str(images), "--data-root", str(tmp_path)]) == 2
+    assert not (tmp_path / "classes").exists()

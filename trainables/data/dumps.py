@@ -1,0 +1,127 @@
+"""Features of both sides that another program saved in one file, such as zero-shot features of open_clip.
+
+What people save is a dict of two matrices, by ``torch.save``, ``numpy.savez`` or safetensors:
+
+    image_features   (I, D), also called image_embeds, image_embeddings or img_emb
+    text_features    (C, D), also called text_embeds, text_embeddings or text_emb
+
+and beside them, at will, ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, which say in which order the
+rows are. Other entries, such as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset
+lists its images, or those of one split, and their captions; nothing that is loaded can run code.
+
+References:
+    [Ilharco2021] Ilharco et al., OpenCLIP, https://github.com/mlfoundations/open_clip, README.md: ``encode_image`` and
+        ``encode_text`` as ``image_features`` and ``text_features``.
+    [Wolf2020] Hugging Face Transformers, ``CLIPOutput``: ``image_embeds`` and ``text_embeds``.
+"""
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from trainables.data.corpus import Image
+from trainables.errors import DataError
+
+IMAGES = ("image_features", "image_embeds", "image_embeddings", "img_emb")
+CAPTIONS = ("text_features", "text_embeds", "text_embeddings", "text_emb")
+IDS = ("image_ids", "filenames", "image_paths")
+
+SUFFIXES = (".npz", ".pt", ".pth", ".safetensors")
+
+_BROKEN = (OSError, ValueError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError)
+"""What NumPy, torch and safetensors raise on a file that is damaged, or needs code to be loaded."""
+
+
+@dataclass(frozen=True)
+class Dump:
+    """The features of one file.
+
+    Attributes:
+        path: Of the file.
+        images: Shape (I, D), floating.
+        captions: Shape (C, E), floating.
+        image_ids: What the file calls each image; empty where it does not say.
+    """
+
+    path: Path
+    images: np.ndarray
+    captions: np.ndarray
+    image_ids: tuple[str, ...] = ()
+
+    def misfits(self, images: Sequence[Image]) -> list[str]:
+        """Return what keeps the rows from being the features of some images and of all of their captions."""
+        captions = sum(len(image.captions) for image in images)
+        problems = [
+            f"{self.path}: {len(found)} rows of {kind} features for {wanted} {kind}s of the dataset; there must be one "
+            "row each, in its order"
+            for kind, found, wanted in (("image", self.images, len(images)), ("caption", self.captions, captions))
+            if len(found) != wanted
+        ]
+        if self.image_ids and not problems:
+            problems += self._wrong_order(images)
+        return problems
+
+    def _wrong_order(self, images: Sequence[Image]) -> list[str]:
+        if len(self.image_ids) != len(images):
+            return [f"{self.path}: {len(self.image_ids)} ids for {len(images)} rows of image features"]
+        for row, (told, image) in enumerate(zip(self.image_ids, images, strict=True)):
+            if told != image.id and PurePath(told).name != PurePath(image.filename).name:
+                known = image.filename or image.id
+                return [
+                    f"{self.path}: row {row} is image {told!r:.80}, the dataset has {known!r:.80} there; save the rows "
+                    "in the order in which the dataset lists its images and captions"
+                ]
+        return []
+
+
+def read_dump(path: Path) -> Dump:
+    """Read a file of features.
+
+    Raises:
+        DataError: If the file is missing or damaged, needs code to be loaded, or lacks one of the two matrices.
+    """
+    entries = _entries(path)
+    images, captions = (_matrix(path, entries, names) for names in (IMAGES, CAPTIONS))
+    ids = next((entries[name] for name in IDS if name in entries), ())
+    return Dump(path, images, captions, tuple(str(one) for one in ids))
+
+
+def _entries(path: Path) -> Mapping[str, Any]:
+    """Return what a file holds, by name."""
+    if path.suffix not in SUFFIXES:
+        raise DataError(f"{path}: must be a file of {', '.join(SUFFIXES)}")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        import torch
+
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except _BROKEN as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise DataError(f"{path}: cannot be read without running code of the file, or is damaged: {reason}") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: must hold a dict with {IMAGES[0]} and {CAPTIONS[0]}, got {type(found).__name__}")
+    return {str(name): value for name, value in found.items()}
+
+
+def _matrix(path: Path, entries: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:
+    """Return the entry that has one of some names, as float16 or float32."""
+    name = next((name for name in names if name in entries), None)
+    if name is None:
+        there = ", ".join(sorted(entries)[:8]) or "nothing"
+        raise DataError(f"{path}: holds no {names[0]} (nor {', '.join(names[1:])}); there are: {there}")
+    value = entries[name]
+    # NumPy has no bfloat16, in which some encoders compute.
+    array = np.asarray(value.detach().float().numpy() if hasattr(value, "detach") else value)
+    if array.ndim != 2 or not np.issubdtype(array.dtype, np.floating) or 0 in array.shape:
+        raise DataError(f"{path}: {name} must be a matrix of numbers, got {array.dtype} of shape {array.shape}")
+    return array

@@ -1,0 +1,71 @@
+"""Clips with captions as a table and lists of the splits: MSVD and TGIF.
+
+A caption a line, ``ID<tab>a man drives a car``: ``sents_train_lc_nopunc.txt`` and its like of MSVD, or
+``tgif-v1.0.tsv``, whose ids are addresses. The splits are lists of ids, one a line: ``train_list.txt``,
+``val_list.txt``, ``test_list.txt``, or ``train.txt``, ``val.txt``, ``test.txt``, beside the table or in ``splits``. A
+clip is what an image is elsewhere; of an address the name of the file without its suffix is the id. Feature rows go by
+the lists: train, then val, then test; captions by the table. Clips with captions in no list are left out.
+
+References:
+    [Chen2011] Chen and Dolan, Collecting Highly Parallel Data for Paraphrase Evaluation (MSVD). ACL 2011
+    [Li2016] Li et al., TGIF: A New Dataset and Benchmark on Animated GIF Description. arXiv:1604.02748
+"""
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from trainables.data.corpus import Corpus, Image, caption_problem
+from trainables.data.formats.flickr import split_lists
+from trainables.data.text_files import read_lines
+
+FORMAT = "clips with captions (*.tsv or sents_*.txt, with train_list.txt or splits/train.txt ...)"
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the tables of captions and the lists of the splits, or nothing."""
+    tables = sorted([*folder.glob("*.tsv"), *folder.glob("sents_*.txt")])
+    lists = _lists(folder)
+    return [*tables, *lists.values()] if tables and lists else []
+
+
+def read(files: Sequence[Path]) -> Corpus:
+    """Read the tables, then the lists; problems are collected with their lines."""
+    lists = _lists(files[0].parent)
+    problems: list[str] = []
+    captions: dict[str, list[str]] = {}
+    for file in files:
+        if file not in lists.values():
+            _read_table(file, captions, problems)
+    images: list[Image] = []
+    for split, file in lists.items():
+        for number, line in enumerate(read_lines(file), 1):
+            clip, place = _clip_of(line), f"{file}: line {number}"
+            if not clip:
+                problems.append(f"{place}: must be the id of a clip, got {line!r:.60}")
+            else:
+                images.append(Image(place, clip, "", split, tuple(captions.get(clip, ()))))
+    left_out = len(captions.keys() - {image.id for image in images})
+    notes = [f"{left_out} clips with captions are in no list and left out"] if left_out else []
+    return Corpus(str(files[0]), images, problems, notes)
+
+
+def _lists(folder: Path) -> dict[str, Path]:
+    return split_lists(folder) or split_lists(folder / "splits")
+
+
+def _read_table(file: Path, captions: dict[str, list[str]], problems: list[str]) -> None:
+    """Add the captions of a table to those of each clip."""
+    for number, line in enumerate(read_lines(file), 1):
+        name, tab, caption = line.partition("\t")
+        clip = _clip_of(name)
+        wrong = caption_problem(caption) if tab and clip else f"must be 'ID<tab>caption', got {line!r:.60}"
+        if wrong:
+            problems.append(f"{file}: line {number}: {wrong}")
+        else:
+            captions.setdefault(clip, []).append(caption)
+
+
+def _clip_of(name: str) -> str:
+    """Return the id of a clip; of an address the name of its file without the suffix."""
+    name = name.strip()
+    return PurePosixPath(name).stem if "://" in name else name

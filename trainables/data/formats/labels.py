@@ -1,0 +1,77 @@
+"""Images with classes in place of captions: ``labels.csv``, one line an image.
+
+::
+
+    filename,class,split
+    images/001.Black_footed_Albatross/0001.jpg,001.Black_footed_Albatross,train
+    images/101.White_Pelican/0007.jpg,101.White_Pelican,test
+
+An image is retrieved with the other images of its class, as in fine-grained image retrieval. Feature rows come in the
+order of the lines. No class of the test split is a class of train or val, since retrieval of classes that nobody has
+seen is what is measured; train and val may share classes. Every class of a split has two images at least.
+
+References:
+    [OhSong2016] Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, section 5: the splits by
+        classes. arXiv:1511.06452
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Corpus, Image, caption_problem, filename_problem
+from trainables.data.text_files import read_lines
+
+FORMAT = "images with classes (labels.csv with the columns filename, class, split)"
+ONE_MODALITY = True
+FILE = "labels.csv"
+COLUMNS = ("filename", "class", "split")
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the file of labels, or nothing."""
+    return [folder / FILE] if (folder / FILE).exists() else []
+
+
+def read(files: Sequence[Path]) -> Corpus:
+    """Read the labels; the class of an image is its caption."""
+    (file,) = files
+    images: list[Image] = []
+    problems: list[str] = []
+    rows = list(csv.reader(read_lines(file)))
+    if not rows or tuple(rows[0]) != COLUMNS:
+        return Corpus(str(file), [], [f"{file}: line 1: must be {','.join(COLUMNS)}, got {','.join(rows[0])!r:.60}"])
+    for number, row in enumerate(rows[1:], 2):
+        place = f"{file}: line {number}"
+        if wrong := _row_problem(row):
+            problems.append(f"{place}: {wrong}")
+        else:
+            images.append(Image(place, row[0], row[0], SPLIT_ALIASES[row[2]], (row[1],)))
+    return Corpus(str(file), images, problems + _class_problems(file, images))
+
+
+def _row_problem(row: Sequence[str]) -> str | None:
+    if len(row) != len(COLUMNS):
+        return f"must have {len(COLUMNS)} columns, got {len(row)}"
+    if row[2] not in SPLIT_ALIASES:
+        return f"split must be train, val or test, got {row[2]!r:.60}"
+    return filename_problem(row[0]) or caption_problem(row[1])
+
+
+def _class_problems(file: Path, images: Sequence[Image]) -> list[str]:
+    """Name classes with one image in a split, and classes of the test split that were trained on."""
+    by_split = {split: Counter(image.captions[0] for image in images if image.split == split) for split in SPLITS}
+    problems = [
+        f"{file}: class {name!r} has one image in {split}; a query needs another to find: remove it, or add one"
+        for split, classes in by_split.items()
+        for name, count in classes.items()
+        if count == 1
+    ]
+    seen = by_split["train"].keys() | by_split["val"].keys()
+    problems += [
+        f"{file}: class {name!r} is in test and in train or val; the classes of test must be others"
+        for name in by_split["test"]
+        if name in seen
+    ]
+    return problems

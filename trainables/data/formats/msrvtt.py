@@ -1,0 +1,69 @@
+"""MSR-VTT as its authors gave it: ``*videodatainfo*.json``, one file of all splits or several.
+
+::
+
+    {"videos": [{"video_id": "video0", "split": "train", ...}],
+     "sentences": [{"video_id": "video0", "caption": "a man drives a car", ...}]}
+
+A clip is what an image is elsewhere. Feature rows come in the order of ``videos``, file after file; captions in the
+order of ``sentences``. ``train_val_videodatainfo.json`` and ``test_videodatainfo.json`` are read together.
+
+References:
+    [Xu2016] Xu et al., MSR-VTT: A Large Video Description Dataset for Bridging Video and Language. CVPR 2016
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trainables.data.corpus import SPLIT_ALIASES, Corpus, Image, caption_problem
+from trainables.data.text_files import read_json, records
+
+FORMAT = "MSR-VTT (*videodatainfo*.json)"
+
+_SPLITS = {**SPLIT_ALIASES, "validate": "val"}
+
+
+def find(folder: Path) -> list[Path]:
+    """Return the JSON files; that of train and val before that of test."""
+    return sorted(folder.glob("*videodatainfo*.json"), key=lambda path: ("test" in path.name, path.name))
+
+
+def read(files: Sequence[Path]) -> Corpus:
+    """Read the clips and their captions; problems are collected, an unreadable file raises ``DataError``."""
+    problems: list[str] = []
+    splits: dict[str, tuple[str, str]] = {}
+    captions: dict[str, list[str]] = {}
+    for file in files:
+        content = read_json(file)
+        for index, record in enumerate(records(file, content, "videos", "MSR-VTT")):
+            place = f"{file}: videos[{index}]"
+            if wrong := _video_problem(record, splits):
+                problems.append(f"{place}: {wrong}")
+            else:
+                splits[record["video_id"]] = (place, _SPLITS[record["split"]])
+        for index, record in enumerate(records(file, content, "sentences", "MSR-VTT")):
+            if wrong := _sentence_problem(record, splits):
+                problems.append(f"{file}: sentences[{index}]: {wrong}")
+            else:
+                captions.setdefault(record["video_id"], []).append(record["caption"])
+    images = [Image(place, name, "", split, tuple(captions.get(name, ()))) for name, (place, split) in splits.items()]
+    return Corpus(str(files[0]), images, problems)
+
+
+def _video_problem(record: Any, known: dict[str, tuple[str, str]]) -> str | None:
+    if not isinstance(record, dict) or not isinstance(record.get("video_id"), str) or not record["video_id"]:
+        return "another schema: must be an object with the text video_id"
+    if record["video_id"] in known:
+        return f"video_id {record['video_id']!r} is that of {known[record['video_id']][0]} too"
+    if record.get("split") not in _SPLITS:
+        return f"split must be train, validate or test, got {record.get('split')!r:.60}"
+    return None
+
+
+def _sentence_problem(record: Any, known: dict[str, tuple[str, str]]) -> str | None:
+    if not isinstance(record, dict):
+        return "another schema: must be an object with video_id and caption"
+    if record.get("video_id") not in known:
+        return f"video_id {record.get('video_id')!r:.60} is none of videos"
+    return caption_problem(record.get("caption"))

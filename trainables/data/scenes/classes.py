@@ -1,0 +1,122 @@
+"""Writes the ``classes`` dataset: pictures of single things, whose class is their colour and shape.
+
+::
+
+    images/class_000000.jpg ...     224 x 224
+    labels.csv                      the class and the split of each, in the order of the feature rows
+    classes.json                    the arguments
+    features_global.npy             float16 (images, D), unit rows
+    features_global.json            whose features these are
+
+Size, texture, place and ground are drawn anew for each picture, so that pictures of a class have the thing alone in
+common. Splits are by classes: what is retrieved in val and test is of classes that no training has seen.
+"""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as Picture
+
+from trainables.data.cache import whole_directory
+from trainables.data.corpus import Image
+from trainables.data.features import images_digest
+from trainables.data.formats.labels import COLUMNS, FILE
+from trainables.data.scenes.descriptor import describe_picture, finish_global
+from trainables.data.scenes.render import render_jpeg
+from trainables.data.scenes.scene import COLOURS, SHAPES, draw_single, random_generator
+from trainables.errors import ConfigError, DataError
+
+VERSION = 1
+"""Raised when the same seed gives other pictures or features."""
+
+PER_CLASS = 10
+"""Pictures of a class."""
+
+SMALLEST, LARGEST = 10 * PER_CLASS, PER_CLASS * len(COLOURS) * len(SHAPES)
+"""Images: val and test get a tenth of the classes each, one at least, and there are as many classes as things."""
+
+_ABOUT = "classes.json"
+
+
+def generate_classes(
+    target: Path, images: int, seed: int, *, on_progress: Callable[[int], None] = lambda done: None
+) -> bool:
+    """Write the dataset as the folder ``target``, whole or not at all.
+
+    Args:
+        target: A folder that is not there yet, or holds what the same arguments gave.
+        images: How many pictures, a multiple of ``PER_CLASS`` in [100, 1,200].
+        seed: Whole number >= 0.
+        on_progress: Called with the number of pictures that are done.
+
+    Returns:
+        Whether anything was written; not if the folder is there already.
+
+    Raises:
+        ConfigError: If an argument is out of its range.
+        DataError: If ``target`` is something else, or can't be written.
+    """
+    if not SMALLEST <= images <= LARGEST or images % PER_CLASS:
+        raise ConfigError(f"images must be a multiple of {PER_CLASS} from {SMALLEST} to {LARGEST}, got {images}")
+    if seed < 0:
+        raise ConfigError(f"seed must be a whole number of at least 0, got {seed}")
+    info = {"generator": "classes", "version": VERSION, "images": images, "seed": seed}
+    if _is_there(target, info):
+        return False
+    try:
+        with whole_directory(target) as folder:
+            _write_dataset(folder, info, on_progress)
+    except OSError as error:
+        raise DataError(f"{target}: cannot be written: {error.strerror}; give another folder with --out") from error
+    return True
+
+
+def _is_there(target: Path, info: dict[str, Any]) -> bool:
+    """Return whether the folder holds this very dataset; ``DataError`` if it holds anything else."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return False
+    try:
+        found = json.loads((target / _ABOUT).read_text())
+    except (OSError, ValueError):
+        found = None
+    if found != info:
+        raise DataError(f"{target}: is there already and holds something else; remove it, or give another --out")
+    return True
+
+
+def _write_dataset(folder: Path, info: dict[str, Any], on_progress: Callable[[int], None]) -> None:
+    count, seed = info["images"], info["seed"]
+    (folder / "images").mkdir()
+    things = [(colour, shape) for colour in COLOURS for shape in SHAPES]
+    random_generator(seed, 0, purpose=3).shuffle(things)
+    classes = count // PER_CLASS
+    lines, roots = [",".join(COLUMNS)], []
+    for index in range(count):
+        number = index // PER_CLASS
+        colour, shape = things[number]
+        name = f"images/class_{index:06d}.jpg"
+        picture = render_jpeg(draw_single(seed, index, colour, shape), seed, index)
+        (folder / name).write_bytes(picture)
+        with Picture.open(io.BytesIO(picture)) as decoded:
+            roots.append(describe_picture(np.asarray(decoded))[0])
+        lines.append(f"{name},{colour} {shape},{_split_of(number, classes)}")
+        on_progress(index + 1)
+    (folder / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    train = slice(PER_CLASS * sum(_split_of(number, classes) == "train" for number in range(classes)))
+    np.save(folder / "features_global.npy", finish_global(np.stack(roots), train))
+    order = images_digest([Image("", line.split(",")[0], "", "", ()) for line in lines[1:]])
+    told = {"images_digest": order, "descriptor": "root histograms of colour and gradient direction on a 4x4 grid"}
+    (folder / "features_global.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    (folder / _ABOUT).write_text(json.dumps(info) + "\n", encoding="utf-8")
+
+
+def _split_of(number: int, classes: int) -> str:
+    """Return the split of a class: the first eight tenths train, then a tenth val and a tenth test."""
+    tenth = classes // 10
+    if number < classes - 2 * tenth:
+        return "train"
+    return "val" if number < classes - tenth else "test"

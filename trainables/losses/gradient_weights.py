@@ -1,0 +1,175 @@
+"""A loss that is defined by the weights that its gradient gives to the pairs: COCOS turned round.
+
+With s_p a positive of a query q, N the negatives that count (the hardest one, or all), D_n = s_n - s_p:
+
+    the gradient by s_n is    scale T_n P-(s_n)
+    the gradient by s_p is   -scale P+(s_p) * sum over n in N of T_n
+
+    T, triplet_weight   constant   1[margin + D_n > 0]
+                        linear     1[margin + D_n > 0] [1 + slope (margin + D_n)]+
+                        softmax    exp(D_n / t) / (1 + sum over m in N of exp(D_m / t))
+                        circle     sigmoid((s_n^2 - s_p (2 - s_p) + 1/2) / t)
+    P, pair_weight      constant   P+ = 1,                          P- = balance
+                        linear     P+ = [1 - positive_tilt s_p]+,   P- = balance [1 - negative_tilt (1 - s_n)]+
+                        sigmoid    P+ = sigmoid(-alpha (s_p - base)),   P- = balance sigmoid(beta (s_n - base))
+
+Most of these gradients are the gradient of no function, so the value is that of the linear function with this gradient:
+``scale (sum over n of T_n P- s_n - P+ s_p sum over n of T_n)`` with the weights as constants. The value says how far
+pairs are from right only up to its weights, has no lower bound, and does not compare between settings.
+
+Points of the family, by gradient, where each query has one positive: ``triplet_sh`` (hardest, constant, constant),
+``triplet`` (all, constant, constant), ``nt_xent`` (all, softmax, constant, scale 1/t, reduction mean), every parabola
+of ``polynomial_relative`` that rises (hardest, linear, constant), and ``polynomial_self`` with a gate where both of its
+hinges are open (hardest, constant, linear).
+
+References:
+    [Xuan2023] Xuan and Chen, Dissecting Deep Metric Learning Losses for Image-Text Retrieval (GOAL), WACV 2023.
+        arXiv:2210.13188
+    [GOALCode] https://github.com/microsoft/VSE_Gradient/blob/ba3eb69/Gradient/gradient.py: triplet weights con, nca and
+        cir, pair weights con, lin and sig, always with the hardest negative; ``tau`` there is 1 / temperature.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError
+from trainables.losses.contributions import Contributions
+from trainables.losses.directions import Direction, directions
+from trainables.losses.parameters import (
+    Parameter,
+    per_query,
+    per_score,
+    require_above_zero,
+    require_finite_number,
+    require_not_negative,
+)
+
+TRIPLET_WEIGHTS = ("constant", "linear", "softmax", "circle")
+PAIR_WEIGHTS = ("constant", "linear", "sigmoid")
+NEGATIVES = ("hardest", "all")
+REDUCTIONS = ("sum", "mean")
+
+
+@dataclass(frozen=True)
+class GradientWeights:
+    """Weights of triplets and of pairs in place of a loss, in both directions; any number of positives per query.
+
+    Attributes:
+        triplet_weight: How a triplet weighs by its difference: ``constant``, ``linear``, ``softmax`` or ``circle``.
+        pair_weight: How a pair weighs by its own similarity: ``constant``, ``linear`` or ``sigmoid``.
+        negatives: ``hardest``, or ``all`` negatives of a query.
+        reduction: ``sum`` over all pairs of both directions, or ``mean``: half of each direction's mean over queries.
+        scale: Multiplies the gradient, > 0; a number or shape (...), as are all below.
+        margin: Of ``constant`` and ``linear`` triplet weights, >= 0.
+        slope: Of ``linear`` triplet weights, per unit of similarity beyond the margin.
+        temperature: Of ``softmax`` and ``circle`` triplet weights, > 0.
+        positive_tilt: Of ``linear`` pair weights, >= 0: 0 is a constant, 1 is 1 - s_p.
+        negative_tilt: Of ``linear`` pair weights, >= 0: 0 is a constant, 1 is s_n.
+        balance: Weight of negatives beside positives, > 0.
+        alpha: Sharpness of ``sigmoid`` pair weights on positives, > 0.
+        beta: Sharpness of ``sigmoid`` pair weights on negatives, > 0.
+        base: Similarity at which a ``sigmoid`` pair weight is a half.
+
+    Example:
+        >>> import torch
+        >>> similarity = torch.tensor([[0.9, 0.8], [0.1, 0.4]], requires_grad=True)
+        >>> loss = GradientWeights(triplet_weight="constant", pair_weight="constant")
+        >>> loss(similarity, torch.eye(2, dtype=torch.bool)).backward()
+        >>> similarity.grad.tolist()
+        [[-1.0, 2.0], [0.0, -1.0]]
+    """
+
+    triplet_weight: Literal["constant", "linear", "softmax", "circle"] = "softmax"
+    pair_weight: Literal["constant", "linear", "sigmoid"] = "sigmoid"
+    negatives: Literal["hardest", "all"] = "hardest"
+    reduction: Literal["sum", "mean"] = "sum"
+    scale: Parameter = 1.0
+    margin: Parameter = 0.2
+    slope: Parameter = 0.0
+    temperature: Parameter = 0.1
+    positive_tilt: Parameter = 1.0
+    negative_tilt: Parameter = 1.0
+    balance: Parameter = 1.0
+    alpha: Parameter = 2.0
+    beta: Parameter = 10.0
+    base: Parameter = 0.5
+
+    def __post_init__(self) -> None:
+        words = {
+            "triplet_weight": TRIPLET_WEIGHTS,
+            "pair_weight": PAIR_WEIGHTS,
+            "negatives": NEGATIVES,
+            "reduction": REDUCTIONS,
+        }
+        for name, known in words.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        for name in ("scale", "temperature", "balance", "alpha", "beta"):
+            require_above_zero(name, getattr(self, name))
+        for name in ("margin", "positive_tilt", "negative_tilt"):
+            require_not_negative(name, getattr(self, name))
+        for name in ("slope", "base"):
+            require_finite_number(name, getattr(self, name))
+
+    def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
+        """Return the function with this gradient, shape (...); arguments and errors are those of ``directions``."""
+        i2t, t2i = directions(similarity, positives, ignore)
+        return self._linear(i2t) + self._linear(t2i)
+
+    def contributions(self, direction: Direction) -> Contributions:
+        """The definition itself: T P- of a negative, P+ times the sum of T of a positive; ``scale`` is left out."""
+        negatives, counted = self._considered(direction)
+        push, pull = self._weights(direction.positive, negatives, counted)
+        return Contributions(push, pull * direction.share_of_pair() if self.reduction == "mean" else pull)
+
+    def _linear(self, direction: Direction) -> Tensor:
+        """Return one direction's part, shape (...)."""
+        negatives, counted = self._considered(direction)
+        push, pull = self._weights(direction.positive.detach(), negatives.detach(), counted)
+        terms = (push * negatives).sum(-1) - pull * direction.positive
+        if self.reduction == "mean":
+            terms = terms * (direction.share_of_pair() / (2 * direction.scores.shape[-2]))
+        return (per_query(self.scale, terms) * terms).sum(-1)
+
+    def _considered(self, direction: Direction) -> tuple[Tensor, Tensor]:
+        """Return the negatives of each pair's query, shape (..., P, N), and which of them are there."""
+        if self.negatives == "all":
+            return direction.rows(direction.scores), direction.rows(direction.negatives)
+        there = direction.per_pair(direction.negatives.any(-1))
+        # The -inf of a query without negatives would be NaN in the value, at a weight of 0 too.
+        hardest = torch.where(there, direction.per_pair(direction.hardest_negative()), 0.0)
+        return hardest[..., None], there[..., None]
+
+    def _weights(self, positive: Tensor, negatives: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+        """Return T P- of each pair and negative, shape (..., P, N), and P+ sum T of each pair, shape (..., P)."""
+        triplet = self._triplet_weight(positive[..., None], negatives, counted).masked_fill(~counted, 0.0)
+        pull, push = self._pair_weights(positive[..., None], negatives)
+        return triplet * per_score(self.balance, negatives) * push, (triplet * pull).sum(-1)
+
+    def _triplet_weight(self, positive: Tensor, negatives: Tensor, counted: Tensor) -> Tensor:
+        if self.triplet_weight in ("constant", "linear"):
+            # margin + s_n first, as the triplet losses add: a score that is exactly on the margin stays there.
+            excess = per_score(self.margin, negatives) + negatives - positive
+            inside = (excess > 0).to(excess.dtype)
+            if self.triplet_weight == "constant":
+                return inside
+            return inside * (1 + per_score(self.slope, excess) * excess).relu()
+        temperature = per_score(self.temperature, negatives)
+        if self.triplet_weight == "circle":
+            return ((negatives**2 - positive * (2 - positive) + 0.5) / temperature).sigmoid()
+        logits = ((negatives - positive) / temperature).masked_fill(~counted, -torch.inf)
+        # The 1 of the denominator is one more exponent of 0, the positive's own.
+        return torch.cat([torch.zeros_like(logits[..., :1]), logits], -1).softmax(-1)[..., 1:]
+
+    def _pair_weights(self, positive: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
+        """Return P+ and P- without the balance."""
+        if self.pair_weight == "constant":
+            return torch.ones_like(positive), torch.ones_like(negatives)
+        if self.pair_weight == "linear":
+            first, second = (per_score(tilt, negatives) for tilt in (self.positive_tilt, self.negative_tilt))
+            return (1 - first * positive).relu(), (1 - second * (1 - negatives)).relu()
+        alpha, beta, base = (per_score(value, negatives) for value in (self.alpha, self.beta, self.base))
+        return (-alpha * (positive - base)).sigmoid(), (beta * (negatives - base)).sigmoid()
