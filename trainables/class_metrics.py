@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics import metrics_of_ranks
-from trainables.positive_ranks import ROUNDING
+from trainables.scores import Scores
 
 FINE_PLACES = (2, 4, 8)
 """The K of recalls beside 1, 5 and 10, as fine-grained retrieval reports them."""
@@ -25,37 +25,36 @@ QUERIES_AT_A_TIME = 512
 """Queries compared with all images at a time; bounds memory, changes no number."""
 
 
-def rank_classmates(images: Tensor, candidates: Tensor, labels: Tensor) -> Tensor:
+def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
     """Return the rank of the best other image of each image's class among the images of other classes.
 
     Args:
-        images: Unit vectors of the images as queries, shape (I, D), floating, finite.
-        candidates: Vectors of the same images as candidates, shape (I, D).
+        scores: Similarities of the I images as queries with the same I images as candidates.
         labels: Class of each image, shape (I,), integers; each class has at least two images.
 
     Returns:
-        Ranks from 1, shape (I,), int64, on the device of the vectors.
+        Ranks from 1, shape (I,), int64, on the device of the scores.
 
     Raises:
         ValueError: If a class has one image alone.
 
     Example:
+        >>> from trainables.block_scores import BlockScores
         >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.3]])
-        >>> rank_classmates(vectors, vectors, torch.tensor([0, 0, 1, 1])).tolist()
+        >>> rank_classmates(BlockScores(vectors, vectors), torch.tensor([0, 0, 1, 1])).tolist()
         [1, 1, 1, 3]
     """
-    labels = labels.to(images.device)
+    labels = labels.to(scores.device)
     if int(labels.bincount().where(labels.bincount() > 0, 2).min()) < 2:
         raise ValueError("every class needs two images: one to ask with and one to find")
-    # In float64 the rounding of sums is far below what counts as a tie.
-    images, candidates = images.detach().double(), candidates.detach().double()
+    everyone = torch.arange(len(labels), device=scores.device)
     ranks = []
-    for part in torch.arange(len(images), device=images.device).split(QUERIES_AT_A_TIME):
-        scores = images[part] @ candidates.T
+    for part in everyone.split(QUERIES_AT_A_TIME):
+        block = scores.between(part, everyone)
         same = labels[part][:, None] == labels
-        itself = torch.arange(len(images), device=images.device) == part[:, None]
-        best = scores.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
-        ranks.append(1 + ((scores >= best - ROUNDING) & ~same).sum(1))
+        itself = everyone == part[:, None]
+        best = block.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
+        ranks.append(1 + ((block >= best - scores.tolerance) & ~same).sum(1))
     return torch.cat(ranks)
 
 

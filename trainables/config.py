@@ -20,7 +20,7 @@ from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_model_parameters
 
-FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global", "head": "global"}
+FEATURES = {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"}
 """Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 TEXT = "text"

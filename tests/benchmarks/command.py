@@ -22,6 +22,7 @@ from trainables.errors import ConfigError
 BENCHMARKS = {
     "installed": "what the core and the extras weigh, beside an installation of everything",
     "losses": "the losses and the metrics beside naive references",
+    "cross_attention": "a training step and an evaluation of SCAN beside a loop over captions",
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
     "fused": "trials as one stacked model, beside one after another and a process each",

@@ -18,6 +18,7 @@ from tests.support.simulated_gpu import simulated_gpu
 ROOT = Path(__file__).parent.parent.parent
 
 TINY = {
+    "cross_attention": ["--batch-size", "4", "--sizes", "2:3:4", "--steps", "1", "--images", "3"],
     "epoch": ["--images", "60", "--embedding-size", "8", "--steps", "2", "--threads", "1"],
     "evaluation": ["--sizes", "20"],
     "fused": [
@@ -51,6 +52,7 @@ MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason
 LONG = pytest.mark.soak
 """Up to a minute each; tests beside this one run what they measure, and one of them runs in CI."""
 NEEDS = {
+    "cross_attention": [LONG],
     "epoch": [LONG],
     "fused": [LONG],
     "installed": [LONG],

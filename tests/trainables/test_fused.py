@@ -87,6 +87,26 @@ DIFFERENT = {
         )
         for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
     ],
+    "lambdas of pairs": [
+        config(
+            model="scan",
+            model_parameters={"lambda_softmax": softmax, "lambda_lse": lse},
+            seed=seed,
+            optimizer="sgd",
+            learning_rate=0.01,
+        )
+        for seed, softmax, lse in [(0, 4.0, 6.0), (0, 9.0, 20.0), (1, 9.0, 6.0)]
+    ],
+    "words attended": [
+        config(
+            "triplet_sh",
+            model="scan",
+            model_parameters={"cross_attention": "i2t", "aggregation": "mean"},
+            optimizer="sgd",
+            learning_rate=rate,
+        )
+        for rate in (0.01, 0.003)
+    ],
     **{
         f"heads, {kind}": [
             config(
