@@ -289,12 +289,16 @@ def check_widths(config: TrialConfig, data: Dataset) -> None:
 
 
 def check_modality(config: TrialConfig, data: Dataset) -> None:
-    """Refuse a model that reads words where the dataset has images and their classes alone.
+    """Refuse a model that reads words, and a metric that is not measured, where a dataset has images and classes alone.
 
     Raises:
-        ConfigError: Naming the models that read such a dataset.
+        ConfigError: Naming the models that read such a dataset, or the metric.
     """
-    if data.splits["train"].labels is not None and not config.reads_text_features:
+    if data.splits["train"].labels is None:
+        return
+    if config.metric.endswith("map5"):
+        raise ConfigError(f"metric: {config.metric} is not measured on {data.name}, whose images have classes; take r1")
+    if not config.reads_text_features:
         raise ConfigError(
             f"model: {data.name} has images with classes and no captions, and {config.model} reads words; take "
             f"{' or '.join(TEXT_MODELS)}, which retrieves images with images there"

@@ -65,7 +65,8 @@ class HeadModel(RetrievalModel):
         super().__init__()
         sizes = (embedding_size, hidden_size or embedding_size)
         self.images = _make_head("image", image_head, image_size, *sizes)
-        self.captions = self.images if is_shared else _make_head("caption", caption_head, caption_size, *sizes)
+        # A shared head is one module under one name: its weights are saved once.
+        self.captions = None if is_shared else _make_head("caption", caption_head, caption_size, *sizes)
         # Without a parameter there is nothing to lie on top of each other.
         self.can_stack = next(self.parameters(), None) is not None
 
@@ -89,7 +90,8 @@ class HeadModel(RetrievalModel):
 
     def encode_captions(self, captions: Tensor, lengths: Tensor) -> Tensor:
         """Map features (C, D) to unit vectors (C, embedding_size); ``lengths`` is not read."""
-        return normalize(in_full(self.captions(captions)), dim=-1, eps=1e-12)
+        head = self.images if self.captions is None else self.captions
+        return normalize(in_full(head(captions)), dim=-1, eps=1e-12)
 
 
 class Linear(nn.Module):

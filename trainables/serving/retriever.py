@@ -120,6 +120,7 @@ def write_retriever(
         "filenames": list(part.filenames),
         "captions": list(part.captions),
         "image_of_caption": part.image_of_caption.tolist(),
+        "has_one_modality": part.labels is not None,
         "plugins": write_plugins(folder, config),
     }
     write_whole(folder / ABOUT, json.dumps(about, ensure_ascii=False))
@@ -152,7 +153,7 @@ class Retriever:
             tensors = load_file(folder / GALLERY)
             gallery = {name: from_tensors(name, tensors) for name in ("images", "captions")}
             sizes = self.about["feature_shape"], self.about.get("caption_size")
-            self._model = _build(self._config, self._vocabulary, *sizes)
+            self._model = _build(self._config, self._vocabulary, *sizes, bool(self.about.get("has_one_modality")))
             self._model.load_state_dict(load_file(folder / MODEL))
         except (OSError, KeyError, RuntimeError, SafetensorError) as error:
             raise CheckpointError(
@@ -373,7 +374,11 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _build(
-    config: TrialConfig, vocabulary: Vocabulary, feature_shape: Sequence[int], caption_size: int | None
+    config: TrialConfig,
+    vocabulary: Vocabulary,
+    feature_shape: Sequence[int],
+    caption_size: int | None,
+    has_one_modality: bool,
 ) -> RetrievalModel:
     """Make the model of a config for a dataset of which only the sizes are known."""
     nothing = Strings.pack([])
@@ -388,6 +393,7 @@ def _build(
         image_of_caption=np.zeros(0, dtype=np.int64),
         captions=nothing,
         caption_features=None if caption_size is None else np.zeros((1, caption_size), dtype=np.float32),
+        labels=np.zeros(0, dtype=np.int64) if has_one_modality else None,
     )
     return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
 

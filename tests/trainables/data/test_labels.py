@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from orchestrator.cli import main as run_command
+from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.batches import epoch_batches
 from trainables.data.dataset import check_modality, load_dataset
 from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError, DataError
 from trainables.models import build_model
+from trainables.serving.retriever import Retriever, write_retriever
 from trainables.trial import run_trial
 
 CLASSES = {"train": "abc", "val": "de", "test": "fg"}
@@ -102,6 +104,8 @@ def test_what_is_wrong_with_labels_is_named_with_its_line(before: str, after: st
 def test_a_model_that_reads_words_is_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match="birds has images with classes and no captions, and vsepp reads words"):
         check_modality(config(model="vsepp"), load_dataset("birds", root))
+    with pytest.raises(ConfigError, match="val/i2t_map5 is not measured on birds"):
+        check_modality(config(metric="val/i2t_map5"), load_dataset("birds", root))
     with pytest.raises(ConfigError, match="caption_head: birds has images on both sides"):
         build_model(config(model_parameters={"caption_head": "mlp"}), load_dataset("birds", root))
 
@@ -111,7 +115,7 @@ def test_both_sides_share_one_head(root: Path) -> None:
     model = build_model(config(model_parameters={"image_head": "mlp"}), data)
     features = torch.from_numpy(data.splits["val"].features[:3])
     assert torch.equal(model.encode_images(features), model.encode_captions(features, torch.ones(3)))
-    assert len(list(model.parameters())) == 4
+    assert len(list(model.parameters())) == len(model.state_dict()) == 4
 
 
 @pytest.mark.parametrize(
@@ -152,3 +156,13 @@ def test_the_generated_dataset_is_described_trained_on_and_tested(
 def test_other_numbers_of_generated_images_are_refused(images: int, tmp_path: Path) -> None:
     assert main(["data", "generate", "classes", "--images", str(images), "--data-root", str(tmp_path)]) == 2
     assert not (tmp_path / "classes").exists()
+
+
+def test_a_packed_model_is_asked_by_image_and_answers_with_images(root: Path, tmp_path: Path) -> None:
+    data = load_dataset("birds", root)
+    *_, report = run_trial(config(), data, device="cpu")
+    checkpoint = save_epoch(tmp_path / "trial", report)
+    write_retriever(tmp_path / "packed", checkpoint, data, "test")
+    answers = Retriever(tmp_path / "packed").captions_for("f0.jpg", 10)
+    assert answers[0].filename == "f0.jpg"
+    assert {answer.filename for answer in answers} == {f"{name}{n}.jpg" for name in "fg" for n in range(5)}
