@@ -13,7 +13,7 @@ from trainables.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-What = Literal["experiments", "suites", "losses", "models", "metrics", "keys", "records"]
+What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records"]
 Kind = Literal["experiment", "suite", "training"]
 
 
@@ -25,7 +25,7 @@ def list_names(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments and suites that ship, losses, models, metrics, keys of YAML files, records of journals."""
+    """List experiments and suites that ship, losses, models, samplers, metrics, keys of files, records of journals."""
     if (schema and what != "keys") or (markdown and what not in ("keys", "records")):
         raise UserError(
             f"--schema goes with `orchestrator list keys`, and --markdown with that or `list records`, not with {what}"

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from orchestrator.experiment.samplers import SAMPLERS, SamplerKind
 from orchestrator.experiment.yaml_files import Document
-from search_spaces import SPACES, SpaceError
+from search_spaces import SPACES, LossSpace, SpaceError
 from search_spaces.declared import declared_bounds, declared_space
 from trainables.config import FEATURES
 from trainables.errors import ConfigError
@@ -17,32 +18,44 @@ from trainables.plugins.in_use import clash, find_plugin, in_use, outlined_plugi
 from trainables.plugins.installed import providers
 from trainables.plugins.plugin import Plugin
 
-_spaces: set[str] = set()
-"""Losses of plug-ins that have a space in ``SPACES``."""
+_joined: set[tuple[str, str]] = set()
+"""Kind and name of what plug-ins have added to the tables of this room: ``SPACES`` and ``SAMPLERS``."""
 
 
 def use_plugins(plugins: Iterable[Plugin]) -> None:
-    """Let the names of plug-ins be known: losses with their spaces, models and forms of data; no code runs.
+    """Let the names of plug-ins be known: losses with their spaces, models, forms of data and samplers; no code runs.
 
     Raises:
         ConfigError: If a name is taken, or a space is refused.
     """
     for plugin in plugins:
-        spaces = {}
-        for name, about in plugin.offers.get("losses", {}).items():
-            if name in SPACES and name not in _spaces:
-                raise clash(about["place"], name, "a loss of ours")
-            try:
-                spaces[name] = declared_space(about["space"], about["defaults"])
-            except SpaceError as error:
-                raise ConfigError(f"{about['place']}: {error}") from None
+        spaces = {name: _space(name, about) for name, about in plugin.offers.get("losses", {}).items()}
+        samplers = {name: _sampler(name, about) for name, about in plugin.offers.get("samplers", {}).items()}
         former = in_use().get(plugin.name)
         use([plugin])
         if former is not None and former.digest != plugin.digest:
             # What the former version had and the new one has not is nobody's now.
             forget_plugins(())
         SPACES.update(spaces)
-        _spaces.update(spaces)
+        SAMPLERS.update(samplers)
+        _joined.update([*(("losses", name) for name in spaces), *(("samplers", name) for name in samplers)])
+
+
+def _space(name: str, about: Mapping[str, Any]) -> LossSpace:
+    """Return where the parameters of a plug-in's loss are searched."""
+    if name in SPACES and ("losses", name) not in _joined:
+        raise clash(about["place"], name, "a loss of ours")
+    try:
+        return declared_space(about["space"], about["defaults"])
+    except SpaceError as error:
+        raise ConfigError(f"{about['place']}: {error}") from None
+
+
+def _sampler(name: str, about: Mapping[str, Any]) -> SamplerKind:
+    """Return what a plug-in's sampler can search."""
+    if name in SAMPLERS and ("samplers", name) not in _joined:
+        raise clash(about["place"], name, "a sampler of ours")
+    return SamplerKind(about["summary"], about["conditional"], about["several_objectives"])
 
 
 def model_bounds(model: str) -> dict[str, Any]:
@@ -188,6 +201,6 @@ def forget_plugins(names: Iterable[str]) -> None:
     """Take plug-ins out of the tables, with the spaces of their losses; those that are not there are passed over."""
     for name in names:
         withdraw(name)
-    for loss in [loss for loss in _spaces if owner_of("losses", loss) is None]:
-        _spaces.discard(loss)
-        SPACES.pop(loss, None)
+    for kind, name in [one for one in _joined if owner_of(*one) is None]:
+        _joined.discard((kind, name))
+        (SPACES if kind == "losses" else SAMPLERS).pop(name, None)

@@ -13,7 +13,7 @@ from trainables.data.vocabulary import SPECIAL, Vocabulary
 from trainables.errors import ConfigError, PluginError
 from trainables.models import RetrievalModel, build_model
 from trainables.plugins.blame import Blaming
-from trainables.plugins.contract import BrokenError, Finding
+from trainables.plugins.findings import BrokenError, Finding
 
 IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7
 

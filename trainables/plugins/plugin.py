@@ -12,7 +12,7 @@ from trainables.errors import ConfigError
 LARGEST = 2**20
 """Characters of a plug-in: its text goes to every actor and into the journal."""
 
-KINDS = ("losses", "models", "formats")
+KINDS = ("losses", "models", "formats", "samplers")
 """What a plug-in can offer; the entry points of a kind are the group ``icr_orchestrator.KIND``."""
 
 Offers = Mapping[str, Mapping[str, Mapping[str, Any]]]
