@@ -126,20 +126,38 @@ def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Do
         return document
     beside = [str(folder / one) if isinstance(one, str) and (folder / one).is_file() else one for one in given]
     listed = [*beside, *further]
-    listed += [name for name in _installed(document.values) if name not in listed]
+    listed += installed_sources(_names_in(document.values), listed)
     return replace(document, values={**document.values, "plugins": listed}) if listed else document
 
 
-def _installed(values: Mapping[str, Any]) -> list[str]:
-    """Return the installed distributions that offer a loss or a model that the experiment names and nobody has yet."""
-    whole = [one for one in values.get("plugins", []) if isinstance(one, Mapping)]
+def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ()) -> list[str]:
+    """Return the installed distributions that offer one of some names, unless the names are ours.
+
+    Args:
+        names: Of losses, models and samplers, by kind.
+        listed: Plug-ins that are named: files, distributions, or whole plug-ins that a search wrote.
+
+    Raises:
+        ConfigError: If two distributions offer one of the names.
+    """
+    recorded = [one.get("offers", {}) for one in listed if isinstance(one, Mapping)]
     wanted = {}
-    for kind, known in (("losses", SPACES), ("models", FEATURES)):
+    for kind, known in (("losses", SPACES), ("models", FEATURES), ("samplers", SAMPLERS)):
         mine = {name for name in known if owner_of(kind, name) is None}
-        recorded = {name for plugin in whole for name in plugin.get("offers", {}).get(kind, {})}
-        wanted[kind] = _names(values.get(kind)) - mine - recorded
+        wanted[kind] = names.get(kind, set()) - mine - {name for offers in recorded for name in offers.get(kind, {})}
     # Looking through all that is installed takes a moment, which an experiment with our names alone need not wait for.
-    return providers(wanted) if any(wanted.values()) else []
+    return providers(wanted, [one for one in listed if isinstance(one, str)]) if any(wanted.values()) else []
+
+
+def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return what an experiment names that a plug-in may offer, by kind."""
+    search = values.get("search")
+    sampler = search.get("sampler") if isinstance(search, Mapping) else None
+    return {
+        "losses": _names(values.get("losses")),
+        "models": _names(values.get("models")),
+        "samplers": _names([sampler]),
+    }
 
 
 def changed_plugins(before: Mapping[str, Any], after: Sequence[Plugin]) -> list[str]:

@@ -188,7 +188,7 @@ def test_each_mistake_fails_the_check_that_is_about_it(tmp_path: Path, line: str
 REFUSED = {
     "parameters": (
         "@sampler()\ndef odd(a):\n    pass\n",
-        "my_sampler.py:5: odd must be called with study, seed, got a",
+        "odd must be called with study, seed, got a",
     ),
     "class": ("@sampler()\nclass Odd:\n    pass\n", "odd must be called with study, seed, got none"),
     "needs": (
