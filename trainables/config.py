@@ -261,7 +261,7 @@ class TrialConfig:
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.model not in FEATURES:
+        if self.model not in FEATURES and not _is_installed(self.model):
             named = f"; it may be that of {', '.join(self.plugins)}: give --plugin" if self.plugins else ""
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
@@ -365,3 +365,11 @@ class TrialConfig:
             return cls(**rest, training=training, schedule=schedule, plugins=plugins)
         except TypeError as error:
             raise ConfigError(f"a training of another version: {error}") from None
+
+
+def _is_installed(model: str) -> bool:
+    """Say whether an installed package offers a model, which is then in use."""
+    # Imported here, because plug-ins are described by what this module knows.
+    from trainables.plugins.in_use import find_owner
+
+    return find_owner("models", model) is not None

@@ -27,7 +27,8 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
     the metrics of each epoch at the date of the epoch; the summary holds the metrics at the best epoch
     (``best/val/rsum``) and, where the test split was opened, on test. Trainings of one setting share a group. A trial
     that diverged or failed ends with exit code 1. A trial that has not ended ends with 0 as one that has: an offline
-    run cannot stay open; its ``state`` tells.
+    run cannot stay open; its ``state`` tells. The package itself writes how long a run took (``_runtime``), which is
+    here how long its export took.
 
     Args:
         history: What the journal says.
@@ -87,6 +88,7 @@ def _settings() -> "Settings":
     return wandb.Settings(
         silent=True,
         console="off",
+        host="",
         symlink=False,
         disable_git=True,
         disable_code=True,

@@ -22,7 +22,8 @@ from orchestrator.experiment.sections import Search
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
-from orchestrator.studies.samplers import distribution, make_sampler
+from orchestrator.studies.samplers import make_sampler
+from orchestrator.studies.suggesting import distribution
 from search_spaces import Suggestion
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed

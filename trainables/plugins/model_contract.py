@@ -14,7 +14,7 @@ from trainables.errors import ConfigError, PluginError
 from trainables.models import RetrievalModel, build_model
 from trainables.models.pair_model import PairModel
 from trainables.plugins.blame import Blaming
-from trainables.plugins.contract import BrokenError, Finding
+from trainables.plugins.findings import BrokenError, Finding
 from trainables.representations import Sets
 
 IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7

@@ -12,8 +12,8 @@ from trainables.errors import ConfigError
 LARGEST = 2**20
 """Characters of a plug-in: its text goes to every actor and into the journal."""
 
-KINDS = ("losses", "models", "formats")
-"""What a plug-in can offer; the entry points of a kind are the group ``icr_orchestrator.KIND``."""
+KINDS = {"losses": "loss", "models": "model", "formats": "form of data", "samplers": "sampler"}
+"""What a plug-in can offer -> what one of them is called; the entry points of a kind are ``icr_orchestrator.KIND``."""
 
 Offers = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Kind -> name -> what is known of it without running its code, see ``offers.Offer.describe``."""
