@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.confirmed import metrics_of, verdicts_of
-from orchestrator.results.summary import summarise
+from orchestrator.results.summary import conclude
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -86,7 +86,7 @@ def verdicts_frame(history: History) -> "DataFrame":
 
 def winners_frame(history: History) -> "DataFrame":
     """Return a row a dataset: the winner's trial, settings and metrics."""
-    winners = summarise(history)["winners"] if history.experiment else {}
+    winners = conclude(history)["winners"] if history.experiment else {}
     rows = [
         {
             "dataset": dataset,

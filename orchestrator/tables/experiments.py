@@ -19,7 +19,7 @@ from orchestrator.journal.points import Point, best_points
 from orchestrator.results.confirmed import metrics_of, verdicts_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
-from orchestrator.results.summary import Summary, summarise
+from orchestrator.results.summary import Summary, conclude
 from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_of
 from orchestrator.tables.equal_budget import equal_budget_tables
 from orchestrator.tables.judged import judged_tables
@@ -56,7 +56,7 @@ def read_result(directory: Path) -> Result:
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values()):
         if dataset not in verdicts:
             rows += _unconfirmed(history, dataset)
-    return Result(str(history.experiment["name"]), summarise(history), tuple(rows), dict(history.data))
+    return Result(str(history.experiment["name"]), conclude(history), tuple(rows), dict(history.data))
 
 
 def tables_of(

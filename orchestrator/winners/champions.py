@@ -13,7 +13,7 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.results.summary import find_champions, summarise
+from orchestrator.results.summary import conclude, find_champions
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
@@ -93,7 +93,7 @@ def read_champion(folder: Path) -> Champion | None:
 
 def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return what the winner of a dataset is, whose trained model is that of a trial."""
-    summary = summarise(history)
+    summary = conclude(history)
     winner, metric = summary["winners"][dataset], summary["metric"]
     name = metric.removeprefix("val/")
     verdicts = {verdict["dataset"]: f"{verdict['verdict']}: {verdict['reason']}" for verdict in summary["verdicts"]}

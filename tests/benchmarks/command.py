@@ -30,6 +30,7 @@ BENCHMARKS = {
     "heads": "a step of stacked heads beside a plain matrix product: the share of the machine's peak",
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
+    "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
     "replicates": "regret of simulated noisy searches, with and without what is to help against noise",
     "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",
