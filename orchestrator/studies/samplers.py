@@ -10,7 +10,7 @@ References:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -25,7 +25,9 @@ SIGMA = 0.3
 """First step of CMA-ES, as a share of each range; a third of the box, as [Hansen2016] advises."""
 
 
-def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
+def make_sampler(
+    name: str, space: StudySpace, seed: int, number: int, trials: int, ended: Callable[[], list[FrozenTrial]]
+) -> BaseSampler:
     """Return a sampler for one suggestion.
 
     Args:
@@ -34,6 +36,8 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
         seed: Of the study.
         number: Of the suggestion, from 0.
         trials: That the study has in the end, >= 1.
+        ended: Returns all trials of the study that have ended, in the order of their numbers: a sampler whose state
+            follows from every trial needs more than Optuna is shown of a long study.
     """
     own = derive(seed, number)
     # With few trials in all, the usual ten random ones at the start would leave a model nothing to do.
@@ -43,7 +47,7 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     if name == "qmc":
         return Sobol(space, seed, number)
     if name == "cmaes":
-        return CmaEs(space, own)
+        return CmaEs(space, own, ended())
     if name == "gp":
         return GPSampler(seed=own, n_startup_trials=startup, deterministic_objective=False)
     return TPESampler(
@@ -111,9 +115,9 @@ class CmaEs(_Stateless):
     trial that was stopped early counts with its best value, one that diverged or failed with less than any other.
     """
 
-    def __init__(self, space: StudySpace, seed: int) -> None:
+    def __init__(self, space: StudySpace, seed: int, ended: Sequence[FrozenTrial]) -> None:
         super().__init__({name: bound for name, bound in space.bounds().items() if isinstance(bound, Range)}, seed)
-        self._seed = seed
+        self._seed, self._ended = seed, ended
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -125,10 +129,9 @@ class CmaEs(_Stateless):
         box = np.array([[0.0, 1.0]] * len(self._bounds))
         # One seed a suggestion: to tell draws nothing from it.
         strategy = CMA(mean=np.full(len(box), 0.5), sigma=SIGMA, bounds=box, seed=self._seed % 2**32)
-        ended = [one for one in study.get_trials(deepcopy=False) if one.state.is_finished()]
         size = strategy.population_size
-        for first in range(0, len(ended) - size + 1, size):
-            strategy.tell([(self._to_unit(one), -_worth(one)) for one in ended[first : first + size]])
+        for first in range(0, len(self._ended) - size + 1, size):
+            strategy.tell([(self._to_unit(one), -_worth(one)) for one in self._ended[first : first + size]])
         point = strategy.ask()
         return {name: _from_unit(bound, float(u)) for (name, bound), u in zip(self._bounds.items(), point, strict=True)}
 

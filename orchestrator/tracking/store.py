@@ -27,7 +27,7 @@ from orchestrator.tracking.description import (
     tags_of,
 )
 from orchestrator.tracking.names import candidate_name, run_name
-from orchestrator.tracking.progress import study_progress
+from orchestrator.tracking.progress import StudyCurve
 from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
@@ -71,6 +71,7 @@ class Store:
         correct_addresses(uri)
         self._experiment = find_or_make(self._client, experiment, uri, output)
         self._shown: dict[str, str] = {}
+        self._curves: dict[str, StudyCurve] = {}
         self._runs: dict[str, Run] = {}
         for name, run in existing_runs(self._client, self._experiment):
             kept = self._runs.get(name, run)
@@ -133,7 +134,9 @@ class Store:
         """Send the best value so far after each trial of a study that ended, as far as the store lacks it."""
         batch: list[Metric] = []
         count = run.step
-        for count, values, at in study_progress(history, study, after=run.step):
+        for count, values, at in self._curves.setdefault(study, StudyCurve(study)).grow(history):
+            if count <= run.step:
+                continue
             if len(batch) + len(values) > BATCH:
                 self._send(run, batch, count - 1)
                 batch = []
