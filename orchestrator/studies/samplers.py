@@ -47,6 +47,14 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
     return sampler_of(*found, space, seed, number, trials)
 
 
+def needs_every_trial(name: str) -> bool:
+    """Say whether a sampler is shown all trials of a long study, and not a part of them (``shown.py``).
+
+    The state of CMA-ES follows from every generation, and what a plug-in's sampler makes use of is not known.
+    """
+    return name == "cmaes" or name not in MAKERS
+
+
 def sobol(study: StudySoFar, seed: int) -> dict[str, Any]:
     """Return the point of a scrambled Sobol sequence [Joe2008] whose position is the trial's number."""
     from scipy.stats import qmc

@@ -28,6 +28,7 @@ BENCHMARKS = {
     "fused": "trials as one stacked model, beside one after another and a process each",
     "gpu": "trainings on a GPU beside its CPU: time, agreement, determinism, bf16, memory",
     "heads": "a step of stacked heads beside a plain matrix product: the share of the machine's peak",
+    "many_trials": "trials that sleep for a second, sixteen at a time, beside plain Ray Tune: 10,000 in 700 s",
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
     "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
     "verdicts": "how often verdicts err, in simulated studies and on halves of Flickr8k",
+    "window": "regret of long simulated searches that show TPE some of their trials, beside all",
 }
 """Each by its module's name, with what it measures, in the order in which all are run."""
 

@@ -105,7 +105,7 @@ class Prior(SameSeed):
         if not number or draw.random() >= (0.5 if number < 10 else 0.2):
             return super()._draw(study)
         study._asked += 1
-        params, suggestion = study._ask_for({name: near(name, draw) for name in study.cell.space.bounds()}, number)
+        params, suggestion = study._ask_for({name: near(name, draw) for name in study.cell.space.bounds()})
         return params, self._experiment.suggested(study.cell, suggestion), None
 
 

@@ -107,7 +107,7 @@ def test_optuna_sees_each_setting_once_with_the_mean_of_its_finished_trainings(t
     ledger = Ledger(tmp_path / "journal.jsonl")
     study = Studies(experiment, ledger)._studies[STUDY]
     study.ask()
-    told = {trial.params["temperature"]: trial for trial in study._study.get_trials(deepcopy=False)[:-1]}
+    told = {trial.params["temperature"]: trial for trial in study.known().shown()}
     ledger.close()
     assert len(told) == len(trainings(history)) < 12
     for setting, seen in told.items():

@@ -57,7 +57,7 @@ def test_further_objectives_are_those_of_the_best_epoch(ledger: Ledger, directio
         ledger.report(trial, epoch, {"val/rsum": rsum, "cocos/i2t_negatives_per_query": negatives}, state)
     studies.observe(trial)
     (study,) = studies._studies.values()
-    (told,) = study._study.get_trials(deepcopy=False)
+    (told,) = study.known().shown()
     assert told.values == [3.0, 50.0]
 
 
