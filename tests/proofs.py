@@ -34,6 +34,7 @@ PROOFS = {
     "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
     "tests/trainables/losses/test_losses.py": ("trainables/losses/",),
     "tests/deploy/test_real_slurm.py": (),
+    "tests/deploy/test_real_aws.py": ("deploy/ray/aws.yaml",),
     "tests/faults/test_lost_ray_extraction.py": (),
     "tests/browser/test_exports_in_browser.py": ("orchestrator/exports/", "orchestrator/studies/export.py"),
     "tests/test_site.py": ("docs/",),
