@@ -5,10 +5,11 @@ inside the command that needs it, so that ``--help`` answers at once and a bad c
 """
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -110,6 +111,15 @@ def _options(
     pass
 
 
+def end(error: UserError) -> NoReturn:
+    """End the process with the exit code of an error that was told."""
+    if error.ends_at_once:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+    sys.exit(error.exit_code)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
@@ -121,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)
-        sys.exit(error.exit_code)
+        end(error)
     except DivergedError as error:
         say(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", error=True)
         sys.exit(1)

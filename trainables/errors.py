@@ -19,9 +19,12 @@ class UserError(Exception):
 
     Attributes:
         exit_code: What the command line exits with when this error ends a command.
+        ends_at_once: Whether the process of a command is to end without Python's own end, because threads of a library
+            that cannot be stopped would end the process in their own way.
     """
 
     exit_code = 2
+    ends_at_once = False
 
 
 class ConfigError(UserError, ValueError):

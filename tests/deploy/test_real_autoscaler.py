@@ -64,6 +64,11 @@ def cluster(workers: int) -> str:
         "idle_timeout_minutes": 0.1,
         "upscaling_speed": 1.0,
         "auth": {},
+        # Nothing is installed or started over SSH here.
+        **{f"{part}setup_commands": [] for part in ("", "head_", "worker_")},
+        **{f"{part}_start_ray_commands": [] for part in ("head", "worker")},
+        "initialization_commands": [],
+        "file_mounts": {},
     }
     return yaml.safe_dump(values)
 
