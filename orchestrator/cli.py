@@ -41,7 +41,7 @@ from orchestrator.commands import (
 )
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
-from trainables.errors import DivergedError, UserError
+from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a file that it has no room for."""
@@ -134,6 +134,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         end(error)
     except DivergedError as error:
         say(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", error=True)
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        # PyTorch says it with a RuntimeError, which may be about anything else as well.
+        said = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
+        if not WANT_OF_MEMORY.search(said):
+            raise
+        say(
+            f"error: out of memory ({said:.200}); what was written before is whole: lower training.batch_size or the "
+            f"sizes of the model, or end other programs, and give the same command again (train: with --resume)",
+            error=True,
+        )
         sys.exit(1)
     except OSError as error:
         if error.errno not in FULL:
