@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trainables.json_files import read_state
+
 PLACES_FILE = "places.json"
 
 
@@ -45,7 +47,7 @@ def write_places(directory: Path, places: Mapping[str, Place]) -> None:
 def read_places(directory: Path) -> dict[str, Place]:
     """Return where each trial of a running search is; empty where nothing, or nothing readable, says so."""
     try:
-        told = json.loads((directory / PLACES_FILE).read_text(encoding="utf-8"))
+        told = read_state(directory / PLACES_FILE)
         return {str(trial): _place(place) for trial, place in told.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}

@@ -13,11 +13,9 @@ from typing import Any
 
 from trainables.errors import UserError
 from trainables.files import write_whole
+from trainables.json_files import read_state
 
 FORMAT = 1
-
-LARGEST = 16 * 2**20
-"""Most characters that a reference may have; a cell with five seeds has some ten thousand."""
 
 
 class AcceptedError(UserError):
@@ -125,12 +123,8 @@ def read_accepted(path: Path, suite: str) -> Accepted | None:
     if not path.exists():
         return None
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise ValueError(f"more than {LARGEST} characters")
-        found = _accepted(json.loads(text))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        found = _accepted(read_state(path))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise AcceptedError(
             f"{path}: damaged ({type(error).__name__}: {error}); restore it, or remove it and accept a new run"
         ) from None

@@ -1,6 +1,5 @@
 """The reruns in a suite's output folder: which reruns are finished, and which reruns are dated by a wrong clock."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from trainables.errors import UserError
+from trainables.json_files import read_state
 
 SUMMARY = "summary.json"
 """File of a rerun that has ended; a rerun without this file is gone on with."""
@@ -78,7 +78,7 @@ def read_summary(directory: Path) -> dict[str, Any]:
         UserError: If the file is damaged.
     """
     try:
-        found: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+        found: dict[str, Any] = read_state(directory / SUMMARY)
         float(found["ended"])
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None

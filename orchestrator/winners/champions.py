@@ -19,6 +19,7 @@ from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.files import aside, take_place, write_whole
+from trainables.json_files import read_state
 
 CHAMPIONS = "champions"
 """Folder of the packed models in an experiment's directory."""
@@ -86,7 +87,7 @@ def packed_champions(directory: Path) -> Mapping[Path, Champion]:
 def read_champion(folder: Path) -> Champion | None:
     """Return what lies packed in a folder; ``None`` where that is nothing, or nothing whole."""
     try:
-        return Champion(**json.loads((folder / CARD).read_text(encoding="utf-8")))
+        return Champion(**read_state(folder / CARD))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -31,6 +31,7 @@ from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import write_whole
+from trainables.json_files import read_state
 from trainables.models import RetrievalModel, build_model
 from trainables.representations import Gallery, converted, from_tensors, to_tensors
 from trainables.serving.packed_plugins import use_packed, write_plugins
@@ -366,7 +367,7 @@ def _load_pyfunc(path: str) -> Served:
 
 def _read_about(folder: Path) -> dict[str, Any]:
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = read_state(folder / ABOUT)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder / ABOUT}: cannot be read: {error}; register the model again") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
