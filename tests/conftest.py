@@ -14,9 +14,16 @@ MORE_EXAMPLES = 10
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with slow tests first; draw more examples where the profile asks for them."""
+    # What comes last is short, so that all workers have something to do to the end.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+    if os.environ.get("HYPOTHESIS_PROFILE") == "proof":
+        draw_more_examples(items)
+
+
+def draw_more_examples(items: list[pytest.Item]) -> None:
     """Let each property be tried with more examples, whatever number of its own it has."""
-    if os.environ.get("HYPOTHESIS_PROFILE") != "proof":
-        return
     functions = {getattr(item, "obj", None) for item in items}
     for function in functions:
         if is_hypothesis_test(function):
