@@ -39,6 +39,8 @@ PROOFS = {
     "tests/test_site.py": ("docs/",),
     "tests/integration/test_own_loss.py": (),
     "tests/integration/test_begun_before.py": ("orchestrator/journal/", "orchestrator/tuner/actor.py"),
+    "tests/integration/test_fusion.py": ("orchestrator/tuner/engines.py",),
+    "tests/integration/test_gpu_share.py": ("orchestrator/tuner/allocation.py",),
     "tests/integration/test_ui.py": ("orchestrator/commands/ui.py", "orchestrator/machines/bound_process.py"),
     "tests/integration/test_notebook.py": ("orchestrator/tuner/interruption.py", "orchestrator/search/__init__.py"),
     "tests/integration/test_light_core.py": ("pyproject.toml", "trainables/extras.py"),
