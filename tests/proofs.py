@@ -18,6 +18,8 @@ ROOT = Path(__file__).parent.parent
 PROOFS = {
     "tests/faults/test_drivers.py": ("orchestrator/journal/", "orchestrator/search/", "orchestrator/storage/"),
     "tests/faults/test_killed_population.py": ("orchestrator/studies/",),
+    "tests/faults/test_nodes.py": ("orchestrator/tuner/failures.py",),
+    "tests/faults/test_trials.py": ("orchestrator/tuner/failures.py", "orchestrator/tuner/callback.py"),
     "tests/faults/test_engines.py": ("orchestrator/tuner/engines.py", "orchestrator/tuner/lockstep.py"),
     "tests/faults/test_spot_machines.py": ("orchestrator/tuner/failures.py",),
     "tests/faults/test_lost_ray.py": ("orchestrator/tuner/ray_watch.py", "orchestrator/tuner/runtime.py"),
@@ -32,13 +34,14 @@ PROOFS = {
     "tests/benchmarks/test_tracking.py": ("orchestrator/tracking/",),
     "tests/benchmarks/test_throughput.py": ("tests/benchmarks/throughput.py",),
     "tests/faults/test_damage.py": ("orchestrator/storage/", "orchestrator/doctor/experiment.py"),
+    "tests/trainables/test_fused.py": ("trainables/fused/",),
     "tests/trainables/losses/test_losses.py": ("trainables/losses/",),
     "tests/deploy/test_real_slurm.py": (),
     "tests/faults/test_lost_ray_extraction.py": (),
     "tests/browser/test_exports_in_browser.py": ("orchestrator/exports/", "orchestrator/studies/export.py"),
     "tests/test_site.py": ("docs/",),
     "tests/integration/test_own_loss.py": (),
-    "tests/integration/test_begun_before.py": ("orchestrator/journal/", "orchestrator/tuner/actor.py"),
+    "tests/integration/test_begun_before.py": ("orchestrator/tuner/actor.py",),
     "tests/integration/test_fusion.py": ("orchestrator/tuner/engines.py",),
     "tests/integration/test_gpu_share.py": ("orchestrator/tuner/allocation.py",),
     "tests/integration/test_ui.py": ("orchestrator/commands/ui.py", "orchestrator/machines/bound_process.py"),
@@ -74,8 +77,8 @@ class InTurn:
         first = self._turn % max(1, len(items))
         items[:] = items[first:] + items[:first]
 
-    def pytest_sessionstart(self) -> None:
-        """Begin to count."""
+    def pytest_collection_finish(self) -> None:
+        """Begin to count: before, modules were imported."""
         self._began = time.monotonic()
 
     def pytest_runtest_setup(self) -> None:

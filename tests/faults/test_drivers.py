@@ -209,8 +209,8 @@ def test_a_search_whose_budget_is_spent_goes_on_with_another(
     assert_invariants(any_searches.output, before=snapshots, log=workload.log, kills=3)
 
 
-# Fused, there are the same processes, and the engine directory's.
-@pytest.mark.parametrize("fuse", [pytest.param(1, id="alone", marks=pytest.mark.soak), pytest.param(3, id="fused")])
+# Fused, the engines and the engine directory are actors of the same Ray.
+@pytest.mark.parametrize("fuse", [pytest.param(1, id="alone"), pytest.param(3, id="fused", marks=pytest.mark.soak)])
 def test_what_a_killed_driver_started_goes_with_it(searches: Searches, tmp_path: Path, fuse: int) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
     experiment = tiny(resources={"cpus": 1, "gpus": 0, "fuse": fuse})

@@ -118,6 +118,8 @@ def assert_measured_once(output: Path) -> list[Record]:
     return records
 
 
+# In CI, tests/orchestrator/machines/test_nodes.py refuses such trials without a cluster.
+@pytest.mark.soak
 def test_a_trial_that_is_larger_than_every_node_is_refused(output: Path) -> None:
     file = output.parent / "tiny.yaml"
     file.write_text(yaml.safe_dump(make_experiment(resources={"cpus": 2, "gpus": 0}).to_dict()))
