@@ -4,13 +4,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 SEED = 20260
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps the settings of a test; nothing public changes the settings of a test that has some."""
 MORE_EXAMPLES = 10
 """So many times the examples that CI draws are drawn where ``HYPOTHESIS_PROFILE`` is ``proof``."""
+
+# How long an example takes says how busy the machine is, and no property is about that.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

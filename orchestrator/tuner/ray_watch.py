@@ -119,7 +119,10 @@ class OwnRay:
         if self._core and not gone:
             # Noted while the raylet lives: once it is dead, nothing says which processes were its workers.
             with suppress(psutil.Error):
-                self._workers = self._core["raylet"].children(recursive=True)
+                workers = self._core["raylet"].children(recursive=True)
+                # A raylet that died before it was asked had none left to name.
+                if is_alive(self._core["raylet"]):
+                    self._workers = workers
         return gone
 
     def kill(self) -> None:

@@ -185,7 +185,7 @@ def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None
         assert f"already running: process {process.pid}" in searches.errors()
         assert process.pid is not None
         os.kill(process.pid, number)
-        process.join(120)
+        process.join(240)
         assert process.exitcode == 130, searches.errors()
         snapshots.append(searches.history())
         assert snapshots[-1].outcome == "interrupted"
