@@ -79,10 +79,11 @@ def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: P
 
 def test_a_population_moves_as_it_does_alone(ray_session: None, output: Path, tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
-    experiment = population(8, resources={"cpus": 1, "gpus": 0, "fuse": 3})
+    training = {"epochs": 6}
+    experiment = population(4, training=training, resources={"cpus": 1, "gpus": 0, "fuse": 3})
     run(output, experiment, DriftingWorkload())
     fused = History.of(read_journal(output / "tiny" / "journal.jsonl"))
-    assert outcome(fused) == outcome(play(tmp_path / "alone", population(8)))
+    assert outcome(fused) == outcome(play(tmp_path / "alone", population(4, training=training)))
     assert any(trial.moves for trial in fused.trials.values())
 
 
