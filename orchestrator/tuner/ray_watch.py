@@ -131,8 +131,9 @@ class OwnRay:
             # Noted while the raylet lives: once it is dead, nothing says which processes were its workers.
             with suppress(psutil.Error):
                 workers = self._core["raylet"].children(recursive=True)
-                # One that died meanwhile has no children any more, so what was noted before is what there is.
-                self._workers = workers if is_alive(self._core["raylet"]) else self._workers
+                # A raylet that died before it was asked had none left to name.
+                if is_alive(self._core["raylet"]):
+                    self._workers = workers
         return gone
 
     def kill(self) -> None:

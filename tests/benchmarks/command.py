@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.rows import COLUMNS, Row, load, write_json
-from trainables.devices import choose_device
 from trainables.errors import ConfigError
 
 BENCHMARKS = {
@@ -134,6 +133,8 @@ def names_on(device: str) -> list[str]:
     """Return the benchmarks that are run on a device: on a GPU those alone in which it has a part."""
     if device == "cpu":
         return [name for name in BENCHMARKS if name not in GPU_ALONE]
+    from trainables.devices import choose_device
+
     try:
         choose_device(device)
     except ConfigError as error:

@@ -15,13 +15,13 @@ import pytest
 from mlflow import MlflowClient
 from playwright.sync_api import Browser, Page
 
-from orchestrator.commands.ui import choose_port
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import comparison_page, default_uri, newest_page
 from orchestrator.tracking.sync import deliver
-from tests.integration.test_ui import fetch
+from tests.integration.test_ui import end, fetch
+from tests.support.bucket import free_port
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 from tests.support.records import append
 
@@ -64,7 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, store_template: Path, brows
     output = tmp_path_factory.mktemp("pages")
     shutil.copy(store_template, output / "mlflow.db")
     trials = write_searches(output)
-    port = choose_port(5000)
+    port = free_port()
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui", "--output", str(output)]
     with subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
@@ -73,8 +73,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, store_template: Path, brows
         root = f"http://127.0.0.1:{port}"
         fetch(f"{root}/health", started)
         yield Served(opens, root, default_uri(output), trials)
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(60) == 0
+        end(started, signal.SIGTERM)
 
 
 def write_searches(output: Path) -> dict[str, str]:

@@ -26,7 +26,8 @@ ALL = tuple(death for moment in MOMENTS for death in (Death("population_moved", 
 
 
 # What holds at every record is proved in CI by tests/faults/test_every_record.py, without processes.
-@pytest.mark.parametrize("deaths", [ALL[:1], pytest.param(ALL, marks=pytest.mark.soak)], ids=["once", "at all moments"])
+@pytest.mark.soak
+@pytest.mark.parametrize("deaths", [ALL[:1], ALL], ids=["once", "at all moments"])
 def test_a_population_moves_on_as_if_its_driver_had_never_been_killed(
     searches: Searches, tmp_path: Path, deaths: tuple[Death, ...]
 ) -> None:

@@ -125,7 +125,7 @@ def test_a_search_without_a_confirmation_gets_one(trials_run: None, output: Path
     assert_invariants(output)
 
 
-def test_a_race_gives_its_trainings_to_those_that_can_win(ray_session: None, output: Path) -> None:
+def test_a_race_gives_its_trainings_to_those_that_can_win(trials_run: None, output: Path) -> None:
     result = run(confirming(top=2, trainings=12), output)
     race = result.summary["races"]["pets"]
     history = read(output)

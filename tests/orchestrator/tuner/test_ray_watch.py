@@ -69,8 +69,35 @@ def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     threading.Timer(0.1, processes[name].kill).start()
     assert RayWork(abandoned.wait).finish(own, abandoned.set) == [CORE[name]]
     assert abandoned.is_set()
-    psutil.wait_procs([worker, *processes.values()], timeout=20)
-    assert [process for process in (worker, *processes.values()) if ray_watch.is_alive(process)] == []
+    assert_all_end([worker, *processes.values()])
+
+
+def test_workers_of_a_raylet_that_dies_while_it_is_looked_at_are_killed(
+    processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, raylet = OwnRay(list(processes.values())), processes["raylet"]
+    workers = raylet.children()
+    assert own.lost() == []
+    (noted,) = [one for one in own._core.values() if one.pid == raylet.pid]
+
+    def die(recursive: bool) -> list[psutil.Process]:
+        noted.kill()
+        assert_all_end([noted])
+        return []
+
+    monkeypatch.setattr(noted, "children", die)
+    assert own.lost() == []
+    assert own.lost() == [CORE["raylet"]]
+    own.kill()
+    assert_all_end([*workers, *processes.values()])
+
+
+def assert_all_end(processes: list[psutil.Process]) -> None:
+    """Wait until the processes have ended, whether somebody has waited for them or not."""
+    deadline = time.monotonic() + 60
+    while any(ray_watch.is_alive(process) for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_workers_of_a_raylet_that_dies_during_a_look_are_known(
