@@ -1,4 +1,4 @@
-"""A trial as programs know it that call a training a run: TensorBoard, Weights & Biases."""
+"""A trial for programs that call a training a run: TensorBoard, Weights & Biases."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class TrialRun:
 
     @property
     def group(self) -> str:
-        """What trainings of one setting share; those of a confirmation have a group beside that of the search."""
+        """The name that all trainings of one setting share; trainings of a confirmation have a name of their own."""
         name = self.trial.candidate or self.trial.id
         return f"{name} confirmed" if self.trial.stage is Stage.CONFIRM else name
 
@@ -52,5 +52,5 @@ def trial_runs(history: History) -> Iterator[TrialRun]:
 
 
 def _plain(value: Any) -> float | bool | str:
-    """Return a value that every program can show: of coefficients, and of no value, their text."""
+    """Return a value that every program can show; coefficients, and no value, become text."""
     return value if isinstance(value, bool | int | float | str) else str(value)

@@ -11,7 +11,10 @@ from orchestrator.journal.trial import Stage
 
 def goals_of(history: History) -> tuple[Objective, ...]:
     """Return the objectives of an experiment, the metric that names the winner first."""
-    return Search.model_validate_json(json.dumps(history.experiment.get("search", {}))).goals
+    search = history.experiment.get("search", {})
+    # The keys of the objectives alone: others may name a loss or a sampler of a plug-in, which is not in use here.
+    told = {key: search[key] for key in ("metric", "objectives") if key in search}
+    return Search.model_validate_json(json.dumps(told)).goals
 
 
 def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Point]]:

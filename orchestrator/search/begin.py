@@ -73,12 +73,14 @@ def search(
 
 
 def make_experiment(
-    given: "str | Path | Experiment | Mapping[str, Any]", overrides: Sequence[str] = (), plugins: Sequence[str] = ()
+    experiment: "str | Path | Experiment | Mapping[str, Any]",
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
 ) -> Experiment:
     """Return an experiment, checked whole.
 
     Args:
-        given: The name of an experiment that ships, a YAML file, the keys of one, or what this function returned.
+        experiment: The name of an experiment that ships, a YAML file, the keys of one, or what this function returned.
         overrides: ``KEY=VALUE``, as with ``--set``.
         plugins: Python files or installed distributions, as with ``--plugin``.
 
@@ -90,9 +92,9 @@ def make_experiment(
         >>> [cell.name for cell in made.cells()]
         ['scenes-vsepp-nt_xent']
     """
-    if isinstance(given, str | Path):
-        return load_experiment(str(given), overrides, plugins)
-    values = given.to_dict() if isinstance(given, Experiment) else dict(given)
+    if isinstance(experiment, str | Path):
+        return load_experiment(str(experiment), overrides, plugins)
+    values = experiment.to_dict() if isinstance(experiment, Experiment) else dict(experiment)
     document = override(Document("experiment", values), overrides)
     return check_document(with_plugins(document, plugins, Path()))
 

@@ -10,7 +10,7 @@ import pytest
 import orchestrator as icr
 from orchestrator.cli import main
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.plugins import load_plugins
+from orchestrator.experiment.plugins import forget_plugins, load_plugins
 from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger
@@ -282,6 +282,19 @@ def test_a_sampler_that_fails_ends_the_search_after_the_trials_that_run(
     assert told.startswith("my_sampler.py:5: the sampler breaks: suggests temperature = 9.0, which is not in ")
     assert "`orchestrator summarise own`" in told and "search.warm_start_from" in told and "\n" not in told
     assert list(icr.load("own", output=tmp_path / "runs").trials["state"]) == ["finished", "finished"]
+
+
+def test_a_process_that_knows_no_plugin_summarises_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, STEADY)
+    with without_ray():
+        search(tmp_path, monkeypatch, "steady")
+    forget_plugins(["my_sampler.py"])
+    for command in ("status", "summarise"):
+        with pytest.raises(SystemExit) as end:
+            main([command, "own", "--output", str(tmp_path / "runs")])
+        assert not end.value.code and "own" in capsys.readouterr().out
 
 
 def test_it_is_listed_and_checked_on_the_command_line(
