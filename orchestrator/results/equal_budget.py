@@ -90,10 +90,11 @@ def searched_losses(trials: Sequence[Trial], metric: str, gpus: float) -> list[S
     """Return the losses that have enough candidates, the one with the highest value first."""
     several = len({trial.config["model"] for trial in trials}) > 1
     groups: dict[str, dict[str, list[Trial]]] = {}
+    trainings: dict[int, str] = {}
     for trial in trials:
         if trial.has_ended:
             label = f"{trial.config['model']} {trial.config['loss']}" if several else str(trial.config["loss"])
-            groups.setdefault(label, {}).setdefault(_settings(trial), []).append(trial)
+            groups.setdefault(label, {}).setdefault(_settings(trial, trainings), []).append(trial)
     losses = [_searched(label, list(group.values()), metric, gpus) for label, group in groups.items()]
     return sorted((loss for loss in losses if loss is not None), key=lambda loss: -float(loss.values.max()))
 
@@ -114,9 +115,17 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
     )
 
 
-def _settings(trial: Trial) -> str:
-    """Return what tells a candidate from others: all settings of its training but the seed."""
-    return json.dumps({**trial.config, "seed": None}, sort_keys=True)
+def _settings(trial: Trial, trainings: dict[int, str]) -> str:
+    """Return what tells a candidate from others: all settings of its training but the seed.
+
+    Args:
+        trial: Of the search.
+        trainings: The texts of the sections ``training`` so far, which most trials share, by their identity.
+    """
+    section = trial.config.get("training")
+    if id(section) not in trainings:
+        trainings[id(section)] = json.dumps(section, sort_keys=True)
+    return json.dumps({**trial.config, "seed": None, "training": trainings[id(section)]}, sort_keys=True)
 
 
 def _value(trials: Sequence[Trial], metric: str) -> float | None:
