@@ -192,6 +192,12 @@ def _training(settings: tuple[tuple[str, Any], ...]) -> TrainingConfig:
     return TrainingConfig(**dict(settings))
 
 
+@lru_cache(maxsize=1024)
+def _training_text(training: TrainingConfig) -> str:
+    """Return the settings of a training as text, made and kept once, for the same reason."""
+    return json.dumps(vars(training), sort_keys=True)
+
+
 LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()}
 """Keys of a training that stand nowhere where they have these values: older versions did not know them."""
 RANGES: Mapping[str, Interval] = {
@@ -348,7 +354,7 @@ class TrialConfig:
     @property
     def setting(self) -> str:
         """A text that two trainings share if they differ in nothing but their seeds."""
-        return json.dumps({**self.to_dict(), "seed": None}, sort_keys=True)
+        return json.dumps({**self.to_dict(), "seed": None, "training": _training_text(self.training)}, sort_keys=True)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":

@@ -251,9 +251,10 @@ class WarmTrial:
 
 def seconds_of(trial: Trial) -> float:
     """Return how long a trial trained: its epochs' own times, or, where they have none, from creation to end."""
-    epochs = [metrics["time/epoch_seconds"] for metrics in trial.reported.values() if "time/epoch_seconds" in metrics]
-    if epochs:
-        return float(sum(epochs))
+    epochs = [metrics.get("time/epoch_seconds") for metrics in trial.reported.values()]
+    known = [seconds for seconds in epochs if seconds is not None]
+    if known:
+        return float(sum(known))
     return 0.0 if trial.ended_after is None else trial.ended_after - trial.created_after
 
 

@@ -4,7 +4,7 @@
 const leaderboard = (() => {
   const { rows, rowsShown } = brought;
   const table = document.getElementById("trials-table");
-  if (!table) return { find() {}, update() {}, showStudy() {} };
+  if (!table) return { find() {}, update() {}, showStudy() {}, size() { return 0; } };
 
   const headers = [...table.tHead.rows[0].cells];
   const find = document.getElementById("find");
@@ -152,6 +152,11 @@ const leaderboard = (() => {
         else rows.push(row);
       }
       if (changed.length) begin();
+    },
+
+    // How many trials there are.
+    size() {
+      return rows.length;
     },
 
     // Shows the trials of one study.

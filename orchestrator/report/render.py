@@ -1,7 +1,6 @@
 """The page as one HTML file: template, styles, scripts and plotly in it, and a policy that forbids any request."""
 
 import json
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -127,7 +126,8 @@ def _figures(figures: dict[str, Figure]) -> dict[str, Any]:
 
 def plain_options(figure: Figure) -> list[dict[str, Any]]:
     """Return what the charts of a figure show, as plain values."""
-    return list(rounded(asdict(figure)["options"]))
+    options = [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
+    return list(rounded(options))
 
 
 def plain_rows(page: Page) -> list[PlainRow]:

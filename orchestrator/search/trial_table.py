@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.pareto import goals_of
-from orchestrator.text.values import format_parameters
+from orchestrator.text.values import format_parameters, short_names
 
 ROWS = 16
 """Trials in a table that is to fit on a screen."""
@@ -124,17 +124,10 @@ def _cells(history: History, trial: Trial, prefix: str, progress: Callable[[Tria
     standing = history.standing(trial)
     inside = progress(trial) if standing == TrialState.RUNNING else ""
     epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")
-    parameters = Text(format_parameters(_short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
+    parameters = Text(format_parameters(short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
     state = Text(WORDS[standing], STYLES.get(standing, "dim"))
     return [Text(trial.id.removeprefix(prefix)), parameters, *map(Text, (epoch, best, *others)), state]
 
 
 def _further(history: History) -> list[str]:
     return [goal.metric for goal in goals_of(history)[1:]]
-
-
-def _short_names(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return hyper-parameters without ``training.`` and ``model.`` before their names, where no two become alike."""
-    short = {name: name.removeprefix("training.").removeprefix("model.") for name in parameters}
-    alike = len(set(short.values())) < len(short)
-    return {name if alike else short[name]: value for name, value in parameters.items()}
