@@ -22,8 +22,9 @@ from trainables.judgements.judgements import Judgements
 from trainables.judgements.ranking import rank_judged
 from trainables.losses import Loss, NotANumberError
 from trainables.metrics import embedding_metrics, metrics_of_ranks
-from trainables.models import RetrievalModel, build_model
+from trainables.models import build_model
 from trainables.models.precision import in_full
+from trainables.models.retrieval_model import RetrievalModel
 from trainables.positive_ranks import rank_positives
 from trainables.ranks import Ranks
 

@@ -50,7 +50,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "circle": {"margin": 0.4, "scale": 80.0},
     "triplet_selhn": {"margin": 0.2},
 }
-"""What the losses' constructors take where a config leaves it out; repeated here because they need torch."""
+"""Defaults of the losses' constructors; repeated here because the constructors need torch."""
 
 Curve = Callable[[np.ndarray, Mapping[str, Any]], np.ndarray]
 """The weights at differences."""
@@ -79,7 +79,7 @@ def weight_curves(loss: str, parameters: Mapping[str, Any]) -> list[WeightCurve]
 
     Args:
         loss: Its name.
-        parameters: Of its constructor; those left out have their defaults.
+        parameters: Arguments of the loss's constructor; arguments that are left out have their defaults.
     """
     given = {**DEFAULTS.get(loss, {}), **parameters}
     if loss in _PAIRS:

@@ -55,7 +55,7 @@ def read_result(directory: Path) -> Result:
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values()):
         if dataset not in verdicts:
             rows += _unconfirmed(history, dataset)
-    return Result(str(history.experiment["name"]), summarise(history), tuple(rows), dict(history.data))
+    return Result(history.name, summarise(history), tuple(rows), dict(history.data))
 
 
 def tables_of(

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import psutil
 
-from orchestrator.storage.bucket import connection_problem
+from orchestrator.storage.reachable import connection_problem
 from trainables.errors import UserError
 
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}

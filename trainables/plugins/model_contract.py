@@ -11,7 +11,8 @@ from trainables.data.dataset import Dataset, Split
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPECIAL, Vocabulary
 from trainables.errors import ConfigError, PluginError
-from trainables.models import RetrievalModel, build_model
+from trainables.models import build_model
+from trainables.models.retrieval_model import RetrievalModel
 from trainables.plugins.blame import Blaming
 from trainables.plugins.contract import BrokenError, Finding
 

@@ -30,7 +30,8 @@ from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import write_whole
-from trainables.models import RetrievalModel, build_model
+from trainables.models import build_model
+from trainables.models.retrieval_model import RetrievalModel
 from trainables.serving.packed_plugins import use_packed, write_plugins
 
 if TYPE_CHECKING:
