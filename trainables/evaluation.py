@@ -24,7 +24,8 @@ from trainables.judgements.judgements import Judgements
 from trainables.judgements.ranking import rank_judged
 from trainables.losses import Loss, NotANumberError
 from trainables.metrics import metrics_in_folds, metrics_of_ranks
-from trainables.models import RetrievalModel, build_model
+from trainables.models import build_model
+from trainables.models.retrieval_model import RetrievalModel
 from trainables.positive_ranks import rank_by_scores
 from trainables.ranks import Ranks
 from trainables.representations import Gallery, is_finite

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainables.config import TrainingConfig
-from trainables.models import RetrievalModel
+from trainables.models.retrieval_model import RetrievalModel
 
 
 def _eager_step(step: Callable[..., Any]) -> Callable[..., Any]:

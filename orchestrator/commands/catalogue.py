@@ -32,7 +32,7 @@ def list_experiments() -> list[Entry]:
 
 def list_suites() -> list[Entry]:
     """Return the suites that ship."""
-    from orchestrator.regression.suite import shipped_suites
+    from orchestrator.regression.shipped import shipped_suites
 
     return _described(shipped_suites())
 

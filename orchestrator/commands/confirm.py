@@ -1,5 +1,6 @@
 """``orchestrator confirm``: the best trials of a search, trained again with fresh seeds."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -30,14 +31,5 @@ def confirm(
     from orchestrator.search.continuation import confirm_experiment
 
     changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline}
-    go_on(
-        experiment,
-        lambda directory: confirm_experiment(directory, changes),
-        data_root,
-        output,
-        tracking_uri,
-        as_json=as_json,
-        address=address,
-        storage=storage,
-        search=False,
-    )
+    wanted = partial(confirm_experiment, changes=changes)
+    go_on(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=False)

@@ -1,5 +1,6 @@
 """``orchestrator extend``: go on with a search that has ended, with more trials or more time."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,13 +25,5 @@ def extend(
     from orchestrator.commands.search import go_on
     from orchestrator.search.continuation import extend_experiment
 
-    go_on(
-        experiment,
-        lambda directory: extend_experiment(directory, trials, hours, overrides or []),
-        data_root,
-        output,
-        tracking_uri,
-        as_json=as_json,
-        address=address,
-        storage=storage,
-    )
+    wanted = partial(extend_experiment, trials=trials, hours=hours, overrides=overrides or [])
+    go_on(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json)

@@ -21,13 +21,4 @@ def resume(
     from orchestrator.commands.search import go_on
     from orchestrator.search.continuation import read_experiment
 
-    go_on(
-        experiment,
-        read_experiment,
-        data_root,
-        output,
-        tracking_uri,
-        as_json=as_json,
-        address=address,
-        storage=storage,
-    )
+    go_on(experiment, read_experiment, data_root, output, tracking_uri, address, storage, as_json=as_json)

@@ -37,7 +37,7 @@ def retrieve(
         raise ConfigError("give a caption to find images for, or --image to find captions for; one of the two")
     if not (caption or image or "").strip():
         raise ConfigError("the query is empty; give a caption of at least one word, or an image")
-    from orchestrator.tracking.registry import fetch_champion, find_store
+    from orchestrator.tracking.fetching import fetch_champion, find_store
 
     uri = find_store(tracking_uri, output)
     with tempfile.TemporaryDirectory() as scratch:

@@ -133,10 +133,10 @@ def go_on(
     data_root: str,
     output: Path,
     tracking_uri: str | None,
-    *,
-    as_json: bool,
     address: str | None,
     storage: str | None,
+    *,
+    as_json: bool,
     search: bool = True,
 ) -> None:
     """Do what ``run`` does with an experiment that has begun: ``wanted`` makes it, given its folder."""

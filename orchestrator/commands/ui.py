@@ -24,7 +24,7 @@ def ui(
 ) -> None:
     """Open MLflow on the newest experiment, its best trials on top; Ctrl-C ends it."""
     from orchestrator.tracking import is_server, newest_page, without_password
-    from orchestrator.tracking.registry import find_store
+    from orchestrator.tracking.fetching import find_store
 
     uri = find_store(tracking_uri, output)
     if is_server(uri):

@@ -1,1 +1,1 @@
-"""What is asked for: the experiment file, checked as a whole."""
+"""The experiment file, checked as a whole."""

@@ -34,7 +34,7 @@ from orchestrator.experiment.yaml_files import (
 )
 from search_spaces import StudySpace, Suggestion
 from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig
-from trainables.errors import ConfigError, Mistakes
+from trainables.errors import Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 from trainables.plugins.in_use import references
 from trainables.seeding import derive_seed
@@ -46,15 +46,8 @@ MOST_STUDIES = 500
 """Studies of an experiment; each is checked whole before anything starts."""
 
 
-FREE = ("description", "budget", "resources", "patience", "confirm", "plugins")
-"""Sections that may change from one start of an experiment to the next: no trial comes out otherwise for them.
-
-Plug-ins are compared by their digests, see ``plugins.changed_plugins``.
-"""
-
-
 ANY = "any"
-"""What a study is called after when its loss is searched as well."""
+"""Stands in the name of a study in the place of a loss, where the loss is searched as well."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +55,15 @@ class Cell:
     """One study: a dataset, a model and a loss, or the choice of one, with where to look.
 
     Attributes:
-        name: Of the study, and the start of its trials' ids.
-        loss: Its loss; ``any`` where that is searched as well.
-        space: Where to look.
-        training: What its trials share, but for what is searched.
-        model_parameters: The same.
-        metric: What selects the best epoch of a trial.
-        scheduler: What becomes of a trial that is worse than the others of the study.
-        enqueued: Points that are tried right after the published ones.
-        seed: From which the seeds of its suggestions are made.
+        name: The name of the study, with which the ids of its trials begin.
+        loss: The loss of its trials; ``any`` where the loss is searched as well.
+        space: The hyper-parameters that are searched, with their bounds.
+        training: The settings of ``training`` that its trials share; searched settings take their place.
+        model_parameters: The parameters of the model that its trials share; searched parameters take their place.
+        metric: The metric that selects the best epoch of a trial.
+        scheduler: Decides which trials of the study end early.
+        enqueued: Points that are tried right after the published points.
+        seed: The seeds of the study's suggestions are made from this seed.
     """
 
     name: str
@@ -144,7 +137,7 @@ class Experiment(BaseModel):
             mistakes.of(check_names, f"search.{key}", getattr(self.search, key), self.losses)
         parameters = {name for model in self.models for name in MODEL_PARAMETERS[model]}
         mistakes.of(check_names, "search.model_parameters", self.search.model_parameters, sorted(parameters))
-        # What is wrong above would be told again, less clearly, by every study.
+        # Each study would repeat the mistakes found so far, in less clear words.
         mistakes.refuse()
         for names in self._combinations():
             mistakes.of(self._check_cell, *names)
@@ -272,36 +265,6 @@ def shipped_experiments() -> dict[str, Path]:
     """Return the experiments that ship with the product, by name."""
     directory = Path(str(files("search_spaces"))) / "experiments"
     return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
-
-
-def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
-
-    More trials than before are no such change, unless they are a population, nor are those of ``FREE``. A key that one
-    of the two does not have is ``None`` there.
-    """
-    before, after = dict(_flat(_whole(old))), dict(_flat(new))
-    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    grows = before.get("search.trials", 0) <= after.get("search.trials", 0)
-    if grows and before.get("scheduler.name") != "pbt":
-        changed = [key for key in changed if key != "search.trials"]
-    return {key: (before.get(key), after.get(key)) for key in changed if key.partition(".")[0] not in FREE}
-
-
-def _whole(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an experiment with what an older version did not know, which was then as it is by default now."""
-    try:
-        return validate(Experiment, values, "journal").to_dict()
-    except ConfigError:
-        # One that is not taken any more: all that differs counts.
-        return values
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
-    return rows
 
 
 def _study_name(dataset: str, model: str, losses: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a trial is measured by, each with what it means: the metrics that can be maximised and the COCOS counts."""
+"""The measures of a trial and their meanings: the metrics that can be maximised, and the COCOS counts."""
 
 _WAYS = {
     "i2t": "of images that query captions",
@@ -24,11 +24,11 @@ METRICS = {
     "val/r1_r5_sum": "sum of r1 and r5 of both directions on the val split, in [0, 400]",
     **{f"val/{way}_{name}": f"{what}, {whose}" for way, whose in _WAYS.items() for name, what in _SCORES.items()},
 }
-"""What can be maximised: the metrics of which more is better."""
+"""The metrics that can be maximised: a larger value is better."""
 
 COUNTS = {
     **{f"cocos/{way}_{name}": f"{what}, {whose}" for way, whose in _WAYS.items() for name, what in _COUNTED.items()},
     "cocos/gradient_negatives": "negative pairs whose similarity has a gradient above epsilon, from autograd",
     "cocos/gradient_positives": "positive pairs whose similarity has a gradient above epsilon, from autograd",
 }
-"""What every loss is counted by at a trial's best epoch, and a further objective can be."""
+"""The COCOS counts that every loss has at a trial's best epoch; they can be further objectives."""

@@ -33,7 +33,7 @@ def overlaps(experiment: Experiment, dataset: str | None = None) -> list[str]:
 
 
 def _of_cell(cell: Cell, other: Cell, *, is_grid: bool) -> Iterator[str]:
-    """Yield what is to be said of the losses of a study that could be those of another study."""
+    """Yield sentences about the losses of a study that, with some parameters, are a loss of another study."""
     for loss, part in cell.space.losses.items():
         for baseline, its_part in other.space.losses.items():
             if loss == baseline or not part.bounds:

@@ -119,7 +119,7 @@ def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Do
     Args:
         document: As it was read.
         further: ``--plugin``, from the working directory.
-        folder: Of the experiment's file.
+        folder: Folder of the experiment's file.
     """
     given = document.values.get("plugins", [])
     if not isinstance(given, list):

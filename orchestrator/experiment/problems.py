@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words: each mistake in a line with its key, the rule and the value got."""
+"""The mistakes of a configuration in words: each in a line with its key, the rule and the value got."""
 
 import dataclasses
 import difflib
@@ -47,7 +47,7 @@ def find_mistakes(model: type[BaseModel], values: Any, error: ValidationError, i
         model: What refused.
         values: As YAML gave them.
         error: What pydantic found.
-        inside: So many keys around the values stand in no file, and in no message.
+        inside: Number of keys around the values that stand in no file; messages leave them out.
     """
     placed = [(_place(values, problem), problem) for problem in error.errors(include_url=False)]
     paths = {path for path, _ in placed}

@@ -25,10 +25,10 @@ USUAL_SEEDS = 5
 
 
 class Objective(BaseModel):
-    """What a search is after.
+    """A further goal of a search.
 
     Attributes:
-        metric: A metric or a COCOS count, at the trial's best epoch.
+        metric: A metric or a COCOS count; its value at the trial's best epoch counts.
         direction: ``maximize`` or ``minimize``.
     """
 
@@ -45,11 +45,11 @@ class Search(BaseModel):
             and costly trials; ``random``; ``qmc``, a Sobol sequence that leaves no gaps; ``grid``, which takes the
             listed values one after the other; or the sampler of a plug-in.
         trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
-        seed: Of the suggestions and of every training, >= 0.
+        seed: Seed of the suggestions and of every training, >= 0.
         metric: What is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
-        space_version: Of the default bounds: ``2``, or ``1``, those of version 0.1; a search that began with these goes
-            on with them.
+        space_version: Version of the default bounds: ``2``, or ``1`` for the bounds of release 0.1; a search that began
+            with version 1 keeps it.
         loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
         space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
         training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
@@ -97,20 +97,22 @@ SCHEDULER_SETTINGS: dict[str, tuple[str, ...]] = {
 
 
 class Scheduler(BaseModel):
-    """What becomes of a trial that is worse than the others of its study.
+    """What happens to a trial that is worse than the other trials of its study.
 
     Attributes:
-        name: ``none``; ``asha``: of the trials that reach a rung, the best go on; ``hyperband``: the same in several
+        name: ``none``; ``asha``: of the trials that reach a rung, the best go on; ``hyperband``: ``asha`` in several
             brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial goes on
-            while it is no worse than the median of the others at the same epoch; ``pbt``, population-based training:
-            none is stopped, the worst go on from the models of the best with other hyper-parameters.
+            while it is no worse than the median of the other trials at its epoch; ``pbt``, population-based
+            training: no trial is stopped, the worst trials go on from the models of the best trials with other
+            hyper-parameters.
         grace_epochs: No trial ends before this epoch, >= 1.
-        reduction_factor: One trial in so many goes on at each rung, > 1; a rung is so many times the one before. For
-            ``asha`` and ``hyperband``.
-        brackets: Of ``hyperband``, >= 1; trials take turns.
-        min_trials: Of ``median``: with fewer others at an epoch nobody is stopped there, >= 1.
-        perturbation_epochs: Of ``pbt``: the trials of a study wait for each other after every so many epochs, >= 1.
-        quantile: Of ``pbt``: which part of them is replaced there, and by which part, in (0, 0.5]; at least one.
+        reduction_factor: One trial in so many goes on at each rung, > 1; the epoch of a rung is so many times the epoch
+            of the rung before. For ``asha`` and ``hyperband``.
+        brackets: For ``hyperband``: number of brackets, >= 1; new trials are given to the brackets in turn.
+        min_trials: For ``median``: no trial is stopped at an epoch that fewer other trials have reached, >= 1.
+        perturbation_epochs: For ``pbt``: the trials of a study wait for each other after every so many epochs, >= 1.
+        quantile: For ``pbt``: the fraction of worst trials that is replaced then, by the models of an equal fraction of
+            best trials, in (0, 0.5]; at least one trial.
     """
 
     model_config = STRICT
@@ -123,7 +125,7 @@ class Scheduler(BaseModel):
     quantile: Annotated[float, Field(gt=0, le=0.5)] = 0.25
 
     def pauses_after(self, epoch: int, total: int) -> bool:
-        """Say whether a trial of so many epochs waits after one of them for the others of its study."""
+        """Say whether a trial of ``total`` epochs waits after an epoch for the other trials of its study."""
         return self.name == "pbt" and 0 < epoch < total and epoch % self.perturbation_epochs == 0
 
     @model_validator(mode="after")
@@ -149,14 +151,14 @@ class Scheduler(BaseModel):
 
 
 class Resources(BaseModel):
-    """What one trial takes.
+    """The CPUs and GPUs of one trial.
 
     Attributes:
         cpus: CPUs, > 0; also the threads of its PyTorch, rounded up.
         gpus: GPUs, >= 0, a fraction to share one; ``auto`` is as much as a trial was measured to
             need, or none where there is no GPU.
-        fuse: So many trials share those CPUs and GPUs as one stacked model, >= 1; ``auto`` is as many as were measured
-            to be fastest, 1 where fusing does not pay.
+        fuse: So many trials share these CPUs and GPUs as one stacked model, >= 1; ``auto`` is the number that was
+            measured to be fastest, 1 where fusing does not pay.
         max_concurrent: Trials at a time, >= 1; ``null`` is as many as fit.
     """
 
@@ -168,15 +170,15 @@ class Resources(BaseModel):
 
 
 class Override(BaseModel):
-    """Settings of some studies that differ from those of all.
+    """Settings of some studies that differ from the settings of the experiment.
 
     Attributes:
-        datasets: Of which datasets; ``null`` is all of them.
-        models: Of which models; ``null`` is all of them.
-        losses: Of which losses; ``null`` is all of them.
+        datasets: The studies of these datasets; ``null`` is all datasets.
+        models: The studies of these models; ``null`` is all models.
+        losses: The studies of these losses; ``null`` is all losses.
         training: Keys of ``training`` with their values in these studies.
         model_parameters: Parameters of the models with their values in these studies.
-        metric: What selects the best epoch in these studies.
+        metric: The metric that selects the best epoch in these studies.
         grace_epochs: The value of ``scheduler.grace_epochs`` in these studies, >= 1.
     """
 
@@ -190,7 +192,7 @@ class Override(BaseModel):
     grace_epochs: Annotated[int, Field(ge=1)] | None = None
 
     def concerns(self, dataset: str, model: str, loss: str) -> bool:
-        """Say whether a study is one of those meant."""
+        """Say whether the settings are for the study of a dataset, a model and a loss."""
         named = ((self.datasets, dataset), (self.models, model), (self.losses, loss))
         return all(names is None or name in names for names, name in named)
 
@@ -199,9 +201,9 @@ class Budget(BaseModel):
     """When a search ends although trials are left; the first limit that is reached ends it.
 
     Attributes:
-        hours: Of wall-clock time, all starts together, > 0.
+        hours: Hours of wall-clock time, all starts together, > 0.
         gpu_hours: GPUs of a trial times the hours that it ran, over all trials, > 0.
-        target: Value of ``search.metric`` that is good enough, once a trial that has finished has it.
+        target: Value of ``search.metric`` that is good enough; the search ends when a finished trial reaches it.
         plateau: Ended trials in a row, over a whole study, without a better best value, >= 1.
     """
 
@@ -213,11 +215,11 @@ class Budget(BaseModel):
 
 
 class Patience(BaseModel):
-    """What is put up with before a trial is given up.
+    """How long a trial may be silent, and how often it is tried again, before it is given up.
 
     Attributes:
         epoch_minutes: A trial that reports nothing for so long has hung and is ended, > 0.
-        memory_retries: How often a trial that ran out of memory is tried again, with fewer at a time, >= 0.
+        memory_retries: How often a trial that ran out of memory is tried again, with fewer trials at a time, >= 0.
     """
 
     model_config = STRICT
@@ -226,16 +228,16 @@ class Patience(BaseModel):
 
 
 class Confirm(BaseModel):
-    """What is trained again before a winner is named.
+    """Which trials are trained again with fresh seeds before a winner is named.
 
     Attributes:
-        top: The best so many of each study, >= 1.
+        top: So many of the best trials of each study, >= 1.
         seeds: A fixed design: each candidate with so many seeds that the search has not used, >= 2; without
             ``trainings`` 5.
         trainings: A race instead of a fixed design: at most so many trainings for the candidates of each dataset, at
             least 2 for each candidate that there may be; ``null`` is a fixed design.
-        published: ``best``: of the published settings on a dataset those that did best in the search are trained again
-            as well; ``each``: those of each study.
+        published: ``best``: of the published settings on a dataset, the settings that did best in the search are
+            trained again as well; ``each``: the published settings of each study are.
         baseline: Loss with which the winner is compared; ``null`` is the published settings that did best on the
             dataset in the search, which are confirmed as well.
         verdict: What varies in the test that decides: ``seeds_and_images``, other seeds on new images of this kind;

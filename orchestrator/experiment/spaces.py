@@ -25,20 +25,20 @@ LARGEST_GRID = 100_000
 """Points of a grid; every point is held in memory."""
 
 SMALLEST_POPULATION = 4
-"""Trials of a study of population-based training; with fewer, a quarter is nobody."""
+"""Trials of a study of population-based training; a quarter of fewer trials is no trial."""
 
 
 def make_space(
     search: Search, model: str, losses: Sequence[str], training: TrainingConfig, parameters: Mapping[str, Any]
 ) -> StudySpace:
-    """Return where a study looks.
+    """Return the search space of a study.
 
     Args:
-        search: What the experiment says.
-        model: Of the study.
-        losses: Its loss, or those to choose from.
-        training: What it has where nothing is searched.
-        parameters: The same, of the model.
+        search: The section of the experiment.
+        model: Name of the study's model.
+        losses: Name of the study's loss, or the names of the losses to choose from.
+        training: The values of settings of ``training`` that are not searched.
+        parameters: The values of parameters of the model that are not searched.
 
     Raises:
         ValueError: If bounds or fixed parameters are refused; the message names the key.
@@ -117,8 +117,8 @@ def check_population(search: Search, scheduler: Scheduler, space: StudySpace, ep
     Args:
         search: What the experiment says; the same for ``scheduler``.
         scheduler: Of any name.
-        space: Of a study.
-        epochs: Of its trials.
+        space: Search space of a study.
+        epochs: Epochs of its trials.
 
     Raises:
         ValueError: If there is a reason; the message names the key.

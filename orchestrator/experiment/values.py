@@ -1,4 +1,4 @@
-"""What a value of a configuration can be, where that is more than a type: names, bounds, durations, settings."""
+"""Types of values of a configuration with rules of their own: names, bounds, durations, settings."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +16,7 @@ from trainables.config import FEATURES, ParameterValue, TrainingConfig
 from trainables.errors import ConfigError
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-"""What an experiment or a suite can be called: the name is that of a folder, and goes into the names of MLflow."""
+"""Names that an experiment or a suite can have: its folder has the name, and names in MLflow contain it."""
 
 SECONDS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
@@ -76,7 +76,7 @@ class _TrainingSection(BaseModel):
 
 
 def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings whose names, types and ranges are those of ``training``.
+    """Return settings that have the names, types and ranges of ``training``.
 
     Raises:
         ConfigError: Naming each setting that is refused.

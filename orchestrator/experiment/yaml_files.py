@@ -188,7 +188,7 @@ def read_kind(path: Path, kind: str) -> Document:
     """Return the mapping of a file that should be of a kind.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         kind: A name of ``config_problems.KINDS``.
 
     Raises:

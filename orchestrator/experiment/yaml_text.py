@@ -60,7 +60,7 @@ class YamlTextError(Exception):
 class _Loader(yaml.SafeLoader):
     """Builds plain values of the core schema, and refuses what goes beyond the limits while it reads."""
 
-    # None of those of YAML 1.1: the module adds its own below.
+    # No resolver of YAML 1.1: the module adds its own below.
     yaml_implicit_resolvers = {}  # noqa: RUF012
     yaml_constructors = {}  # noqa: RUF012
 
@@ -71,7 +71,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Compose a node after counting it; an alias counts as the nodes that it stands for."""
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         before = self._nodes
         self._nodes += self._size_of(event)
         if self._nodes > MOST_NODES:

@@ -1,1 +1,1 @@
-"""What a search would take, before it is started."""
+"""How long a search would take, calculated before the search is started."""

@@ -32,8 +32,8 @@ class StudyPlan:
 
     Attributes:
         study: Its name.
-        trials: Of its search.
-        epochs: Of a whole trial.
+        trials: Number of trials of the study.
+        epochs: Epochs of a whole trial.
         space: Parameter -> where it lies, in words.
         points: The first of its trials, while nothing is known of their results: ``params`` by the names of the space,
             and the ``loss``, ``loss_parameters``, ``training`` and ``model_parameters`` that they stand for.
@@ -162,9 +162,9 @@ def _confirmations(experiment: Experiment, plan: StudyPlan, place: int, studies:
 
     Args:
         experiment: With ``confirm`` or without.
-        plan: Of the study.
-        place: Of the study among those of its dataset, from 0.
-        studies: Of the dataset.
+        plan: Plan of the study.
+        place: Position of the study among the studies of its dataset, from 0.
+        studies: Number of studies of the dataset.
     """
     confirm = experiment.confirm
     if confirm is None:

@@ -1,6 +1,6 @@
-"""What a search is going to take, before it runs: trials, epochs, hours, and what keeps more from running at once.
+"""Trials, epochs and hours of a search, calculated before it runs, and what limits how many trials run at once.
 
-Arithmetic alone; what it is fed with is measured in ``dry_run``.
+This module only calculates; ``dry_run`` measures the durations that go in.
 """
 
 import math
@@ -16,9 +16,9 @@ class StudyLoad:
 
     Attributes:
         study: Its name.
-        trials: Of its search.
+        trials: Number of trials of the study.
         confirmations: Trainings after it.
-        epochs: Of a whole trial.
+        epochs: Epochs of a whole trial.
         epoch_seconds: Measured, with nothing else on the machine than there was.
         scheduler: Which may stop the trials of its search.
     """
@@ -37,10 +37,10 @@ class Concurrency:
 
     Attributes:
         trials: At least 1 where any can run.
-        limited_by: The resource or setting that keeps more from it.
-        gpus: What a trial gets of a GPU.
-        fuse: So many of them are trained as one stacked model at most.
-        together: So many are: fewer where not that many run at once.
+        limited_by: The resource or setting that keeps further trials from running.
+        gpus: The part of a GPU that a trial gets.
+        fuse: Most trials that are trained as one stacked model.
+        together: Trials that are trained as one stacked model; fewer than ``fuse`` where fewer run at once.
     """
 
     trials: int
@@ -52,17 +52,17 @@ class Concurrency:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What all studies together take.
+    """Trials, epochs and hours of all studies together.
 
     Attributes:
-        epochs: As many as the scheduler is expected to let run; the same as ``epochs_at_most`` where that is unknown.
-        epochs_at_most: If it stops none.
-        hours: For ``epochs``, wall-clock.
-        hours_at_most: For ``epochs_at_most``.
+        epochs: Epochs that the scheduler is expected to let run; ``epochs_at_most`` where nothing can be expected.
+        epochs_at_most: Epochs if the scheduler stops no trial.
+        hours: Wall-clock hours of ``epochs``.
+        hours_at_most: Wall-clock hours of ``epochs_at_most``.
         gpu_hours: Share of a GPU times hours, over all trials, for ``epochs``.
-        gpu_hours_at_most: For ``epochs_at_most``.
-        search_hours: Those of ``hours`` without the trainings that confirm, which no budget limits.
-        search_gpu_hours: The same of ``gpu_hours``.
+        gpu_hours_at_most: GPU hours of ``epochs_at_most``.
+        search_hours: The part of ``hours`` that the search takes; no budget limits the trainings of a confirmation.
+        search_gpu_hours: The part of ``gpu_hours`` that the search takes.
     """
 
     trials: int
@@ -130,7 +130,7 @@ def limit_concurrency(
     """Return how many trials run at once, and which limit is reached first; of equal ones the resource.
 
     Args:
-        wanted: Of the experiment.
+        wanted: The section of the experiment.
         gpus: What a trial gets of a GPU, or those that are fused get together, >= 0.
         available: ``CPU`` and ``GPU`` of all machines together.
         trials: In all, >= 1.

@@ -103,6 +103,21 @@ class History:
     spending: Spending = field(default_factory=Spending)
 
     @property
+    def name(self) -> str:
+        """Name of the experiment."""
+        return str(self.experiment["name"])
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric that the experiment maximises; overrides may give studies a metric of their own."""
+        return str(self.experiment["search"]["metric"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of the experiment, from which all other seeds are made."""
+        return int(self.experiment["search"]["seed"])
+
+    @property
     def actors(self) -> Actors:
         """The actors of the newest start."""
         return self.spending.actors

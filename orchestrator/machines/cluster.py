@@ -1,4 +1,4 @@
-"""Which machines a search runs on: this one alone, or those of a Ray cluster that is there already.
+"""Which machines a search runs on: this machine alone, or the machines of a Ray cluster that runs already.
 
 All of it is known, or refused, before Ray is imported, which takes seconds and reads its settings once.
 """
@@ -8,10 +8,11 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.storage.bucket import ObjectStore, StorageError, connection_problem, is_bucket
+from orchestrator.storage.bucket import ObjectStore, StorageError, is_bucket
 from orchestrator.storage.bucket_store import BucketStore
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
+from orchestrator.storage.reachable import connection_problem
 from trainables.errors import ConfigError
 from trainables.files import make_writable
 

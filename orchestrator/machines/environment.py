@@ -10,7 +10,7 @@ from typing import Any
 import orchestrator
 
 REVISION = "ORCHESTRATOR_REVISION"
-"""Environment variable that names the commit of code that lies outside a repository, such as that of an image."""
+"""Environment variable that names the commit of code outside a repository, such as the code in an image."""
 
 PACKAGES = ("icr-orchestrator", "torch", "numpy", "ray", "optuna", "mlflow")
 

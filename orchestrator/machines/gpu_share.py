@@ -1,7 +1,7 @@
-"""How many trials share a GPU, from what one of them was measured to take: ``resources.gpus: auto``.
+"""How many trials share a GPU, from the measured GPU memory of a trial: ``resources.gpus: auto``.
 
-Ray's fractions of a GPU are bookkeeping: nothing keeps a trial from taking more memory than its share. So the share is
-what the largest trial took, with a margin for longer captions and fragments, and with what CUDA takes for each process.
+Ray only counts fractions of a GPU: nothing keeps a trial from taking more memory than its share. So the share is the
+memory of the largest trial, with a margin for longer captions and fragments, and with CUDA's own memory of a process.
 """
 
 import math
@@ -11,17 +11,17 @@ from orchestrator.experiment.sections import Resources
 from orchestrator.workload.workload import Footprint
 
 MARGIN = 1.25
-"""Times the measured peak: captions that are longer than those measured, and memory that is free in pieces."""
+"""Factor on the measured peak, for captions that are longer than the measured captions and for fragmented memory."""
 
 CONTEXT_BYTES = 600 * 2**20
-"""What CUDA and its libraries take of a GPU for every process, which no allocator counts."""
+"""GPU memory that CUDA and its libraries take for every process; PyTorch's allocator does not count it."""
 
 MOST = 8
-"""Trials on a GPU at a time: more only wait for each other's kernels."""
+"""Most trials on a GPU at a time: further trials would only wait for the kernels of the others."""
 
 
 def choose_share(footprints: Iterable[Footprint]) -> float:
-    """Return the part of a GPU that every trial gets, so that the largest trials fit beside each other on the smallest.
+    """Return the part of a GPU that every trial gets, so that the largest trials fit side by side on the smallest GPU.
 
     Returns:
         1 / n with n whole, rounded down to the 1/10,000 in which Ray counts; 1 where even two trials would not fit.
@@ -31,12 +31,13 @@ def choose_share(footprints: Iterable[Footprint]) -> float:
 
 
 def share_after_oom(share: float, halvings: int) -> float:
-    """Return the part of a GPU that a trial gets after memory ran out so often: half as many share one each time.
+    """Return the part of a GPU that a trial gets after memory ran out: each time half as many trials share a GPU.
 
-    Fewer trials at a time would not do: several GPUs may hold the same number each, and stand empty beside each other.
+    A lower limit on all trials would not help: Ray could still place as many trials as before on one GPU, and leave
+    another GPU empty.
 
     Args:
-        share: That it got at first, >= 0.
+        share: The part that a trial got at first, >= 0.
         halvings: How often the number of trials at a time was halved, >= 0.
     """
     if halvings == 0 or not 0 < share < 1:
@@ -55,8 +56,8 @@ def describe_limit(wanted: Resources, gpus: float, available: Mapping[str, float
     """Say that CPUs, not GPUs, limit how many trials run at once; ``None`` where they do not.
 
     Args:
-        wanted: Of the experiment.
-        gpus: What a trial gets of a GPU, or those that are fused get together, >= 0.
+        wanted: The section of the experiment.
+        gpus: The part of a GPU that a trial, or a group of fused trials, gets, >= 0.
         available: ``CPU`` and ``GPU`` of all machines together.
         fuse: So many trials share ``wanted.cpus`` and ``gpus``, >= 1.
     """
@@ -75,10 +76,10 @@ def describe_limit(wanted: Resources, gpus: float, available: Mapping[str, float
 
 
 def describe_fusion(fusions: Mapping[str, int]) -> str | None:
-    """Say which study keeps the others from being fused as they train fastest; ``None`` where none does.
+    """Say which study keeps other studies from fusing the number of trials that is fastest for them, if any does.
 
-    Trials of all studies get their places from the same Ray request, so that all are fused alike: as many as in the
-    study that gains from it least.
+    All studies ask Ray for places of one size, so the trials of all studies are fused in groups of one size: the size
+    that is fastest for the study that gains least.
 
     Args:
         fusions: Study -> how many of its trials train fastest at once.

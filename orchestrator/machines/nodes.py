@@ -1,4 +1,4 @@
-"""The machines of a cluster, and whether one of them has what a trial needs: nothing is split between two."""
+"""The machines of a cluster, and whether a single machine has the CPUs and GPUs that a trial asks for."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from trainables.errors import ConfigError
 
 @dataclass(frozen=True)
 class Node:
-    """One machine, as Ray counts.
+    """One machine, with the CPUs and GPUs that Ray counts on it.
 
     Attributes:
         name: For people.
-        cpus: All that it has, >= 0, taken or not.
-        gpus: The same.
+        cpus: All CPUs of the machine, >= 0, taken or not.
+        gpus: All GPUs of the machine, >= 0, taken or not.
     """
 
     name: str
@@ -22,11 +22,11 @@ class Node:
     gpus: float
 
 
-def alive(told: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """Return the machines that are there, of those that ``ray.nodes`` tells of."""
+def alive(described: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Return the machines that are alive, from the output of ``ray.nodes``."""
     return [
         Node(node["NodeManagerHostname"], node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0))
-        for node in told
+        for node in described
         if node["Alive"]
     ]
 
@@ -41,16 +41,16 @@ def check_fits(cpus: float, gpus: float, nodes: Sequence[Node]) -> None:
     """Refuse a trial that no machine has room for: Ray would wait for one for ever, and say nothing.
 
     Args:
-        cpus: That a trial asks for, > 0.
-        gpus: The same, >= 0.
-        nodes: At least one.
+        cpus: CPUs that a trial asks for, > 0.
+        gpus: GPUs that a trial asks for, >= 0.
+        nodes: The machines, at least one.
 
     Raises:
-        ConfigError: If it fits none of them; the message names the largest.
+        ConfigError: If the trial fits on no machine; the message names the largest machine.
     """
     if any(node.cpus >= cpus and node.gpus >= gpus for node in nodes):
         return
-    # Machines without the GPUs are no use, however many CPUs they have.
+    # A machine without enough GPUs cannot run the trial, however many CPUs it has.
     largest = max(nodes, key=lambda node: (min(node.gpus, gpus), node.cpus, node.gpus))
     key = "gpus" if largest.gpus < gpus else "cpus"
     asked = f"{cpus:g} CPUs" + (f" and {gpus:g} GPUs" if gpus else "")

@@ -1,4 +1,4 @@
-"""What this machine and some of its processes are doing: CPUs, memory, and GPUs where there are any.
+"""The use of this machine's CPUs, memory and GPUs, by all processes and by some.
 
 Processes are measured through psutil. GPUs are measured through ``nvidia-smi``, which comes with every driver and asks
 NVML; a machine without ``nvidia-smi`` has no GPUs for this module.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import psutil
 
 SECONDS = 5.0
-"""For which ``nvidia-smi`` may take its time before the GPUs are left out."""
+"""How long ``nvidia-smi`` may take; after this time the GPUs are left out."""
 
 GPU_FIELDS = "index,uuid,name,utilization.gpu,memory.used,memory.total"
 PROCESS_FIELDS = "pid,gpu_uuid,used_memory"
@@ -26,12 +26,12 @@ class Gpu:
     """A GPU of this machine.
 
     Attributes:
-        index: As ``nvidia-smi`` counts.
-        name: Of the model.
-        busy: Share of the last moments in which a kernel ran, in percent; ``None`` where the driver does not tell.
+        index: Number of the GPU in ``nvidia-smi``.
+        name: Name of the GPU's model.
+        busy: Share of the last moments in which a kernel ran, in percent; ``None`` where the driver does not say.
         used: Memory in bytes.
         total: Memory in bytes.
-        processes: Process -> what it holds of the memory, in bytes.
+        processes: Id of a process -> the GPU memory that the process holds, in bytes.
     """
 
     index: int
@@ -44,12 +44,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class ProcessUsage:
-    """What a process with all that it started takes.
+    """CPUs and memory of a process and of all processes that it started.
 
     Attributes:
-        cpus: CPUs that it kept busy since it was measured last, e.g. 1.5; ``None`` at the first measurement.
-        memory: Resident, in bytes.
-        gpu_memory: In bytes, over all GPUs; ``None`` where it has none.
+        cpus: CPUs that were kept busy since the last measurement, e.g. 1.5; ``None`` at the first measurement.
+        memory: Resident memory in bytes.
+        gpu_memory: GPU memory in bytes, over all GPUs; ``None`` where the processes hold none.
     """
 
     cpus: float | None
@@ -59,15 +59,15 @@ class ProcessUsage:
 
 @dataclass(frozen=True)
 class MachineUsage:
-    """What this machine is doing.
+    """Use of this machine's CPUs, memory and GPUs.
 
     Attributes:
-        host: Its name.
-        cpus: How many it has.
-        busy: Share of its CPUs since it was measured last, in percent.
+        host: Name of the machine.
+        cpus: Number of CPUs.
+        busy: Share of the CPUs that was busy since the last measurement, in percent.
         used: Memory in bytes that is not available.
         total: Memory in bytes.
-        gpus: Those that there are.
+        gpus: The GPUs of the machine.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""What a verdict is made of: candidates with their seeds, their ranking, and how the winner compares."""
+"""The parts of a verdict: candidates with their seeds, their ranking, and how the winner compares."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -101,7 +101,7 @@ class Standing:
         result: Mean and standard deviation (``ddof=0``) of the metric that decides.
         bootstrap: 95 % interval of that mean within the range of the metric, ``None`` for one or two seeds; see
             ``bootstrap_interval``.
-        student: The same from Student's distribution, ``None`` for one seed.
+        student: Interval of the mean from Student's distribution, ``None`` for one seed.
         measures: Every metric over the seeds.
     """
 
@@ -138,17 +138,17 @@ class OverImages:
     Attributes:
         interval: 95 % interval of the difference.
         p: Two-sided, before any correction.
-        probability: That the winner is better at all, in [0, 1]; of this comparison alone.
+        probability: Probability that the winner is better at all, in [0, 1]; of this comparison alone.
         smallest_difference: The least lead that matters, in the metric's unit.
-        probability_of_smallest: That the winner is better by at least so much.
+        probability_of_smallest: Probability that the winner is better by at least ``smallest_difference``.
         on_this_test_set: How the winner stands where only seeds vary.
         on_this_test_set_p: The corrected p-value of Welch's test, which said so; ``None`` where it can't be made.
         error: Standard error of the difference.
         share_of_images: Part of the variance that only more images make smaller, in [0, 1].
         share_of_seeds: Part of the variance that only more seeds make smaller; both make the rest smaller.
         told_from: The smallest difference whose 95 % interval would leave out 0, uncorrected.
-        told_with_twice_the_seeds: That with twice as many seeds.
-        told_on_twice_the_images: That on twice as many test images.
+        told_with_twice_the_seeds: This probability with twice as many seeds.
+        told_on_twice_the_images: This probability on twice as many test images.
     """
 
     interval: Interval
@@ -171,7 +171,7 @@ class Comparison:
     """The winner against another candidate.
 
     Attributes:
-        label: Of the other candidate.
+        label: Label of the other candidate.
         roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``.
         difference: Mean of the winner minus mean of the other.
         interval: 95 % interval of the difference, Welch's; ``None`` where untested.
@@ -202,21 +202,21 @@ class Comparison:
 
 @dataclass(frozen=True)
 class DatasetVerdict:
-    """What a dataset's confirmed candidates say.
+    """The verdict on the confirmed candidates of a dataset.
 
     Attributes:
-        metric: It decides.
-        selection: It chose the winner.
-        verdict: The weakest of the comparisons.
-        reason: One sentence about it.
+        metric: The metric that decides.
+        selection: The metric that chose the winner.
+        verdict: The weakest verdict of the comparisons.
+        reason: One sentence about the verdict.
         standings: The winner first; without candidates that have no finished seed.
         comparisons: With the runner-up, the rival and the baseline.
         warnings: What a reader must know about seeds that are missing; a sentence each.
         level: A corrected p-value up to this makes a difference; what looks before this one left of the whole level.
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
-        compared: What was compared, in a sentence for people; empty where nobody was.
+        compared: What was compared, in a sentence for people; empty where there was one candidate.
         found: What each comparison found, a sentence each.
-        would_change: What would change it, a sentence each; empty where nothing is known of that.
+        would_change: What would change the verdict, a sentence each; empty where nothing is known about it.
     """
 
     dataset: str

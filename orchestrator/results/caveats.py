@@ -1,4 +1,4 @@
-"""What a reader must know about the trials that could not win: a sentence each, so that none drops out silently."""
+"""Sentences about the trials that could not win, so that no trial drops out silently."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a reader must know of the settings before comparing the losses of an experiment: a sentence each."""
+"""Sentences about the settings that a reader must know before comparing the losses of an experiment."""
 
 from collections.abc import Sequence
 

@@ -36,8 +36,8 @@ class Rules:
         selection: It chose the winner.
         baseline: A label, or a loss.
         level: A corrected p-value up to this makes a difference.
-        seed: Of the bootstrap of a candidate's mean.
-        resamples: Of the same.
+        seed: Seed of the bootstrap of a candidate's mean.
+        resamples: Resamples of this bootstrap.
         over_images: Whether seeds and images decide, or seeds alone.
         smallest_difference: The least lead that matters, in the metric's unit, >= 0.
     """
@@ -217,7 +217,7 @@ def _decide(difference: float, p: float, level: float) -> Verdict:
 
 
 def _without_test(pair: tuple[Candidate, Candidate], first: Sample, second: Sample) -> tuple[Verdict, str]:
-    """Say why two samples can't be tested; equal ones without spread are a tie all the same."""
+    """Say why two samples can't be tested; equal samples without spread are a tie."""
     if not any(one.has_seeds for one in pair):
         return _as_it_is(float(first.mean() - second.mean()))
     if any(one.has_seeds and len(one.values) < 2 for one in pair):

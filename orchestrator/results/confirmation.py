@@ -1,4 +1,4 @@
-"""Who is confirmed after a search: its best trials are trained again with seeds that the search has not used.
+"""Which trials are confirmed after a search: its best trials are trained again with seeds that the search has not used.
 
 A search's best value flatters itself, being the highest of many. What counts is how its configuration does again, with
 the same fresh seeds as its rivals, so that runs of equal seeds can be paired.
@@ -44,8 +44,8 @@ def choose_candidates(history: History, top: int, *, each: bool = False) -> list
     their trial may have been stopped early, since they are trained to their end now.
 
     Args:
-        history: Of the search.
-        top: So many of each study.
+        history: History of the search.
+        top: Number of trials of each study.
         each: Take the published settings of each study as well, not of each dataset alone.
     """
     searched = history.stage(Stage.SEARCH)

@@ -1,4 +1,4 @@
-"""What a confirmation says: the history's repeated trials as candidates, and the verdict on each dataset.
+"""The result of a confirmation: the history's repeated trials as candidates, and the verdict on each dataset.
 
 A dataset is judged only when its confirmation is over: every repeated trial has ended and, where it finished, has been
 evaluated on the test split. Until then its best trial is a winner that nobody has confirmed.
@@ -24,11 +24,12 @@ BEGUN_BEFORE = (
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a confirmation that is over; by default what its experiment asks.
+    """The question that is put to a confirmation that is over; by default the question of its experiment.
 
     Attributes:
-        metric: Of test, decides instead of the metric that selects; ``None`` is the latter.
-        images: The value of each image in that metric by trial, shape (I,); ``None`` are those of the kept ranks.
+        metric: Metric of the test split that decides; ``None`` is the metric that selects.
+        images: Trial -> value of each image in this metric, shape (I,); ``None`` computes the values from the kept
+            ranks.
         rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` is what the experiment
             says.
         outside: Candidates that the experiment has not trained, with the metrics that select and decide.
@@ -90,7 +91,7 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
     """Return what a confirmation that is over says to a question of its own.
 
     Args:
-        history: Of the experiment.
+        history: History of the experiment.
         dataset: One of ``judged_datasets``.
         question: What is asked.
     """
@@ -103,7 +104,7 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
         for name in names
     ]
     baseline, problem = _baseline(history, dataset, candidates)
-    selection = str(history.experiment["search"]["metric"])
+    selection = history.metric
     metric = question.metric or f"test/{selection.partition('/')[2]}"
     confirm = history.experiment.get("confirm") or {}
     # A confirmation that was begun before the key was there is judged as it was begun.

@@ -1,7 +1,7 @@
 """How a confirmation goes on: which trainings are due by what is measured so far, and what level its verdict has.
 
-A fixed design knows all its trainings beforehand. A race (``race.py``) knows those of its next round. Both are read
-from the journal, so a confirmation that was killed goes on as if nothing had happened.
+A fixed design knows all its trainings beforehand. A race (``race.py``) knows the trainings of its next round. Both are
+read from the journal, so a confirmation that was killed goes on as if nothing had happened.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[Pl
     due: list[tuple[int, PlannedTrial]] = []
     for plan in plans:
         counts = _seeds_given(plan, history)
-        seeds = fresh_seeds(_search_seed(history), max(counts.values(), default=0))
+        seeds = fresh_seeds(history.seed, max(counts.values(), default=0))
         due += [
             (index, repeat(history.trials[name], index, seed))
             for index, seed in enumerate(seeds)
@@ -49,7 +49,7 @@ def plan_confirmation(experiment: Experiment, history: History) -> list[PlannedT
 
 
 def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
-    """Return how many trainings a confirmation comes to at most, those of former plans included."""
+    """Return how many trainings a confirmation comes to at most; trainings of former plans count."""
     known = {trial.id for trial in history.stage(Stage.CONFIRM)}
     races = (race_of(plan, history) for plan in plans)
     to_come = sum(race.trainings - race.used for race in races if race is not None and race.ended is None)
@@ -60,8 +60,8 @@ def race_of(plan: ConfirmationPlan, history: History) -> Race | None:
     """Return how the race of a plan stands; ``None`` where the plan is a fixed design."""
     if plan.trainings is None:
         return None
-    metric = str(history.experiment["search"]["metric"])
-    seeds = fresh_seeds(_search_seed(history), most_seeds(plan.trainings, len(plan.candidates)))
+    metric = history.metric
+    seeds = fresh_seeds(history.seed, most_seeds(plan.trainings, len(plan.candidates)))
     level = level_of_plan(RACE_LEVEL, plan.looks)
     rules = RaceRules(plan.trainings, seeds, metric, plan.baseline, level)
     return run_race([_entrant(name, history, metric) for name in plan.candidates], rules)
@@ -120,10 +120,6 @@ def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
 def _seeds_given(plan: ConfirmationPlan, history: History) -> dict[str, int]:
     race = race_of(plan, history)
     return dict.fromkeys(plan.candidates, plan.seeds or 0) if race is None else dict(race.seeds)
-
-
-def _search_seed(history: History) -> int:
-    return int(history.experiment["search"]["seed"])
 
 
 def _entrant(name: str, history: History, metric: str) -> Candidate:

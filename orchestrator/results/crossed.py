@@ -89,7 +89,7 @@ def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
     """Compare two candidates over their seeds and the images that both were evaluated on.
 
     Args:
-        first: Shape (S1, I); a single row is a candidate without seeds, whose other runs would say the same.
+        first: Shape (S1, I); a single row is a candidate without seeds, whose further runs would give equal values.
         second: Shape (S2, I), of the same images in the same order.
 
     Returns:

@@ -39,10 +39,10 @@ JUDGING = ("asha", "hyperband", "median")
 
 @dataclass(frozen=True)
 class EarlyEpochs:
-    """What the epochs of a study tell of its end.
+    """How well the epochs of a study predict its end.
 
     Attributes:
-        loss: Of the study; ``any`` where the search chose among several.
+        loss: Loss of the study; ``any`` where the search chose among several.
         settings: How many settings were trained to their end.
         begun: How many settings were trained at all.
         tau: Epoch -> Kendall's tau-b in [-1, 1], before the last epoch; an epoch at which all are equal is left out.

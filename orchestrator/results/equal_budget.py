@@ -37,9 +37,9 @@ class SearchedLoss:
         model: As in ``TrialConfig``.
         loss: The same.
         label: The loss, with the model before it where the dataset has several.
-        values: Of each candidate, in the order in which they were created.
-        epochs: That a candidate trained on average.
-        hours: That a candidate trained on average, times its share of GPUs where that is known.
+        values: Value of each candidate, in the order in which the candidates were created.
+        epochs: Epochs that a candidate trained on average.
+        hours: Hours that a candidate trained on average, times its share of GPUs where the share is known.
     """
 
     model: str
@@ -65,7 +65,7 @@ def equal_budgets(history: History) -> dict[str, Any]:
         fresh seeds confirmed) and ``flattery`` (mean of the confirmed candidates' values in the search minus those with
         fresh seeds; ``None`` without a confirmation). A dataset is left out where no loss has ``FEWEST`` candidates.
     """
-    metric, gpus = str(history.experiment["search"]["metric"]), _gpus(history)
+    metric, gpus = history.metric, _gpus(history)
     found = {}
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.stage(Stage.SEARCH)):
         trials = [trial for trial in history.stage(Stage.SEARCH) if trial.config.dataset == dataset]

@@ -13,7 +13,7 @@ def describe_budgets(found: Mapping[str, Any]) -> list[str]:
     """Return what the losses of a dataset reach at equal budgets.
 
     Args:
-        found: Of a dataset, see ``equal_budget.equal_budgets``.
+        found: The answers for a dataset, see ``equal_budget.equal_budgets``.
     """
     sentences = [sentence for one in found["comparisons"] for sentence in _comparison(one, found)]
     if found["flattery"] is not None:

@@ -71,7 +71,7 @@ def at_budgets(values: Values, cost: float, budgets: Values) -> Values:
 
     Args:
         values: Shape (..., n), see ``expected_best``.
-        cost: Of a trial on average, > 0, in the unit of the budgets.
+        cost: Cost of a trial on average, > 0, in the unit of the budgets.
         budgets: Each from ``cost`` to n times ``cost``.
     """
     draws = budgets / cost
@@ -90,7 +90,7 @@ def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0
         first: Values of one search, shape (n,).
         second: Values of the other, shape (m,).
         draws: Trials of each, at most n and m.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
     """
     generator = np.random.default_rng(seed)
     best = [
@@ -106,7 +106,7 @@ def crossings(first: Values, second: Values, costs: tuple[float, float], points:
     Args:
         first: Values of one search.
         second: Values of the other.
-        costs: Of a trial of each on average, > 0, in the unit of the budget.
+        costs: Cost of a trial of each loss on average, > 0, in the unit of the budget.
         points: Budgets at which the curves are compared.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What the journal says as pandas data frames; columns have the names of metrics and keys (``val/rsum``, ``loss``).
+"""The content of a journal as pandas data frames; columns have the names of metrics and keys (``val/rsum``, ``loss``).
 
 Searched parameters stand under ``param.NAME``. pandas comes with MLflow, and is imported when a frame is made.
 """

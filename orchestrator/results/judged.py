@@ -30,10 +30,10 @@ from trainables.judgements.judgements import TITLES
 
 @dataclass(frozen=True)
 class JudgedVerdict:
-    """What one source of judgements says about the verdict on a dataset.
+    """The verdict on a dataset when one source of judgements says which pairs fit.
 
     Attributes:
-        name: Of the source, a key of ``TITLES``.
+        name: Name of the source, a key of ``TITLES``.
         survives: Whether each of the verdicts is the verdict without judgements.
         verdicts: By metric without its prefix: ``rsum``, ``map_r`` and, where it is known which pairs do not fit, the
             same with the ending ``_condensed``.

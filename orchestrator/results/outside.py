@@ -10,7 +10,7 @@ from trainables.errors import ConfigError
 from trainables.ranks import Ranks
 
 OUTSIDE = "outside"
-"""What stands for the model of a candidate that was trained elsewhere; its label stands for the loss."""
+"""The model's name of a candidate that was trained elsewhere; the name of its loss is its label."""
 
 
 def outside_candidate(
@@ -22,8 +22,8 @@ def outside_candidate(
         history: Of an experiment whose confirmation on the dataset is over.
         dataset: Its name.
         label: What the candidate is called.
-        runs: The metrics of val and test of each run, and its ranks on test. A single run is that of a model without
-            seeds, whose other runs would say the same.
+        runs: The metrics of val and test of each run, and its ranks on test. A single run is the run of a model without
+            seeds, whose further runs would give equal values.
 
     Raises:
         ConfigError: If the label is taken, or a run is of other queries than the experiment's.
@@ -40,7 +40,7 @@ def outside_candidate(
                 f"--candidate {label}: answers other queries than the test split of {dataset} on which the experiment "
                 "was confirmed; take the data that the experiment had"
             )
-    metric = str(history.experiment["search"]["metric"]).partition("/")[2]
+    metric = history.metric.partition("/")[2]
     return Candidate(
         dataset=dataset,
         model=OUTSIDE,

@@ -21,7 +21,7 @@ def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, lis
     """Return, for each dataset, its finished points that no other is at least as good as in all, and better in one.
 
     Args:
-        history: Of the search.
+        history: History of the search.
         goals: Its objectives.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What each image of a split adds to a retrieval metric, so that a verdict can ask what other images would say.
+"""The part of each image of a split in a retrieval metric, so that a verdict can ask what other images would say.
 
 The unit is the image with its captions: captions of one image have much in common, so a caption is no observation of
 its own. Every metric that can select is a mean over queries; the value of an image is
@@ -33,7 +33,7 @@ def image_values(ranks: Ranks, metric: str) -> Sample:
     """Return the value of each image, whose mean is the metric.
 
     Args:
-        ranks: Of a split with I images.
+        ranks: Ranks of a split with I images.
         metric: A metric that can select, without its split: ``rsum``, ``i2t_r1``, ``t2i_map5`` ...
 
     Returns:
@@ -74,8 +74,8 @@ def _average_precision(rank: Integers, query: Integers) -> Sample:
     """Return AP@5 of each query as published: divided by the hits among the first five.
 
     Args:
-        rank: Of each positive among the negatives of its query, shape (P,).
-        query: Of each positive, shape (P,), non-decreasing from 0 without a gap.
+        rank: Rank of each positive among the negatives of its query, shape (P,).
+        query: Query of each positive, shape (P,), non-decreasing from 0 without a gap.
     """
     order = np.lexsort((rank, query))
     first = np.searchsorted(query, np.arange(query[-1] + 1))
@@ -88,7 +88,7 @@ def _average_precision(rank: Integers, query: Integers) -> Sample:
 
 
 def _over_captions(values: Sample, image_of_caption: Integers) -> Sample:
-    """Return the value of each image from those of its captions, see the head of this module."""
+    """Return the value of each image from the values of its captions, see the head of this module."""
     captions = np.bincount(image_of_caption)
     sums = np.bincount(image_of_caption, weights=values)
     mean = values.mean()

@@ -37,10 +37,11 @@ def weakness_of_tie(comparisons: int, candidates: int, seeds: int) -> str | None
     """Return a sentence about a tie after so few seeds that it says little, or ``None`` where they are enough.
 
     Args:
-        comparisons: That were tested, 1 to 3.
-        candidates: That could have won, >= 2. Between two numbers of the table, the larger is taken, with which a lead
-            is found less often; beyond the table, its last number, with which a lead is found more often.
-        seeds: Of the candidate that has the fewest, >= 2.
+        comparisons: Comparisons that were tested, 1 to 3.
+        candidates: Candidates that could have won, >= 2. Between two numbers of the table, the larger number is taken,
+            with which a lead is found less often; beyond the table its last number, with which a lead is found more
+            often.
+        seeds: Seeds of the candidate that has the fewest, >= 2.
     """
     rows = FOUND[comparisons]
     row = rows[next((count for count in rows if count >= candidates), max(rows))]

@@ -21,7 +21,7 @@ class QueryRanks:
     Attributes:
         query: Index of the image, or of the caption, in its split.
         first: Rank that the first candidate gives the query's best positive, the median over the seeds; from 1.
-        second: Rank that the second candidate gives, the same.
+        second: Rank that the second candidate gives, as for the first.
     """
 
     query: int

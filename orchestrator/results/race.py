@@ -50,14 +50,14 @@ LEVEL = 0.035
 
 @dataclass(frozen=True)
 class RaceRules:
-    """What a race is run by.
+    """The rules of a race.
 
     Attributes:
         trainings: At most so many in all, >= ``FIRST`` times the number of candidates.
         seeds: In the order in which every candidate gets them; at least as many as a candidate can get.
         metric: Of val, which decides who goes on.
         baseline: Label or loss of the baseline among the candidates; ``None`` where there is none.
-        level: Of the whole race.
+        level: Level of the whole race.
     """
 
     trainings: int
@@ -76,7 +76,7 @@ class Round:
     """One round of a race, after all its trainings ended.
 
     Attributes:
-        seeds: That each candidate which is in the race has after the round.
+        seeds: Seeds that each candidate in the race has after the round.
         level: Nominal, of the look after the round; ``None`` before looks begin.
         leader: Label of the candidate with the highest mean that can win.
         means: Label -> mean of the metric over the seeds so far, of each candidate that has one.
@@ -96,7 +96,7 @@ class Race:
 
     Attributes:
         rounds: Those whose trainings have all ended.
-        seeds: Label -> seeds that the candidate has been given so far, those of the round under way included.
+        seeds: Label -> seeds that the candidate has been given so far, the seeds of the current round included.
         left: Label -> how a candidate left, of all rounds.
         ended: Why the race is over, in words; ``None`` while trainings are due.
         level: What is left of the level for the verdict; ``None`` while trainings are due.
@@ -149,7 +149,7 @@ def run_race(candidates: Sequence[Candidate], rules: RaceRules) -> Race:
 
 @dataclass
 class _State:
-    """What changes from round to round.
+    """The state of a race, which changes from round to round.
 
     Attributes:
         seeds: Label -> seeds given.

@@ -16,9 +16,9 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
     """Return what is to be known of a dataset's winner, the verdict first.
 
     Args:
-        dataset: Its name.
-        summary: Of the experiment.
-        brief: What was compared, what was found and what would change it, and nothing more.
+        dataset: Name of the dataset.
+        summary: Summary of the experiment.
+        brief: Whether only to say what was compared, what was found and what would change it.
     """
     verdict = next((one for one in summary["verdicts"] if one["dataset"] == dataset), None)
     sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)

@@ -28,7 +28,7 @@ POWER = 3
 """Part t of the data spends t to this power of the level [KimDeMets1987]: little at first, like O'Brien and Fleming."""
 
 RESERVE = 0.01
-"""What all looks after the first plan of a confirmation may spend together, beside the level of the first."""
+"""Level that all looks after the first plan of a confirmation may spend together, beside the first plan's level."""
 
 POINTS = 401
 """Of the grid over which a density is integrated (Simpson's rule, so an odd number)."""
@@ -44,7 +44,7 @@ def level_of_plan(level: float, looks_before: int) -> float:
     most ``level + RESERVE``, however many there are.
 
     Args:
-        level: Of the first plan, in (0, 1).
+        level: Level of the first plan, in (0, 1).
         looks_before: At the test split for candidates of the same dataset, >= 0.
 
     Example:
@@ -58,9 +58,9 @@ def levels_of_looks(seeds: Sequence[int], most: int, level: float, *, last: bool
     """Return the nominal level of each look of a plan that may end at any of them.
 
     Args:
-        seeds: Of a candidate at each look, increasing, >= 1.
+        seeds: Seeds of a candidate at each look, increasing, >= 1.
         most: Seeds that a candidate can get at all, >= the last of ``seeds``.
-        level: Of the whole plan.
+        level: Level of the whole plan.
         last: Whether the last of the looks is the last of the plan, and so gets all that is left of the level.
 
     Returns:
@@ -79,7 +79,7 @@ def nominal_levels(parts: tuple[float, ...], increases: tuple[float, ...]) -> tu
     """Return the two-sided nominal levels at which looks spend given increases of the level [Armitage1969].
 
     Args:
-        parts: Of the data at each look, increasing, in (0, 1].
+        parts: Fraction of the data at each look, increasing, in (0, 1].
         increases: Probability, without a difference, that this look is the first that finds one; each > 0.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a handful of seeds can say: means, intervals, tests and effect sizes for two to ten values a candidate.
+"""Statistics of few seeds: means, intervals, tests and effect sizes for two to ten values a candidate.
 
 References:
     [Welch1947] Welch, The generalization of Student's problem when several different population variances are
@@ -36,8 +36,9 @@ class Measure:
 
     Attributes:
         mean: In the metric's unit.
-        std: Of the population (``ddof=0``), as in the published tables; ``None`` of one run, and where it is not known.
-        seeds: How many runs it is over, >= 1.
+        std: Standard deviation of the population (``ddof=0``), as in the published tables; ``None`` for
+            one run, and where it is not known.
+        seeds: Number of runs, >= 1.
     """
 
     mean: float
@@ -79,7 +80,7 @@ class WelchTest:
 
     Attributes:
         difference: Mean of the first minus mean of the second.
-        interval: Of that difference.
+        interval: Interval of the difference.
         p: Probability of so large a difference, either way, if there were none; two-sided.
     """
 
@@ -116,7 +117,7 @@ def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> I
 
     Args:
         values: Shape (n,), finite.
-        seed: Of the resampling; the same values in the same order give the same interval.
+        seed: Seed of the resampling; equal values in an equal order give an equal interval.
         resamples: How many, >= 1000 for two stable digits.
 
     Returns:

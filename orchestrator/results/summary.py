@@ -1,4 +1,4 @@
-"""Who won: a pure function of what the journal says.
+"""The winners of an experiment: a pure function of its history.
 
 Where a dataset's best trials were confirmed with fresh seeds, the verdict on these names the winner. Before that, the
 best trial of the search stands in for it and is called unconfirmed: a diverged or failed trial never does, and one that
@@ -25,19 +25,18 @@ from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race_words import race_to_dict
 
 Summary = dict[str, Any]
-"""What ``summary.json`` holds.
+"""The content of ``summary.json``.
 
-``experiment``, ``metric``, ``objectives`` (that one and the others, each with its ``direction``), ``ended_by`` (see
-``History``), ``winners`` (dataset -> its winner), ``verdicts``
-(``DatasetVerdict.to_dict()`` of each dataset whose confirmation is over), ``races`` (dataset -> its race, where the
-confirmation is one, see ``race_words.race_to_dict``), ``equal_budget`` (dataset -> what its losses reach at equal
-budgets, see ``equal_budget.equal_budgets``), ``judged`` (dataset -> what people's judgements of pairs say about its
-verdict, see ``judged.JudgedVerdict``; empty lists where none lay beside the dataset), ``confirm_looks`` (dataset -> how
-often test was opened for repeats), ``test_openings`` (dataset -> how often its test split was opened), ``caveats``
-(dataset -> sentences about the trials that could not win, about how well early epochs rank trials, and about what makes
-its losses comparable),
-``early_epochs`` (study -> Kendall's tau of each epoch with the end), ``trials`` and, where there are several
-objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
+``experiment``, ``metric``, ``objectives`` (this metric and the further goals, each with its ``direction``),
+``ended_by`` (see ``History``), ``winners`` (dataset -> its winner), ``verdicts`` (``DatasetVerdict.to_dict()`` of each
+dataset whose confirmation is over), ``races`` (dataset -> its race, where the confirmation is one, see
+``race_words.race_to_dict``), ``equal_budget`` (dataset -> what its losses reach at equal budgets, see
+``equal_budget.equal_budgets``), ``judged`` (dataset -> what people's judgements of pairs say about its verdict, see
+``judged.JudgedVerdict``; empty lists where none lay beside the dataset), ``confirm_looks`` (dataset -> how often test
+was opened for repeats), ``test_openings`` (dataset -> how often its test split was opened), ``caveats`` (dataset ->
+sentences about the trials that could not win, about how well early epochs rank trials, and about what makes its losses
+comparable), ``early_epochs`` (study -> Kendall's tau of each epoch with the end), ``trials`` and, where there are
+several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
 """
 
 
@@ -46,7 +45,7 @@ def find_winning_points(history: History) -> dict[str, Point]:
 
     The experiment's metric decides, at the best epoch, which a study may select by a metric of its own.
     """
-    metric = history.experiment["search"]["metric"]
+    metric = history.metric
     winners: dict[str, tuple[float, Point]] = {}
     for point in points_of(history.stage(Stage.SEARCH)):
         value, dataset = point.mean(metric), point.first.config.dataset
@@ -85,14 +84,14 @@ def conclude(history: History) -> Summary:
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
     compared = comparability(history)
     return {
-        "experiment": history.experiment["name"],
+        "experiment": history.name,
         "pareto": {
             dataset: [
                 {"trial": point.first.id, **_identity(point.first), **values_at_best(point, goals)} for point in front
             ]
             for dataset, front in fronts.items()
         },
-        "metric": history.experiment["search"]["metric"],
+        "metric": history.metric,
         "objectives": [goal.model_dump() for goal in goals],
         "ended_by": history.ended_by,
         "winners": winners,

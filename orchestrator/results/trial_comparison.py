@@ -42,7 +42,7 @@ class Side:
 
 @dataclass(frozen=True)
 class TrialComparison:
-    """What is printed.
+    """The comparison of two trials, as it is printed.
 
     Attributes:
         settings: Dotted key -> its two values, where they differ; ``None`` where one has no such key.
@@ -81,7 +81,7 @@ def compare_trials(first: str, second: str, output: Path) -> TrialComparison:
 
     Args:
         first: Id of a trial, or ``experiment/trial``; an experiment's name stands for its winner, see ``_winner``.
-        second: The same.
+        second: Name of the other trial, as for ``first``.
         output: Root of all output.
 
     Raises:

@@ -63,12 +63,12 @@ def judge(
 
     Args:
         candidates: In any order; the order changes nothing.
-        metric: It decides; the one of ``selection`` where the test split stays closed.
+        metric: The metric that decides; equal to ``selection`` where the test split stays closed.
         selection: The winner has its highest mean among the candidates that lost no seed (of equals, the first label).
         baseline: A label, or a loss, which stands for its candidate with the highest mean of ``selection``.
         level: A corrected p-value up to this makes a difference; less than ``LEVEL`` where other looks have spent some.
-        seed: Of the bootstrap.
-        resamples: Of the bootstrap, >= 1.
+        seed: Seed of the bootstrap.
+        resamples: Resamples of the bootstrap, >= 1.
         over_images: Whether seeds and images decide instead of the seeds alone; on a dataset of which a candidate has
             no values of images the seeds decide, and a warning says why.
         smallest_difference: The least lead that matters, in the unit of the metric, >= 0; it decides nothing.
@@ -132,7 +132,7 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
         standings=tuple(_standing(one, rank, rules) for rank, one in enumerate(ranked, start=1)),
         comparisons=comparisons,
         warnings=(
-            # The shares of ``power.py`` are those of one look with the whole level.
+            # The shares of ``power.py`` hold for one look with the whole level.
             *(_weak_tie(verdict, ranked, comparisons) if rules.level == LEVEL else ()),
             *_missing_seeds(group),
             *_without_images(lacking, len(ranked)),
@@ -149,7 +149,7 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
 def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
     """Return the candidates that have a seed: the best that lost none, then all others by their validation mean.
 
-    Candidates that trailed in a race come last: with fewer seeds, their means are those of a moment.
+    Candidates that trailed in a race come last: their means are of fewer seeds.
     """
     labels = [candidate.label for candidate in group]
     for label in labels:

@@ -65,7 +65,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "base": 0.5,
     },
 }
-"""What the losses' constructors take where a config leaves it out; repeated here because they need torch."""
+"""Defaults of the losses' constructors; repeated here because the constructors need torch."""
 
 Curve = Callable[[np.ndarray, Mapping[str, Any]], np.ndarray]
 """The weights at differences."""
@@ -94,7 +94,7 @@ def weight_curves(loss: str, parameters: Mapping[str, Any]) -> list[WeightCurve]
 
     Args:
         loss: Its name.
-        parameters: Of its constructor; those left out have their defaults.
+        parameters: Arguments of the loss's constructor; arguments that are left out have their defaults.
     """
     given = {**DEFAULTS.get(loss, {}), **parameters}
     constant = loss == "gradient_weights" and given["pair_weight"] == "constant"

@@ -18,7 +18,7 @@ from orchestrator.experiment.sections import Resources
 from orchestrator.experiment.yaml_files import Document, override
 from orchestrator.machines.cluster import Cluster, ignored_address
 from orchestrator.search.loaded import LoadedExperiment, load
-from orchestrator.search.search import SearchResult, run_confirmation, run_search
+from orchestrator.search.search import SearchResult, run_search
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.text.terminal import say
 from orchestrator.workload.training import TrainablesWorkload
@@ -119,8 +119,7 @@ def run_experiment(
         say(warning, error=True)
     experiment = with_formats(experiment, data_root)
     workload = make_workload(experiment.resources, data_root, experiment.plugins)
-    begin = run_confirmation if confirm_alone else run_search
-    return begin(
+    return run_search(
         experiment,
         workload,
         output,
@@ -128,6 +127,7 @@ def run_experiment(
         quiet=quiet,
         cluster=cluster,
         data_root=workload.data_root,
+        confirm_alone=confirm_alone,
     )
 
 

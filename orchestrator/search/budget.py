@@ -87,4 +87,4 @@ class Meter:
 
     def _metric(self) -> str:
         """Return the experiment's metric; a study may select its epochs by another."""
-        return str(self._history.experiment["search"]["metric"])
+        return self._history.metric

@@ -130,7 +130,7 @@ class PlainDisplay(Display):
         """Print what the rounds of a race brought that are over since the last trial ended."""
         history = self._progress.history
         for dataset, race in races_of(history).items() if ended.stage is Stage.CONFIRM else ():
-            metric, plain = str(history.experiment["search"]["metric"]), race_to_dict(race)
+            metric, plain = history.metric, race_to_dict(race)
             for number in range(self._rounds.get(dataset, 0), len(race.rounds)):
                 say(f"{dataset}: {describe_round(plain, number + 1, metric)}")
             self._rounds[dataset] = len(race.rounds)
@@ -214,7 +214,7 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
 
 def race_lines(history: History) -> list[str]:
     """Return how the race on each dataset stands, and who left it."""
-    metric = str(history.experiment["search"]["metric"]) if history.plans else ""
+    metric = history.metric if history.plans else ""
     return [
         f"{dataset}: {line}"
         for dataset, race in races_of(history).items()

@@ -86,6 +86,7 @@ def run_search(
     quiet: bool = False,
     cluster: Cluster = Cluster(),
     data_root: str | None = None,
+    confirm_alone: bool = False,
 ) -> SearchResult:
     """Search and confirm an experiment, or go on with one that was interrupted or has got more trials.
 
@@ -97,28 +98,14 @@ def run_search(
         quiet: Print nothing.
         cluster: Where trials run, and where their checkpoints are kept.
         data_root: Where the workload has its data from, to be named in commands that go on; ``None`` is not known.
+        confirm_alone: Confirm what the search has found so far, and do not go on with the search.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
-    return _run(
-        _Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), (Stage.SEARCH, Stage.CONFIRM)
-    )
-
-
-def run_confirmation(
-    experiment: Experiment,
-    workload: Workload,
-    output: Path,
-    *,
-    tracking_uri: str | None = None,
-    quiet: bool = False,
-    cluster: Cluster = Cluster(),
-    data_root: str | None = None,
-) -> SearchResult:
-    """Confirm what a search has found so far, as ``run_search`` does after its last trial; the same arguments."""
-    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), (Stage.CONFIRM,))
+    stages = (Stage.CONFIRM,) if confirm_alone else (Stage.SEARCH, Stage.CONFIRM)
+    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), stages)
 
 
 @dataclass(frozen=True)

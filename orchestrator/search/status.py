@@ -137,7 +137,7 @@ def _stage(history: History, stage: Stage, total: int) -> StageStatus:
 def _used(budget: Budget, followed: Followed) -> dict[str, tuple[float, float]]:
     """Return what of each limit is used, up to the newest record."""
     searched = followed.history.stage(Stage.SEARCH)
-    metric = str(followed.history.experiment["search"]["metric"])
+    metric = followed.history.metric
     # At each trial's best epoch, which its study may choose by another metric.
     means = [mean for point in points_of(searched) if (mean := point.mean(metric)) is not None]
     used = {

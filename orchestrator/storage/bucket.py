@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,33 +19,23 @@ from urllib.parse import parse_qs, urlsplit
 
 from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
+from orchestrator.storage.reachable import credentials_problem, endpoint_problem
 from orchestrator.text.addresses import without_password
 from trainables.checkpoint import MANIFEST
 from trainables.errors import UserError
 
 PATIENCE_SECONDS = 600.0
-"""How long a store that does not answer is asked again; a training waits so long for its checkpoint."""
+"""How long requests to a store that does not answer are repeated; a training waits so long for its checkpoint."""
 
 QUERY = frozenset({"endpoint_override", "region", "scheme"})
-"""What may stand behind the question mark of an address."""
-
-METADATA_SERVICE = ("169.254.169.254", 80)
-"""Where a machine of Amazon's finds the credentials of its role."""
-
-_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_PROFILE",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)
+"""The parameters that may follow the question mark of an address."""
 
 _NO_CREDENTIALS = (
     "credentials do not belong into an address, which is written down; give AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY to every node"
 )
 _ENDPOINT = re.compile(r"(https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?)?")
-"""What the address of a server may be: it has neither user nor path nor parameters; or none at all."""
+"""The address of a server, without user, path or parameters; or no address."""
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -61,10 +50,10 @@ class ObjectStore:
     """A prefix in a bucket; pickled as its address, and opened again where it is used.
 
     Attributes:
-        bucket: Of S3.
-        prefix: Of all keys, without slashes at its ends.
-        endpoint: ``http://host:port`` of a server other than Amazon's; empty for Amazon's.
-        region: Of the bucket; empty for what the environment says.
+        bucket: Name of the bucket.
+        prefix: Beginning of all keys, without slashes at its ends.
+        endpoint: ``http://host:port`` of a server other than Amazon's; empty for Amazon's servers.
+        region: Region of the bucket; empty for the region that the environment names.
         patience: Seconds for which an operation is tried again, >= 0.
     """
 
@@ -79,7 +68,7 @@ class ObjectStore:
         """Read ``s3://bucket/prefix?endpoint_override=...``.
 
         Raises:
-            StorageError: If it is no such address, or holds credentials.
+            StorageError: If the text is no such address, or holds credentials.
         """
         try:
             parts = urlsplit(address)
@@ -116,10 +105,10 @@ class ObjectStore:
         return ObjectStore(self.bucket, prefix, self.endpoint, self.region, self.patience)
 
     def check(self) -> None:
-        """Prove that the store can be written, read and tidied, without waiting for one that is not there.
+        """Prove that files can be written to the store and deleted, without waiting for a server that is not there.
 
         Raises:
-            StorageError: If it cannot; the message says why, and the way out.
+            StorageError: If they cannot; the message says why, and the way out.
         """
         self.reach()
         key = f".writable-{secrets.token_hex(8)}"
@@ -135,8 +124,8 @@ class ObjectStore:
         Raises:
             StorageError: If not.
         """
-        self._check_endpoint()
-        self._check_credentials()
+        if problem := endpoint_problem(self.endpoint) or credentials_problem():
+            raise StorageError(f"{self.address}: {problem}")
 
     def put(self, source: Path, key: str) -> None:
         """Upload a directory that has a manifest, the manifest last."""
@@ -169,11 +158,11 @@ class ObjectStore:
         return content
 
     def write(self, key: str, content: bytes) -> None:
-        """Write a file, over the one that was there."""
+        """Write a file, over an older file of the key."""
         self._patiently(partial(self._write, key, content))
 
     def remove(self, key: str) -> None:
-        """Delete a file; one that is gone already is none to delete."""
+        """Delete a file, if it is there."""
         with suppress(FileNotFoundError):
             self._patiently(partial(self._delete_file, key))
 
@@ -182,7 +171,7 @@ class ObjectStore:
         return dict(self._patiently(lambda: list(self._files(key))))
 
     def folders(self) -> list[str]:
-        """Return the names of the folders right under the prefix, sorted, without waiting for a store that is away.
+        """Return the sorted names of the folders right under the prefix, asking a store that does not answer only once.
 
         Raises:
             StorageError: If the store does not answer, or refuses.
@@ -200,19 +189,19 @@ class ObjectStore:
         return sorted(entry.base_name for entry in found if entry.type == FileType.Directory)
 
     def names(self, key: str, depth: int = 1) -> list[tuple[str, ...]]:
-        """Return the directories so many levels under a key that are whole, as their names on the way, in no order."""
+        """Return the whole directories ``depth`` levels under a key, each as the names that lead there, unordered."""
         found = [tuple(path.split("/")) for path in self.listing(key)]
         return [path[:-1] for path in found if len(path) == depth + 1 and path[-1] == MANIFEST]
 
     def delete(self, key: str) -> None:
-        """Delete a directory, its manifest first; one that is gone already is none to delete."""
+        """Delete a directory, if it is there, its manifest first."""
         with suppress(FileNotFoundError):
             self._patiently(lambda: self._delete_file(f"{key}/{MANIFEST}"))
         with suppress(FileNotFoundError):
             self._patiently(lambda: self._system.delete_dir(self._path(key)))
 
     def _patiently(self, action: Callable[[], _T]) -> _T:
-        """Do what may fail for a while; what is missing is missing at once."""
+        """Repeat an action whose failure may pass; a file that is missing is reported at once."""
         attempts = retry(
             retry=retry_if_exception(_may_pass),
             stop=stop_after_delay(self.patience),
@@ -226,7 +215,7 @@ class ObjectStore:
         return "/".join(part for part in (self.bucket, self.prefix, key) if part)
 
     def _files(self, key: str) -> Iterator[tuple[str, list[int]]]:
-        """Yield all files under a key: path relative to it, and what changes when the file does."""
+        """Yield all files under a key: the path relative to the key, and the size and time of the file."""
         from pyarrow.fs import FileSelector, FileType
 
         base = self._path(key)
@@ -257,26 +246,6 @@ class ObjectStore:
     def _system(self) -> Any:
         return _open(self.endpoint, self.region)
 
-    def _check_endpoint(self) -> None:
-        if not self.endpoint:
-            return
-        parts = urlsplit(self.endpoint)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        if problem := connection_problem(parts.hostname or "", port):
-            raise StorageError(f"{self.address}: {self.endpoint} does not answer: {problem}; is the server running?")
-
-    def _check_credentials(self) -> None:
-        """Look for credentials ourselves, because the search for a machine's role takes seconds where there is none."""
-        files = (Path.home() / ".aws" / name for name in ("credentials", "config"))
-        if any(os.environ.get(name) for name in _CREDENTIALS) or any(path.is_file() for path in files):
-            return
-        asked = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true"
-        if not asked or connection_problem(*METADATA_SERVICE, seconds=0.3):
-            raise StorageError(
-                f"{self.address}: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
-                f"or write ~/.aws/credentials; every node of the cluster needs them too"
-            )
-
 
 def is_bucket(place: str) -> bool:
     """Say whether a place is an address rather than a folder."""
@@ -290,17 +259,8 @@ def _may_pass(error: BaseException) -> bool:
     return not any(reason in str(error) for reason in ("NO_SUCH_BUCKET", "ACCESS_DENIED"))
 
 
-def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None:
-    """Return why nothing listens at an address, or ``None`` where something does."""
-    try:
-        socket.create_connection((host, port), timeout=seconds).close()
-    except OSError as error:
-        return error.strerror or str(error) or "no answer"
-    return None
-
-
 def explain(error: OSError) -> str:
-    """Return in one line what a store said, with the way out where the reason is a known one."""
+    """Return the error of a store in one line, with the way out where the reason is known."""
     said = str(error).split(" (Request ID")[0].replace("\n", " ")
     if "NO_SUCH_BUCKET" in said:
         return "there is no such bucket; make it, or name another"

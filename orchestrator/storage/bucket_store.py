@@ -67,7 +67,7 @@ class BucketStore:
             self.delete(old)
 
     def copy(self, trial: str, source: str, epoch: int) -> None:
-        """Download a directory, delete those of the trial, then upload the copy."""
+        """Download a directory, delete the directories of the trial, then upload the copy."""
         self._check_claim()
         found = next((entry for entry in reversed(self.entries(source)) if entry.epoch == epoch), None)
         copied = None if found is None else self.fetch(found)

@@ -23,7 +23,7 @@ KEPT = 3
 
 @dataclass(frozen=True)
 class Found:
-    """What a trial goes on from.
+    """The checkpoint that a trial goes on from.
 
     Attributes:
         path: Local directory with the trial's newest undamaged checkpoint; ``None`` where the trial has none.

@@ -1,4 +1,4 @@
-"""Whose checkpoints in a bucket are: an object there names the driver that writes them, as a lock file does on a disk.
+"""Which driver writes the checkpoints in a bucket: an object beside them names the driver, like a lock file on a disk.
 
 A bucket has no locks that go with their process. A claim is believed until its driver has let go of it, or is known to
 be gone: because it ran in the same directory, whose lock a second driver could not hold beside it, or on this machine,
@@ -20,14 +20,14 @@ from orchestrator.storage.bucket import ObjectStore
 from trainables.json_files import parse_state
 
 CLAIM_FILE = ".driver"
-"""Of the object beside the trials' checkpoints; of a folder's file as well."""
+"""Name of the object beside the checkpoints in a bucket, and of the file beside the checkpoints in a folder."""
 
 RELEASE_SECONDS = 10.0
 """How long the end of a search waits for a store that does not answer."""
 
 
 class ClaimLostError(RuntimeError):
-    """Another driver has claimed the checkpoints; no mistake of the trial that notices it."""
+    """Another driver has claimed the checkpoints; the trial that notices it made no mistake."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Claim:
     """A driver's claim to the checkpoints in a store.
 
     Attributes:
-        store: Under which they lie.
-        token: What the driver wrote there, and nobody else knows.
+        store: The part of a bucket in which the checkpoints lie.
+        token: Random digits that the driver wrote there, and no other driver knows.
     """
 
     store: ObjectStore
@@ -47,7 +47,7 @@ class Claim:
         """Claim a store for the driver of an experiment's directory, whose lock this process holds.
 
         Raises:
-            AlreadyRunningError: If another driver has claimed it that may live.
+            AlreadyRunningError: If the store is claimed by another driver that may be alive.
         """
         holder = _read(store)
         if holder and _may_live(holder, directory):
@@ -55,7 +55,7 @@ class Claim:
         claim = cls(store, secrets.token_hex(16))
         told = {**describe_holder(None), "directory": str(directory), "token": claim.token}
         store.write(CLAIM_FILE, json.dumps(told).encode())
-        # Of two drivers that saw no claim, the one that wrote first finds the claim of the other.
+        # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
         try:
             claim.check()
         except ClaimLostError as error:
@@ -66,7 +66,7 @@ class Claim:
         """Make sure that no other driver has claimed the store since.
 
         Raises:
-            ClaimLostError: If one has, or the claim was let go of.
+            ClaimLostError: If another driver has, or this claim was released.
         """
         holder = _read(self.store)
         if holder.get("token") != self.token:
@@ -74,16 +74,16 @@ class Claim:
             raise ClaimLostError(f"{self.store.address}: is claimed by another driver now: {by}")
 
     def release(self) -> None:
-        """Let go of the store, unless it is another driver's by now."""
+        """Release the claim, unless another driver has claimed the store by now."""
         store = replace(self.store, patience=RELEASE_SECONDS)
-        # Where the store does not answer, the claim stays, which is in the way of no start in the same directory.
+        # Where the store does not answer, the claim stays; a start in the same directory takes it over.
         with suppress(OSError):
             if _read(store).get("token") == self.token:
                 store.remove(CLAIM_FILE)
 
 
 def _read(store: ObjectStore) -> Mapping[str, Any]:
-    """Return what the claim says; empty where there is none, or none that can be read."""
+    """Return the content of the claim; empty where there is no claim, or none that can be read."""
     try:
         found = parse_state(store.read(CLAIM_FILE))
     except (FileNotFoundError, ValueError):

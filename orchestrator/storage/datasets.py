@@ -1,6 +1,6 @@
-"""Datasets in a bucket: each node fetches one once, whichever of its actors comes first, and all of them map it.
+"""Datasets in a bucket: the first actor of a node fetches a dataset, and all actors of the node map its files.
 
-What was fetched is known by the sizes and times of the files in the bucket; when those change it is fetched again.
+A dataset is fetched again when the sizes or times of its files in the bucket have changed.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ def fetch_dataset(store: ObjectStore, name: str) -> Path:
 
     Args:
         store: The data root in the bucket.
-        name: Of a folder in it.
+        name: Name of a folder in the bucket.
 
     Raises:
         DataError: If there is no such folder, the store does not answer, or the local disk cannot be written.
@@ -41,7 +41,7 @@ def fetch_dataset(store: ObjectStore, name: str) -> Path:
 
 
 def _fetch(store: ObjectStore, target: Path, record: Path, listing: str) -> None:
-    """Fetch a folder unless what was fetched last is the same."""
+    """Fetch a folder unless its files in the bucket are those that were fetched last."""
     if target.is_dir() and record.is_file() and record.read_text(encoding="utf-8") == listing:
         return
     # A killed fetch leaves its partial folder, and no other process can be writing one now.

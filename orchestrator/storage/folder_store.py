@@ -66,7 +66,7 @@ class FolderStore:
         save_epoch(self.trials / trial, report, keep, self._undisputed())
 
     def copy(self, trial: str, source: str, epoch: int) -> None:
-        """Copy a folder aside, remove those of the trial, then give the copy its name."""
+        """Copy a folder aside, remove the folders of the trial, then give the copy its name."""
         with self._undisputed():
             replace_epochs(self.trials / trial, self.trials / source / f"epoch_{epoch:04d}")
 

@@ -1,4 +1,4 @@
-"""What the checkpoints of trials need of the place where they lie."""
+"""The interface of a place for checkpoints: a folder, or a part of a bucket."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,8 @@ class Entry:
 
     Attributes:
         trial: Id of the trial.
-        name: Of the checkpoint's directory.
-        epoch: After which the checkpoint was made, from 1.
+        name: Name of the checkpoint's directory.
+        epoch: Epoch after which the checkpoint was made, from 1.
         address: Where the checkpoint lies, for people.
     """
 

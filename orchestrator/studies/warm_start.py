@@ -31,7 +31,7 @@ def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
     found = {}
     for name in experiment.search.warm_start_from:
         history = History.of(read_journal(find_directory(name, output) / JOURNAL_FILE))
-        metric = history.experiment["search"]["metric"]
+        metric = history.metric
         if metric != experiment.search.metric:
             raise ConfigError(
                 f"search.warm_start_from: {name} has search.metric {metric}, not {experiment.search.metric}; "

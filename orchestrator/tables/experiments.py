@@ -56,7 +56,7 @@ def read_result(directory: Path) -> Result:
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values()):
         if dataset not in verdicts:
             rows += _unconfirmed(history, dataset)
-    return Result(str(history.experiment["name"]), conclude(history), tuple(rows), dict(history.data))
+    return Result(history.name, conclude(history), tuple(rows), dict(history.data))
 
 
 def tables_of(

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from trainables.errors import ConfigError
 
 HIDDEN = "***"
-"""What stands in the place of a secret."""
+"""Text that takes the place of a secret."""
 
 # A path made of an address has one slash.
 _ADDRESS = re.compile(r"(:/+)([^\s/]\S*)")
@@ -84,7 +84,7 @@ def hide_arguments(arguments: list[str]) -> None:
     there into what it tells of its jobs.
 
     Args:
-        arguments: Of the command line, as they were given.
+        arguments: Arguments of the command line, as they were given.
     """
     import ctypes
 
@@ -103,7 +103,7 @@ def hide_arguments(arguments: list[str]) -> None:
 
 
 def _hide_userinfo(address: re.Match[str]) -> str:
-    """Return an address from its colon on without its secrets, and without those of addresses that it holds itself."""
+    """Return an address from its colon on without its secrets and without the secrets of addresses inside it."""
     slashes, rest = address.groups()
     host = (_AUTHORITY.match(rest) or [""])[0]
     if ":" not in host and "@" not in host:

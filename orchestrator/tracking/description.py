@@ -33,7 +33,7 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
         "stage": str(trial.stage),
         **({"candidate": trial.candidate} if trial.candidate else {}),
         **({"plugins": ", ".join(config.plugins)} if config.plugins else {}),
-        "experiment": history.experiment["name"],
+        "experiment": history.name,
         "data_digest": history.data.get(data_key(config), ""),
         "git_revision": str(environment.get("git_revision")),
         **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},

@@ -12,29 +12,24 @@ there. Whoever writes last looks last, and sees everything.
 """
 
 import re
-import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.text.values import markdown, metric_text
 from orchestrator.tracking import (
-    choose_uri,
-    find_former_folders,
     find_run,
     first_line,
     store_failures,
-    sync_command,
     without_password,
 )
 from orchestrator.tracking.best_version import best_version, number_of
 from orchestrator.tracking.packed_model import save_model
-from orchestrator.winners.champions import MODEL, Champion, packed_champions
+from orchestrator.winners.champions import Champion, packed_champions
 from trainables.errors import UserError
-from trainables.extras import require
 from trainables.files import alone
 
 if TYPE_CHECKING:
@@ -96,7 +91,7 @@ def register(uri: str, packed: Path, champion: Champion) -> Registered:
     """
     name = model_name(champion.dataset)
     try:
-        client = _client(uri)
+        client = client_of(uri)
         version = _find_version(client, name, champion) or _create_version(client, name, packed, champion)
         return Registered(name, version, _move_alias(client, name) == version)
     except store_failures() as error:
@@ -125,61 +120,8 @@ def register_all(uri: str, directory: Path, unreachable: str | None = None) -> t
     return registered, problems
 
 
-def find_store(given: str | None, output: Path) -> str:
-    """Return the store that was named, or the one that the experiments under an output directory share.
-
-    Raises:
-        RegistryError: If there is none yet.
-        ConfigError: If it is a server with the password that everybody knows.
-        MissingExtraError: If MLflow is not installed.
-    """
-    require("tracking", "MLflow's store")
-    if given is None and not (output / "mlflow.db").is_file():
-        raise RegistryError(
-            f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
-        )
-    return choose_uri(given, output)
-
-
-def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Registered]:
-    """Return the packed model of a dataset's champion, downloaded into a folder where it lies elsewhere.
-
-    Raises:
-        RegistryError: If the store does not answer, or has no champion for the dataset.
-    """
-    name = model_name(dataset)
-    try:
-        client = _client(uri)
-        version = _champion(client, name)
-        if version is None:
-            there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
-            found = f"there are: {there or 'none'}. A search registers its winner"
-            raise RegistryError(f"{without_password(uri)}: no champion {name}; {found}")
-        from mlflow.artifacts import download_artifacts
-
-        # The loader's code lies beside it, and stays there: only what holds no code is fetched.
-        source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
-        local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
-    except store_failures() as error:
-        raise RegistryError(_why_not_fetched(uri, name, error)) from None
-    return Path(local), Registered(name, int(version.version), True)
-
-
-def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
-    former: list[str] = []
-    # A database that cannot be read is what the error is about.
-    with suppress(sqlite3.Error):
-        former = find_former_folders(uri)
-    if former:
-        output = Path(uri.removeprefix("sqlite:///")).parent
-        return (
-            f"{output}: was moved or copied from {', '.join(former)}, where {name} is looked for; "
-            f"`{sync_command(uri, output)}` corrects it"
-        )
-    return f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"
-
-
-def _client(uri: str) -> "MlflowClient":
+def client_of(uri: str) -> "MlflowClient":
+    """Return a client of a store that has runs and models."""
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -257,14 +199,15 @@ def _move_alias(client: "MlflowClient", name: str) -> int:
         # A version may be removed between two requests; the next look no longer finds it.
         with _tolerating("RESOURCE_DOES_NOT_EXIST"):
             best = number_of(best_version(_versions(client, name)))
-            current = _champion(client, name)
+            current = champion_version(client, name)
             if current is not None and number_of(current) == best:
                 return best
             client.set_registered_model_alias(name, ALIAS, str(best))
     raise RegistryError(f"{name}: the alias {ALIAS} does not stay where it is put; `orchestrator sync` tries again")
 
 
-def _champion(client: "MlflowClient", name: str) -> "ModelVersion | None":
+def champion_version(client: "MlflowClient", name: str) -> "ModelVersion | None":
+    """Return the version of a model that the alias points to; ``None`` where there is none."""
     models = client.search_registered_models(f"name='{name}'")
     if not models or ALIAS not in models[0].aliases:
         return None

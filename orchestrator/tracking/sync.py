@@ -67,7 +67,7 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
     """
     require("tracking", "`orchestrator sync`")
     history = History.of(read_journal(directory / JOURNAL_FILE))
-    name = history.experiment["name"]
+    name = history.name
     is_running = find_holder(directory) is not None
     # A trial that the journal holds as running is trained by no process if the search has ended: its run was killed.
     status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}

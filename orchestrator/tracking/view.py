@@ -46,7 +46,7 @@ def page_of(experiment_id: str) -> str:
 
 
 def _view(history: History) -> dict[str, Any]:
-    metric = history.experiment["search"]["metric"]
+    metric = history.metric
     searched = _searched(history)
     metrics = [f"{metric}_best", *(["test/rsum"] if history.tests else []), "val/i2t_r1", "val/t2i_r1", *COUNTS]
     tags = ["loss", *(["dataset"] if len(history.experiment["datasets"]) > 1 else [])]

@@ -10,9 +10,9 @@ from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.machines.usage import ProcessUsage
 from orchestrator.report.cost import Fact
-from orchestrator.search.display import count_words
 from orchestrator.search.pace import seconds_left
 from orchestrator.search.status import StageStatus, Status
+from orchestrator.search.trial_table import count_words
 from orchestrator.text.values import duration_text, format_parameters, metric_text
 from orchestrator.watch.experiments import Watched
 from orchestrator.watch.machine import Machines

@@ -1,7 +1,7 @@
-"""The winner of each dataset as something that can be asked: packed in the experiment's folder, then registered.
+"""The model of each dataset's winner, packed so that it answers queries: in the experiment's folder, then in MLflow.
 
-Packing takes the data and the checkpoint, registering takes the store; neither is a reason for a search to fail. What
-was packed stays, so that ``orchestrator sync`` can register it later.
+Packing needs the data and the checkpoint, registering needs the tracking store; a search does not fail where either
+is missing. A package stays in the folder, so that ``orchestrator sync`` can register it later.
 """
 
 import json
@@ -29,20 +29,21 @@ MODEL, CARD = "model", "champion.json"
 
 @dataclass(frozen=True)
 class Champion:
-    """What a packed model is.
+    """The description of a packed model.
 
     Attributes:
-        dataset: Name of its folder.
-        experiment: That found it.
-        trial: Whose trained model it is.
-        confirmed: Whether its settings were confirmed with fresh seeds.
-        metric: That selected it.
-        value: Of that metric; of a confirmed one the mean over its seeds.
-        data_digest: Of the data that it was trained on.
-        parameters: What tells its trial from others, for people; empty in what older versions packed.
-        verdict: The verdict on it and the reason in a sentence; empty without a confirmation.
-        test: The metric on the test split, of a confirmed one the mean over its seeds; ``None`` where the test split
-            was not opened for it.
+        dataset: Name of the dataset's folder.
+        experiment: Name of the experiment that found the model.
+        trial: Id of the trial that trained the model.
+        confirmed: Whether the trial's settings were confirmed with fresh seeds.
+        metric: Name of the metric that selected the model.
+        value: Value of this metric; of a confirmed model the mean over the seeds.
+        data_digest: Digest of the data that the model was trained on.
+        parameters: The hyper-parameters that tell the trial from others, for people; empty in packages of older
+            versions.
+        verdict: The verdict on the model and the reason in a sentence; empty without a confirmation.
+        test: Value of the metric on the test split, of a confirmed model the mean over the seeds; ``None`` where the
+            test split was not opened for the model.
     """
 
     dataset: str
@@ -52,7 +53,7 @@ class Champion:
     metric: str
     value: float
     data_digest: str
-    # What older versions packed without it is the same champion.
+    # Not compared: packages of older versions do not have these fields, and stay valid.
     parameters: str = field(default="", compare=False)
     verdict: str = field(default="", compare=False)
     test: float | None = field(default=None, compare=False)
@@ -78,14 +79,14 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
 
 
 def packed_champions(directory: Path) -> Mapping[Path, Champion]:
-    """Return the packed models of an experiment by their folders; a copy under another name is none."""
+    """Return the packed models of an experiment by their folders; a copy of a folder under another name is left out."""
     folders = sorted(path.parent for path in (directory / CHAMPIONS).glob(f"[!.]*/{CARD}"))
     found = {folder: champion for folder in folders if (champion := read_champion(folder)) is not None}
     return {folder / MODEL: champion for folder, champion in found.items() if folder.name == champion.dataset}
 
 
 def read_champion(folder: Path) -> Champion | None:
-    """Return what lies packed in a folder; ``None`` where that is nothing, or nothing whole."""
+    """Return the description of the model packed in a folder; ``None`` where there is none that can be read."""
     try:
         return Champion(**read_state(folder / CARD))
     except (OSError, ValueError, TypeError):
@@ -93,7 +94,7 @@ def read_champion(folder: Path) -> Champion | None:
 
 
 def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
-    """Return what the winner of a dataset is, whose trained model is that of a trial."""
+    """Return the description of the winner of a dataset, whose model the given trial trained."""
     summary = conclude(history)
     winner, metric = summary["winners"][dataset], summary["metric"]
     name = metric.removeprefix("val/")

@@ -17,7 +17,8 @@ from orchestrator.workload.workload import Workload
 def selected(history: History) -> list[Trial]:
     """Return the trials for which the test split of their dataset may be opened.
 
-    With a confirmation these are its trials that finished, never one of the search; without, the best of the search.
+    With a confirmation, these are the trials of the confirmation that finished; without a confirmation, the best trials
+    of the search.
     """
     if not history.experiment.get("confirm"):
         return list(find_winners(history).values())
@@ -27,10 +28,10 @@ def selected(history: History) -> list[Trial]:
 def evaluate_on_test(
     ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, trials: Iterable[Trial]
 ) -> None:
-    """Evaluate trials on the test split, each once, and write down beforehand that it was opened for them.
+    """Evaluate trials on the test split, each once; the journal says beforehand for which trials the split is opened.
 
     Raises:
-        CheckpointError: If one has no good checkpoint left.
+        CheckpointError: If a trial has no good checkpoint left.
     """
     due = [trial for trial in trials if trial.id not in ledger.history.tests]
     for dataset in dict.fromkeys(trial.config.dataset for trial in due):
@@ -41,7 +42,7 @@ def evaluate_on_test(
     for trial in due:
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
         evaluation = workload.test(trial.config, checkpoint)
-        # The files first: what the journal calls evaluated is not evaluated again, and would stay without files.
+        # The files first: a trial that counts as evaluated is not evaluated again, and would stay without files.
         keep_ranks(evaluation.ranks, trial, checkpoints, directory)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
         # Nothing changes in the journal of a user without judgements.

@@ -13,12 +13,12 @@ FOLDER, FILE = "weights", "best.safetensors"
 
 
 def weights_file(directory: Path, trial: str) -> Path:
-    """Return where the file of a trial lies in an experiment's directory."""
+    """Return where the weights file of a trial lies in an experiment's directory."""
     return directory / FOLDER / trial / FILE
 
 
 def write_files(trials: Iterable[Trial], workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
-    """Write the files that are not there; return why some could not be, which is no reason for a search to fail."""
+    """Write the weights files that are missing; return why some could not be written, so that the search can say it."""
     problems = []
     for trial in trials:
         file = weights_file(directory, trial.id)

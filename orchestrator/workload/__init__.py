@@ -1,1 +1,1 @@
-"""What runs in a trial: the one door to ``trainables``."""
+"""The training of a trial; all of a search's calls to ``trainables`` are here."""

@@ -32,7 +32,7 @@ def train(
         overrides: ``KEY=VALUE``, as with ``--set``; not with a ``TrialConfig``, which is whole.
         data_root: Folder that holds the datasets.
         output: Root of everything that is written; the training gets ``output/train/name``.
-        name: Of its folder; by default made of dataset, model, loss and seed.
+        name: Name of the training's folder; by default made of dataset, model, loss and seed.
         resume: Go on from the last good checkpoint.
         device: See ``trainables.devices``.
         plugins: Python files or installed distributions, as with ``--plugin``.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckpointContributions:
-    """What was measured, and on what.
+    """Measured COCOS counts, with the model and data that they were measured on.
 
     Attributes:
         statistics: Mean and standard deviation (ddof 0) of each counter over the batches, the last and smaller one

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JudgedEvaluation:
-    """What a checkpoint's best model does where candidates that people judged to fit count as right.
+    """Metrics of a checkpoint's best model when candidates that people judged to fit count as right.
 
     Attributes:
         judgements: What was judged, in numbers.
@@ -84,7 +84,7 @@ def evaluate(
     """Evaluate the best model of a checkpoint on val or test.
 
     Args:
-        checkpoint: An ``epoch_NNNN`` directory, or that of a training.
+        checkpoint: An ``epoch_NNNN`` directory, or the directory of a training.
         data_root: Folder that holds the datasets.
         split: Which split to retrieve in.
         folds: Evaluate so many equal parts of the split alone and average them, >= 1.

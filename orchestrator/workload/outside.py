@@ -44,7 +44,7 @@ def read_outside_run(folder: Path, dataset: str, data_root: Path) -> OutsideRun:
 
     Args:
         folder: See the head of this module.
-        dataset: Whose queries the run answers; read where the folder holds embeddings or similarities.
+        dataset: Dataset whose queries the run answers; read where the folder holds embeddings or similarities.
         data_root: Where the dataset lies.
 
     Raises:

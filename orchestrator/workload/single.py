@@ -17,7 +17,7 @@ from trainables.reports import EpochReport
 
 @dataclass(frozen=True)
 class TrainingStart:
-    """What is about to be trained, and where.
+    """A training that is about to begin, and its device.
 
     Attributes:
         directory: Where its files go.
@@ -39,7 +39,7 @@ class TrainingResult:
         checkpoint: The newest checkpoint; its ``best.pt`` is the model of ``best_epoch``.
         epochs: Epochs trained in all.
         best_epoch: The epoch with the highest selection metric, from 1.
-        metrics: That epoch's metrics.
+        metrics: Metrics of the epoch.
         chance_rsum: The rsum that a random ranking reaches on the val split, in [0, 600].
     """
 

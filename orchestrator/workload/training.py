@@ -31,7 +31,7 @@ class TrainablesWorkload:
         threads: CPU threads of PyTorch in an actor, >= 1.
         device: See ``trainables.devices``.
         digests: What the data must be, by ``data_key``; those that are not named may be anything.
-        plugins: Whose code trials run. An actor, which gets the workload from its driver, has their text by it.
+        plugins: Plug-ins whose code trials run. An actor gets the text of their code with the workload.
     """
 
     data_root: str
@@ -72,23 +72,23 @@ class TrainablesWorkload:
         return digests
 
     def expecting(self, digests: Mapping[str, str]) -> "TrainablesWorkload":
-        """See ``Workload``."""
+        """Return a workload that refuses data of other digests."""
         return replace(self, digests=digests)
 
     def measure(self, config: TrialConfig) -> Footprint:
-        """See ``Workload``."""
+        """Measure the GPU memory of a training in a few of its steps."""
         import torch
 
         from trainables.cost.memory import GpuMeter, measure_peak
         from trainables.devices import choose_device
 
         device = choose_device("cuda")
-        # What others hold of the GPU is not there to be shared.
+        # Memory that other processes hold cannot be shared among trials.
         free, _ = torch.cuda.mem_get_info(device)
         return Footprint(measure_peak(config, self.open_data(config), device, GpuMeter(device)), free)
 
     def rates(self, config: TrialConfig, sizes: tuple[int, ...] | None = None) -> Mapping[int, float]:
-        """See ``Workload``; ``sizes`` is what ``trainables.cost.fused_pace`` tries."""
+        """Time fused trials; ``sizes`` are the numbers of trials to time, by default those of ``fused_pace``."""
         import torch
 
         from trainables.cost.fused_pace import SIZES, measure_rates
@@ -98,7 +98,7 @@ class TrainablesWorkload:
         return measure_rates(config, self.open_data(config), choose_device(self.device), sizes or SIZES)
 
     def together(self) -> TrialGroup:
-        """See ``Workload``."""
+        """Return an empty group of fused trials."""
         return _Fused(self)
 
     def pace(self, config: TrialConfig) -> "Pace":
@@ -142,7 +142,7 @@ class TrainablesWorkload:
         write_retriever(folder, checkpoint, data, "test", origin=self._origin(config), text_extractor=kept)
 
     def write_weights(self, checkpoint: Path, path: Path) -> None:
-        """See ``trainables.serving.weights_file``."""
+        """Write the best model with ``trainables.serving.weights_file``."""
         from trainables.serving.weights_file import write_weights
 
         write_weights(checkpoint, path)
@@ -156,8 +156,8 @@ class TrainablesWorkload:
         if config.features == PIXELS:
             return None
         source = find_source(config.dataset, _root(self.data_root, config.dataset))
-        told = sidecars(source.feature_files(config.features)["test"])[0]
-        return read_json(told) if told.exists() else None
+        description = sidecars(source.feature_files(config.features)["test"])[0]
+        return read_json(description) if description.exists() else None
 
     def _text_extractor(self, config: TrialConfig) -> Path | None:
         """Return the file of what made the features of the captions; ``None`` where none is read, or none is kept."""
@@ -197,15 +197,15 @@ class _Fused:
         self._training, self._trials = training, FusedTrials(training.device)
 
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
-        """See ``TrialGroup``, and so the others."""
+        """Take a trial in with its dataset, which fused trials of one dataset share."""
         return self._trials.add(name, config, self._training.open_data(config), resume)
 
     def remove(self, name: str) -> None:
-        """Let a trial go."""
+        """Remove a trial from the group, if it is there."""
         self._trials.remove(name)
 
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
-        """Train one epoch."""
+        """Train the named trials for their next epoch."""
         return self._trials.run_epoch(names)
 
 

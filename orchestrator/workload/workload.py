@@ -1,4 +1,4 @@
-"""What the trials of a search run: the training of ``trainables``, or in a test something cheaper.
+"""The interface between a search and the trainings of its trials; tests put a cheaper training behind it.
 
 This is the one place where a search touches data and models. Everything heavy is imported when it is first needed.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a training was measured to take.
+    """The GPU memory that a training was measured to take.
 
     Attributes:
-        peak: Bytes that it held at a time, >= 0.
-        room: Bytes of the GPU that were free before, > 0.
+        peak: The most bytes that the training held at any time, >= 0.
+        room: Bytes of the GPU that were free before the training, > 0.
     """
 
     peak: int
@@ -32,11 +32,12 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a checkpoint's best model does once the test split is open for the model.
+    """The results of a checkpoint's best model on the test split.
 
     Attributes:
         metrics: On test: ``rsum``, ``i2t_r1`` ...
-        ranks: Split -> ranks of its positives, for ``val`` and ``test``; empty where a workload has no queries.
+        ranks: Split -> ranks of the positives of its queries, for ``val`` and ``test``; empty where a workload has no
+            queries.
         judged: On test, where the model puts the candidates that people judged to fit; one of each source of judgements
             that lies beside the dataset.
     """
@@ -54,19 +55,19 @@ class TrialGroup(Protocol):
     """Trials that train at once in this process, see ``trainables.fused.trials.FusedTrials``."""
 
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
-        """Take a trial in; return the report of its checkpoint where it is resumed.
+        """Add a trial to the group; return the report of its checkpoint where the trial is resumed.
 
         Raises:
-            UserError: If it cannot run.
+            UserError: If the trial cannot run.
         """
         ...
 
     def remove(self, name: str) -> None:
-        """Let a trial go, if it is there."""
+        """Remove a trial from the group, if it is there."""
         ...
 
     def run_epoch(self, names: Sequence[str]) -> Mapping[str, Outcome]:
-        """Train some of the trials for their next epoch; one that diverges, or whose plug-in fails, is let go."""
+        """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, leaves the group."""
         ...
 
 
@@ -74,22 +75,22 @@ Vocabulary = Literal["train", "published"]
 
 
 class TrialRunner(Protocol):
-    """What an actor needs to know about its trials."""
+    """Trains one trial at a time: all that an actor needs of a workload."""
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
-        """Yield a report an epoch; when resumed from a checkpoint, that of its epoch again first."""
+        """Yield a report after each epoch; a training that is resumed repeats the report of its checkpoint first."""
         ...
 
 
 class Workload(TrialRunner, Protocol):
-    """What a search needs to know about its trials; pickled once and sent to every actor."""
+    """All that a search needs of the trainings of its trials; pickled once and sent to every actor."""
 
     def check(self, experiment: Experiment) -> dict[str, str]:
         """Return the digest of each ``data_key``, or refuse the experiment; called before anything is started."""
         ...
 
     def expecting(self, digests: Mapping[str, str]) -> "Workload":
-        """Return the same, but refusing data of other digests: a node may have other data than the driver."""
+        """Return a workload that refuses data of other digests: a node may have other data than the driver."""
         ...
 
     def measure(self, config: TrialConfig) -> Footprint:
@@ -97,11 +98,11 @@ class Workload(TrialRunner, Protocol):
         ...
 
     def rates(self, config: TrialConfig) -> Mapping[int, float]:
-        """Return epochs of trials an hour by the number that train at once, 1 among them; called as ``measure`` is."""
+        """Return the epochs an hour of all trials together, by how many train at once; called as ``measure`` is."""
         ...
 
     def together(self) -> TrialGroup:
-        """Return what trains several trials at once in this process."""
+        """Return an empty group, which trains several trials at once in this process."""
         ...
 
     def test(self, config: TrialConfig, checkpoint: Path) -> Evaluation:

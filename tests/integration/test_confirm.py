@@ -1,6 +1,6 @@
 """Confirmations: after the search, on their own, and killed in the middle."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,7 +14,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import fresh_seeds
 from orchestrator.search.continuation import confirm_experiment
-from orchestrator.search.search import SearchResult, run_confirmation, run_search
+from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
 from tests.support import fake_workload
@@ -34,13 +34,14 @@ def confirming(**confirm: int) -> Experiment:
 def run(
     experiment: Experiment,
     output: Path,
-    begin: Callable[..., SearchResult] = run_search,
     workload: FakeWorkload = NOISY,
+    *,
+    confirm_alone: bool = False,
 ) -> SearchResult:
     import ray
 
     ray.cloudpickle.register_pickle_by_value(fake_workload)
-    return begin(experiment, workload, output, quiet=True)
+    return run_search(experiment, workload, output, quiet=True, confirm_alone=confirm_alone)
 
 
 def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], seeds: int) -> None:
@@ -114,13 +115,13 @@ def test_a_search_without_a_confirmation_gets_one(trials_run: None, output: Path
     first = run(confirming(), output)
     assert (first.summary["winners"]["pets"]["confirmed"], first.summary["verdicts"]) == (False, [])
     chosen = confirm_experiment(output / "tiny", {"top": 2, "seeds": 2, "baseline": None})
-    result = run(chosen, output, run_confirmation)
+    result = run(chosen, output, confirm_alone=True)
     assert result.summary["winners"]["pets"]["confirmed"]
     assert result.summary["test_openings"] == {"pets": 2}, "for the search's winner, and for the confirmed"
     assert len(read(output).stage(Stage.SEARCH)) == 3
     more = confirm_experiment(output / "tiny", {"top": None, "seeds": 3, "baseline": None})
     assert (more.confirm.top, more.confirm.seeds) == (2, 3)
-    run(more, output, run_confirmation)
+    run(more, output, confirm_alone=True)
     assert len(read(output).stage(Stage.CONFIRM)) == 6, "four were there, and two are new"
     assert_invariants(output)
 

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.experiment.experiment import Experiment, changed_keys
+from orchestrator.experiment.changed_keys import changed_keys
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from search_spaces import SPACES, LossPart, Range, StudySpace, Values
 from search_spaces.sides import DEGREES

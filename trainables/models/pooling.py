@@ -104,33 +104,6 @@ POOLINGS: dict[str, type[MeanPooling] | type[MaxPooling] | type[GeneralizedPooli
 """The poolings by the name that ``model_parameters.pooling`` takes."""
 
 
-class PooledTextEncoder(nn.Module):
-    """Captions to vectors as VSE-infinity has it: a two-directional GRU over words, whose states are pooled.
-
-    The state of a word is the mean of both directions [Chen2021, section 3.3].
-    """
-
-    def __init__(self, vocabulary_size: int, word_size: int, embedding_size: int, pooling: str) -> None:
-        super().__init__()
-        self.words = nn.Embedding(vocabulary_size, word_size)
-        self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=True)
-        self.pooling = POOLINGS[pooling]()
-        nn.init.uniform_(self.words.weight, -0.1, 0.1)
-
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Encode captions.
-
-        Args:
-            tokens: Word ids, shape (C, T), int64, 0 after each caption's end.
-            lengths: Tokens of each caption, shape (C,), int64 on the CPU, in [1, T].
-
-        Returns:
-            Unit vectors, shape (C, embedding_size); of stacked parameters (K, C, embedding_size).
-        """
-        with computing_in_full(tokens.device):
-            return _unit(self.pooling(all_states(self.words.weight, self.gru, tokens, lengths), lengths))
-
-
 class PooledRegions(nn.Module):
     """Regions to one vector: each through one linear map, then pooled [Chen2021], without its residual perceptron."""
 

@@ -20,7 +20,7 @@ from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
 from trainables.models.backbones import Backbone, build_backbone
 from trainables.models.layers import linear
-from trainables.models.pooling import PooledRegions, PooledTextEncoder
+from trainables.models.pooling import PooledRegions
 from trainables.models.precision import in_full
 from trainables.models.retrieval_model import RetrievalModel
 from trainables.models.text_encoder import TextEncoder
@@ -55,11 +55,7 @@ class VSEPP(RetrievalModel):
         super().__init__()
         self.image_projection = nn.Linear(image_size, embedding_size)
         self.regions = None if pooling is None else PooledRegions(pooling)
-        self.text: TextEncoder | PooledTextEncoder
-        if pooling is None:
-            self.text = TextEncoder(vocabulary_size, word_size, embedding_size)
-        else:
-            self.text = PooledTextEncoder(vocabulary_size, word_size, embedding_size, pooling)
+        self.text = TextEncoder(vocabulary_size, word_size, embedding_size, pooling)
         self.backbone = backbone
         self.crop_size = 0 if backbone is None else backbone.image_size
         self._trains_backbone = False

@@ -11,8 +11,9 @@ from trainables.data.dataset import Dataset, Split
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPECIAL, Vocabulary
 from trainables.errors import ConfigError, PluginError
-from trainables.models import RetrievalModel, build_model
+from trainables.models import build_model
 from trainables.models.pair_model import PairModel
+from trainables.models.retrieval_model import RetrievalModel
 from trainables.plugins.blame import Blaming
 from trainables.plugins.findings import BrokenError, Finding
 from trainables.representations import Sets

@@ -32,7 +32,8 @@ from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import write_whole
 from trainables.json_files import read_state
-from trainables.models import RetrievalModel, build_model
+from trainables.models import build_model
+from trainables.models.retrieval_model import RetrievalModel
 from trainables.representations import Gallery, converted, from_tensors, to_tensors
 from trainables.serving.packed_plugins import use_packed, write_plugins
 

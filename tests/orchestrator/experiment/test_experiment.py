@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from orchestrator.experiment.changed_keys import changed_keys
 from orchestrator.experiment.experiment import (
-    changed_keys,
     load_experiment,
     load_trial_config,
     shipped_experiments,

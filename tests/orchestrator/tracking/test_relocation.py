@@ -15,7 +15,7 @@ from orchestrator.cli import main
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.tracking import Store, default_uri, find_former_folders, registry
-from orchestrator.tracking.registry import fetch_champion
+from orchestrator.tracking.fetching import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.experiments import add_trial, make_experiment, start

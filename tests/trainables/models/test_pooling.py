@@ -11,7 +11,8 @@ from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.errors import ConfigError
 from trainables.models import build_model
 from trainables.models.gru import all_states
-from trainables.models.pooling import POOLINGS, GeneralizedPooling, PooledTextEncoder
+from trainables.models.pooling import POOLINGS, GeneralizedPooling
+from trainables.models.text_encoder import TextEncoder
 
 LENGTHS = torch.tensor([4, 1, 6, 4])
 
@@ -107,7 +108,7 @@ def test_all_states_are_those_of_the_librarys_gru_over_each_caption_alone() -> N
 
 def test_a_pooled_caption_is_the_caption_alone() -> None:
     torch.manual_seed(0)
-    encoder, tokens = PooledTextEncoder(20, 8, 6, "gpo"), torch.randint(1, 20, (4, 6))
+    encoder, tokens = TextEncoder(20, 8, 6, "gpo"), torch.randint(1, 20, (4, 6))
     together = encoder(tokens, LENGTHS)
     for place, length in enumerate(LENGTHS.tolist()):
         alone = encoder(tokens[place : place + 1, :length], LENGTHS[place : place + 1])

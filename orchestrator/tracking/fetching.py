@@ -1,0 +1,71 @@
+"""Models of winners out of MLflow's model registry; only what holds no code is fetched."""
+
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.tracking import (
+    choose_uri,
+    find_former_folders,
+    first_line,
+    store_failures,
+    sync_command,
+    without_password,
+)
+from orchestrator.tracking.registry import Registered, RegistryError, champion_version, client_of, model_name
+from orchestrator.winners.champions import MODEL
+from trainables.extras import require
+
+
+def find_store(given: str | None, output: Path) -> str:
+    """Return the store that was named, or the one that the experiments under an output directory share.
+
+    Raises:
+        RegistryError: If there is none yet.
+        ConfigError: If it is a server with the password that everybody knows.
+        MissingExtraError: If MLflow is not installed.
+    """
+    require("tracking", "MLflow's store")
+    if given is None and not (output / "mlflow.db").is_file():
+        raise RegistryError(
+            f"--output {output}: holds no mlflow.db; run `orchestrator search` first, or name its --output"
+        )
+    return choose_uri(given, output)
+
+
+def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Registered]:
+    """Return the packed model of a dataset's champion, downloaded into a folder where it lies elsewhere.
+
+    Raises:
+        RegistryError: If the store does not answer, or has no champion for the dataset.
+    """
+    name = model_name(dataset)
+    try:
+        client = client_of(uri)
+        version = champion_version(client, name)
+        if version is None:
+            there = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=100)))
+            found = f"there are: {there or 'none'}. A search registers its winner"
+            raise RegistryError(f"{without_password(uri)}: no champion {name}; {found}")
+        from mlflow.artifacts import download_artifacts
+
+        # The loader's code lies beside it, and stays there: only what holds no code is fetched.
+        source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
+        local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
+    except store_failures() as error:
+        raise RegistryError(_why_not_fetched(uri, name, error)) from None
+    return Path(local), Registered(name, int(version.version), True)
+
+
+def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
+    former: list[str] = []
+    # A database that cannot be read is what the error is about.
+    with suppress(sqlite3.Error):
+        former = find_former_folders(uri)
+    if former:
+        output = Path(uri.removeprefix("sqlite:///")).parent
+        return (
+            f"{output}: was moved or copied from {', '.join(former)}, where {name} is looked for; "
+            f"`{sync_command(uri, output)}` corrects it"
+        )
+    return f"{without_password(uri)}: {name} cannot be fetched: {first_line(error)}"
