@@ -43,11 +43,6 @@ def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[Pl
     return [training for _, training in sorted(due, key=lambda one: one[0])]
 
 
-def plan_confirmation(experiment: Experiment, history: History) -> list[PlannedTrial]:
-    """Return the trainings that confirm a search, as far as they are known now; none without ``confirm``."""
-    return trainings_of(current_plans(experiment, history), history)
-
-
 def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
     """Return how many trainings a confirmation comes to at most; trainings of former plans count."""
     known = {trial.id for trial in history.stage(Stage.CONFIRM)}

@@ -7,7 +7,7 @@ at the end of a search is told to the user.
 import queue
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
@@ -40,7 +40,7 @@ class Tracker:
     """
 
     def __init__(self, uri: str, output: Path, experiment: str, past: Iterable[Record]) -> None:
-        self._make_store = lambda: Store(uri, output, experiment)
+        self._make_store: Callable[[], Store] = lambda: Store(uri, output, experiment)
         self._sync_command = sync_command(uri, output, experiment)
         self._history = History.of(past)
         self._due = dict.fromkeys(self._history.trials)

@@ -109,7 +109,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._ledger = ledger
         self.places = Places()
 

@@ -10,7 +10,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import choose_candidates, fresh_seeds, published_default
 from orchestrator.results.confirmed import champion_of, verdicts_of
-from orchestrator.results.confirming import plan_confirmation
+from orchestrator.results.confirming import current_plans, trainings_of
 from orchestrator.results.summary import find_champions, summarise
 from orchestrator.results.verdict import Verdict
 from orchestrator.winners.test_split import selected
@@ -74,7 +74,7 @@ def test_seeds_are_fresh_and_a_longer_list_begins_with_the_shorter() -> None:
 
 def test_the_plan_goes_seed_by_seed_through_all_candidates(ledger: Ledger) -> None:
     searched(ledger, [10.0, 40.0])
-    planned = plan_confirmation(CONFIRM, ledger.history)
+    planned = trainings_of(current_plans(CONFIRM, ledger.history), ledger.history)
     name = "pets-vsepp-nt_xent"
     assert [one.id for one in planned] == [f"{name}-000{number}-seed{index}" for index in range(3) for number in (1, 0)]
     by_candidate = {
@@ -84,7 +84,7 @@ def test_the_plan_goes_seed_by_seed_through_all_candidates(ledger: Ledger) -> No
     assert set(map(tuple, by_candidate.values())) == {tuple(fresh_seeds(0, 3))}
     trial = ledger.history.trials[f"{name}-0001"]
     assert {replace(one.config, seed=0) == trial.config for one in planned[::2]} == {True}
-    assert plan_confirmation(make_experiment(), ledger.history) == []
+    assert trainings_of(current_plans(make_experiment(), ledger.history), ledger.history) == []
 
 
 def test_a_baseline_must_be_a_loss_of_the_experiment() -> None:

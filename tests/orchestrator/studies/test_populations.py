@@ -18,7 +18,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.confirming import plan_confirmation
+from orchestrator.results.confirming import current_plans, trainings_of
 from orchestrator.results.summary import find_winners, summarise
 from orchestrator.search.continuation import extend_experiment
 from orchestrator.search.display import print_summary
@@ -203,7 +203,9 @@ def test_a_lost_checkpoint_is_trained_again_from_the_schedule(undisturbed: Histo
 def test_a_winner_is_confirmed_by_its_schedule(undisturbed: History) -> None:
     experiment = population(confirm={"top": 1, "seeds": 2})
     winner = find_winners(undisturbed)["pets"]
-    repeats = [one for one in plan_confirmation(experiment, undisturbed) if one.candidate == winner.id]
+    repeats = [
+        one for one in trainings_of(current_plans(experiment, undisturbed), undisturbed) if one.candidate == winner.id
+    ]
     assert len(repeats) == 2
     for repeat in repeats:
         *_, last = DriftingWorkload().train(repeat.config, None)
