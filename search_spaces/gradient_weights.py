@@ -44,9 +44,6 @@ CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """Choice -> value -> the numbers that exist at this value."""
 
-USUAL_PAIRS = 128
-"""Pairs of a batch for which the default bounds are."""
-
 # tau 10, alpha 2, beta 10, base 0.5: the defaults of [GOALCode]; temperature is 1 / tau.
 PUBLISHED = {
     "negatives": "hardest",
@@ -153,4 +150,4 @@ _BARE = LossSpace(
     adapt=_adapted,
     switches=tuple(CONDITIONS),
 )
-GRADIENT_WEIGHTS = _adapted(_BARE, Asked(pairs=USUAL_PAIRS))
+GRADIENT_WEIGHTS = _adapted(_BARE, Asked())
