@@ -79,7 +79,7 @@ def _bounds(pairs: int) -> dict[str, Range | Values]:
         "negatives": Values(("hardest", "all")),
         "triplet_weight": Values(tuple(CONDITIONS["triplet_weight"])),
         "pair_weight": Values(tuple(CONDITIONS["pair_weight"])),
-        "scale": Range(1 / (8 * pairs), 8.0, log=True),
+        "scale": Range(0.128 / pairs, 8.0, log=True),
         "margin": Range(0.02, 0.8),
         "slope": Range(0.0, 8.0),
         "temperature": Range(0.005, 0.5, log=True),

@@ -12,6 +12,8 @@ References:
         CUB-200-2011 (K = 1, 2, 4, 8), CARS196 and Stanford Online Products. arXiv:1511.06452
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -25,38 +27,49 @@ QUERIES_AT_A_TIME = 512
 """Queries compared with all images at a time; bounds memory, changes no number."""
 
 
-def rank_classmates(images: Tensor, candidates: Tensor, labels: Tensor) -> Tensor:
+def rank_classmates(scores_of: Callable[[Tensor], Tensor], labels: Tensor, *, tolerance: float = ROUNDING) -> Tensor:
     """Return the rank of the best other image of each image's class among the images of other classes.
 
     Args:
-        images: Unit vectors of the images as queries, shape (I, D), floating, finite.
-        candidates: Vectors of the same images as candidates, shape (I, D).
-        labels: Class of each image, shape (I,), integers; each class has at least two images.
+        scores_of: Takes the indices of some images as queries, (Q,), and returns their scores with all I images, shape
+            (Q, I), floating, finite; larger is closer.
+        labels: Class of each image, shape (I,), integers; each class has at least two images. On the device of the
+            scores.
+        tolerance: Scores that differ by no more are ties, >= 0.
 
     Returns:
-        Ranks from 1, shape (I,), int64, on the device of the vectors.
+        Ranks from 1, shape (I,), int64.
 
     Raises:
         ValueError: If a class has one image alone.
 
     Example:
         >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.3]])
-        >>> rank_classmates(vectors, vectors, torch.tensor([0, 0, 1, 1])).tolist()
+        >>> rank_classmates(products(vectors, vectors), torch.tensor([0, 0, 1, 1])).tolist()
         [1, 1, 1, 3]
     """
-    labels = labels.to(images.device)
-    if int(labels.bincount().where(labels.bincount() > 0, 2).min()) < 2:
+    sizes = labels.bincount()
+    if (sizes == 1).any():
         raise ValueError("every class needs two images: one to ask with and one to find")
-    # In float64 the rounding of sums is far below what counts as a tie.
-    images, candidates = images.detach().double(), candidates.detach().double()
-    ranks = []
-    for part in torch.arange(len(images), device=images.device).split(QUERIES_AT_A_TIME):
-        scores = images[part] @ candidates.T
+    everything, ranks = torch.arange(len(labels), device=labels.device), []
+    for part in everything.split(QUERIES_AT_A_TIME):
+        scores = scores_of(part)
         same = labels[part][:, None] == labels
-        itself = torch.arange(len(images), device=images.device) == part[:, None]
+        itself = everything == part[:, None]
         best = scores.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
-        ranks.append(1 + ((scores >= best - ROUNDING) & ~same).sum(1))
+        ranks.append(1 + ((scores >= best - tolerance) & ~same).sum(1))
     return torch.cat(ranks)
+
+
+def products(images: Tensor, candidates: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return what gives dot products in float64, whose rounding is far below what counts as a tie.
+
+    Args:
+        images: Unit vectors of the images as queries, shape (I, D), floating.
+        candidates: Vectors of the same images as candidates, shape (I, D).
+    """
+    images, candidates = images.detach().double(), candidates.detach().double()
+    return lambda part: images[part] @ candidates.T
 
 
 def class_metrics(ranks: Tensor) -> dict[str, float]:

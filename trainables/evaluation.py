@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
-from trainables.class_metrics import class_metrics, rank_classmates
+from trainables.class_metrics import class_metrics, products, rank_classmates
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
@@ -48,7 +48,8 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
         ValueError: If ``folds`` does not divide the number of images.
     """
     if split.labels is not None:
-        return class_metrics(rank_classmates(*_encode(model, split)[:2], split.labels))
+        images, captions, places = _encode(model, split)
+        return class_metrics(rank_classmates(products(images, captions), split.labels.to(places.device)))
     return embedding_metrics(*_encode(model, split), folds=folds)
 
 
@@ -141,7 +142,8 @@ def rank_split(split: Split, images: Tensor, captions: Tensor, judgements: Seque
 
 def _rank_classes(split: Split, labels: np.ndarray, images: Tensor, captions: Tensor) -> RankedSplit:
     """Return the ranks of images that retrieve images: a query has one rank, that of its best positive."""
-    found = rank_classmates(images, captions, torch.from_numpy(labels.astype(np.int64))).cpu()
+    classes = torch.from_numpy(labels.astype(np.int64)).to(images.device)
+    found = rank_classmates(products(images, captions), classes).cpu()
     own, places = found.numpy().astype(np.int32), np.arange(len(found), dtype=np.int32)
     ranks = Ranks(own, own, places, split.queries_digest(), split.name, tuple(split.image_ids))
     return RankedSplit(class_metrics(found), ranks)
