@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 OUTPUT ?= runs
-WORKERS ?= 2
+WORKERS ?= 4
 # TORCH=cpu takes torch and torchvision from PyTorch's builds for the CPU alone, 4 GB less.
 TORCH ?=
 
@@ -32,8 +32,8 @@ search: install $(DATA)/scenes/dataset_scenes.json
 $(DATA)/scenes/dataset_scenes.json: | install
 	$(BIN)/orchestrator data generate scenes --images 2000 --seed 0 --out $(DATA)/scenes
 
-# Two files at a time, the slow tests first, so that both have something to do to the end. Each computes on one thread:
-# two that wait for each other's threads on two cores take ten times as long.
+# Four files at a time, because the slow tests wait half of their time. Each computes on one thread: processes that wait
+# for each other's threads on two cores take ten times as long.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

@@ -29,7 +29,8 @@ The names of the package, for scripts and notebooks (``docs/python.md``); each i
 
     import orchestrator as icr
 
-    icr.search, icr.load, icr.train, icr.evaluate, icr.make_experiment, icr.Experiment, icr.TrialConfig
+    icr.search, icr.load, icr.train, icr.evaluate, icr.make_experiment, icr.load_plugins
+    icr.Experiment, icr.LoadedExperiment, icr.TrialConfig
 """
 
 from importlib import import_module
@@ -41,6 +42,7 @@ _NAMES = {
     "TrialConfig": "trainables.config",
     "evaluate": "orchestrator.workload.evaluation",
     "load": "orchestrator.search.loaded",
+    "load_plugins": "orchestrator.experiment.plugins",
     "make_experiment": "orchestrator.search.begin",
     "train": "orchestrator.workload.begin",
 }

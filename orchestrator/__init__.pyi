@@ -1,4 +1,5 @@
 from orchestrator.experiment.experiment import Experiment as Experiment
+from orchestrator.experiment.plugins import load_plugins as load_plugins
 from orchestrator.search.begin import make_experiment as make_experiment
 from orchestrator.search.begin import search as search
 from orchestrator.search.loaded import LoadedExperiment as LoadedExperiment
@@ -7,4 +8,14 @@ from orchestrator.workload.begin import train as train
 from orchestrator.workload.evaluation import evaluate as evaluate
 from trainables.config import TrialConfig as TrialConfig
 
-__all__ = ["Experiment", "LoadedExperiment", "TrialConfig", "evaluate", "load", "make_experiment", "search", "train"]
+__all__ = [
+    "Experiment",
+    "LoadedExperiment",
+    "TrialConfig",
+    "evaluate",
+    "load",
+    "load_plugins",
+    "make_experiment",
+    "search",
+    "train",
+]

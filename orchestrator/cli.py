@@ -5,10 +5,11 @@ inside the command that needs it, so that ``--help`` answers at once and a bad c
 """
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -40,7 +41,7 @@ from orchestrator.commands import (
 )
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
-from trainables.errors import DivergedError, UserError
+from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a file that it has no room for."""
@@ -110,6 +111,15 @@ def _options(
     pass
 
 
+def end(error: UserError) -> NoReturn:
+    """End the process with the exit code of an error that was told."""
+    if error.ends_at_once:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+    sys.exit(error.exit_code)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
@@ -121,9 +131,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)
-        sys.exit(error.exit_code)
+        end(error)
     except DivergedError as error:
         say(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", error=True)
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        # PyTorch says it with a RuntimeError, which may be about anything else as well.
+        said = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
+        if not WANT_OF_MEMORY.search(said):
+            raise
+        say(
+            f"error: out of memory ({said:.200}); what was written before is whole: lower training.batch_size or the "
+            f"sizes of the model, or end other programs, and give the same command again (train: with --resume)",
+            error=True,
+        )
         sys.exit(1)
     except OSError as error:
         if error.errno not in FULL:

@@ -11,6 +11,7 @@ from search_spaces.multi_similarity import MULTI_SIMILARITY
 from search_spaces.nt_xent import NT_XENT
 from search_spaces.perturbation import perturb
 from search_spaces.polynomial import POLYNOMIAL_RELATIVE, POLYNOMIAL_SELF
+from search_spaces.sampling import PastTrial, StudySoFar
 from search_spaces.sigmoid import SIGMOID
 from search_spaces.smooth_ap import SMOOTH_AP
 from search_spaces.space import Bounds, Domain, LossSpace, Range, SpaceError, Trial, Values
@@ -42,8 +43,10 @@ __all__ = [
     "Domain",
     "LossPart",
     "LossSpace",
+    "PastTrial",
     "Range",
     "SpaceError",
+    "StudySoFar",
     "StudySpace",
     "Suggestion",
     "Trial",

@@ -76,6 +76,27 @@ class Range:
         """Return the values that must be acceptable for all others to be."""
         return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
 
+    def at(self, share: float) -> float:
+        """Return the value at a share of the way from the lower to the upper end, on the scale of the range.
+
+        Args:
+            share: From 0, the lower end, to 1; a share that is drawn uniformly gives a draw of the range.
+
+        Example:
+            >>> Range(0.01, 1.0, log=True).at(0.5)
+            0.1
+        """
+        value = self.low * (self.high / self.low) ** share if self.log else self.low + share * (self.high - self.low)
+        # Rounding may leave the range by a hair.
+        value = min(max(value, self.low), self.high)
+        return round(value) if self.whole else value
+
+    def share_of(self, value: float) -> float:
+        """Return where a value lies between the ends, from 0 to 1; ``at`` goes back."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
 
 @dataclass(frozen=True)
 class Values:
@@ -112,6 +133,10 @@ class Values:
     def ends(self) -> tuple[Any, ...]:
         """Return the values that must be acceptable for all others to be."""
         return self.values
+
+    def at(self, share: float) -> Any:
+        """Return the listed value at a share of the list, from 0, the first, to 1, the last."""
+        return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
 
 
 Bounds = Mapping[str, Range | Values]

@@ -1,6 +1,9 @@
-"""Parameters of models: the radius lambda of WSABIE, how long a column of its maps may get, and the kinds of heads.
+"""Parameters of models: how long a column of WSABIE's maps may get, the attention of SCAN, and the kinds of heads.
+
+The published lambdas of SCAN, 4 to 20, lie inside of their ranges.
 
 References:
+    [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code kuanghuei/SCAN@053693f
     [Weston2011] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, section 2. IJCAI 2011
 """
 
@@ -14,6 +17,11 @@ _HEADS = Values(("linear", "mlp", "residual"))
 
 BOUNDS: Mapping[str, Range | Values] = {
     "radius": Range(0.3, 10.0, log=True),
+    "cross_attention": Values(("t2i", "i2t")),
+    "raw_feature_norm": Values(("clipped_l2norm", "l2norm", "clipped_l1norm", "softmax", "no_norm")),
+    "aggregation": Values(("lse", "mean")),
+    "lambda_softmax": Range(2.0, 30.0, log=True),
+    "lambda_lse": Range(2.0, 50.0, log=True),
     "image_head": _HEADS,
     "caption_head": _HEADS,
     "hidden_size": Values((128, 256, 512)),
@@ -25,6 +33,12 @@ USUAL: Mapping[str, Any] = {
     "region_norm": "features",
     "norm_before_reasoning": True,
     "pooling": None,
+    "cross_attention": "t2i",
+    "raw_feature_norm": "clipped_l2norm",
+    "aggregation": "lse",
+    "lambda_softmax": 9.0,
+    "lambda_lse": 6.0,
+    "negative_slope": 0.1,
     "image_head": "linear",
     "caption_head": "linear",
     "hidden_size": None,

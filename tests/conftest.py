@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 SEED = 20260
 SETTINGS = "_hypothesis_internal_use_settings"
@@ -12,11 +12,22 @@ SETTINGS = "_hypothesis_internal_use_settings"
 MORE_EXAMPLES = 10
 """So many times the examples that CI draws are drawn where ``HYPOTHESIS_PROFILE`` is ``proof``."""
 
+# How long an example takes says how busy the machine is, and no property is about that.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with slow tests first; draw more examples where the profile asks for them."""
+    # What comes last is short, so that all workers have something to do to the end.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+    if os.environ.get("HYPOTHESIS_PROFILE") == "proof":
+        draw_more_examples(items)
+
+
+def draw_more_examples(items: list[pytest.Item]) -> None:
     """Let each property be tried with more examples, whatever number of its own it has."""
-    if os.environ.get("HYPOTHESIS_PROFILE") != "proof":
-        return
     functions = {getattr(item, "obj", None) for item in items}
     for function in functions:
         if is_hypothesis_test(function):

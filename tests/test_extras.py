@@ -16,6 +16,7 @@ COME_ALONG = {
     "botocore": "boto3",
     "click": "typer",
     "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
     "sqlalchemy": "mlflow",
 }
 """Module -> the module of ours that cannot be installed without it."""

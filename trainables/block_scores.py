@@ -18,16 +18,18 @@ SAFETY = 16.0
 ROUNDING = 2.0**-24
 """Of one float32 number, relative."""
 
+TIE = 1e-12
+"""Scores closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
+
+PAIRS = 512
+"""Captions whose scores with their own images are computed at a time: what fits a CPU's cache."""
+
 SAMPLE = 256
 """Images and captions whose scores are computed in both precisions."""
 
 
 class BlockScores:
-    """Scores of images and captions, a block at a time.
-
-    Attributes:
-        largest: Product of the lengths of the longest image and the longest caption: no score is larger.
-    """
+    """Dot products of images and captions, see ``trainables.scores``; those of ``own`` and ``between`` are float64."""
 
     def __init__(self, images: Tensor, captions: Tensor) -> None:
         """Take embeddings (I, D) and (C, D); those of float64 are compared as they are."""
@@ -37,34 +39,32 @@ class BlockScores:
         image_lengths, caption_lengths = (
             torch.linalg.vector_norm(vectors, dim=-1).double() for vectors in (self._images, self._captions)
         )
-        self.largest = image_lengths.max() * caption_lengths.max()
+        # No score is larger.
+        largest = float(image_lengths.max() * caption_lengths.max())
+        self.tolerance, self.device = TIE * largest, images.device
         if not is_exact:
             error = self._error(image_lengths[:SAMPLE], caption_lengths[:SAMPLE])
-            self._slack = SAFETY * max(ROUNDING, error) * float(self.largest)
+            self._slack = SAFETY * max(ROUNDING, error) * largest
         # Kept from block to block: fresh memory of this size comes from the system a page at a time, which took a tenth
         # of an evaluation.
         self._scores, self._flags = (self._images.new_empty(0) for _ in range(2))
 
+    def own(self, image_of_caption: Tensor) -> Tensor:
+        """See ``Scores``."""
+        pairs = zip(image_of_caption.split(PAIRS), self._captions.split(PAIRS), strict=True)
+        return torch.cat([(self._images.index_select(0, owner).double().mul_(part)).sum(-1) for owner, part in pairs])
+
+    def between(self, images: Tensor, captions: Tensor) -> Tensor:
+        """See ``Scores``."""
+        return self._images[images].double() @ self._captions[captions].double().T
+
     def count(
         self, rows: slice, columns: slice, row_of_column: Tensor, per_image: Tensor, per_caption: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Count the negatives at or above thresholds.
-
-        Args:
-            rows: Images of the block.
-            columns: Captions of the block.
-            row_of_column: Row of each caption's image in the block, shape (columns,); a number that is no row where it
-                lies elsewhere. These pairs are no negatives.
-            per_image: Thresholds, shape (rows, N), float64.
-            per_caption: Thresholds, shape (columns,), float64.
-
-        Returns:
-            For each image how many captions reach each of its thresholds, (rows, N), and for each caption how many
-            images reach its threshold, (columns,).
-        """
+        """See ``Scores``."""
         images, captions = self._images[rows], self._captions[columns]
         block, flags = self._multiply(images, captions)
-        own = _places(block, row_of_column)
+        own = places_of_positives(block, row_of_column)
         block[own] = -torch.inf
         of_images, is_open = self._decide(block, per_image, flags)
         if len(is_open):
@@ -76,7 +76,7 @@ class BlockScores:
         of_captions, is_open = self._decide(block.T, per_caption[:, None], flags.T)
         if len(is_open):
             again = images.double() @ captions[is_open].double().T
-            again[_places(again, row_of_column[is_open])] = -torch.inf
+            again[places_of_positives(again, row_of_column[is_open])] = -torch.inf
             of_captions[is_open] = count_reaching(again.T, per_caption[is_open, None])
         return of_images, of_captions[:, 0]
 
@@ -119,7 +119,7 @@ def count_reaching(scores: Tensor, thresholds: Tensor, flags: Tensor | None = No
     return torch.stack(counts, -1)
 
 
-def _places(block: Tensor, row_of_column: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of the positives that lie in a block."""
+def places_of_positives(block: Tensor, row_of_column: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of the positives that lie in a block; see ``Scores.count``."""
     columns = ((row_of_column >= 0) & (row_of_column < len(block))).nonzero().flatten()
     return row_of_column[columns], columns

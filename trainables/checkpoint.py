@@ -19,6 +19,7 @@ from typing import Any
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError
 from trainables.files import aside, take_place, write_whole
+from trainables.json_files import read_state
 from trainables.reports import EpochReport
 
 FORMAT = 1
@@ -69,7 +70,7 @@ def read_file(directory: Path, name: str) -> dict[str, Any]:
 def find_damage(directory: Path) -> str | None:
     """Return what is wrong with a checkpoint directory in one line, or ``None`` where it is whole."""
     try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_state(directory / MANIFEST)
         if not isinstance(manifest, dict):
             return f"{directory / MANIFEST}: damaged: not a JSON object"
         for name in (STATE, BEST):

@@ -12,13 +12,11 @@ References:
         CUB-200-2011 (K = 1, 2, 4, 8), CARS196 and Stanford Online Products. arXiv:1511.06452
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from trainables.metrics import metrics_of_ranks
-from trainables.positive_ranks import ROUNDING
+from trainables.scores import Scores
 
 FINE_PLACES = (2, 4, 8)
 """The K of recalls beside 1, 5 and 10, as fine-grained retrieval reports them."""
@@ -27,49 +25,37 @@ QUERIES_AT_A_TIME = 512
 """Queries compared with all images at a time; bounds memory, changes no number."""
 
 
-def rank_classmates(scores_of: Callable[[Tensor], Tensor], labels: Tensor, *, tolerance: float = ROUNDING) -> Tensor:
+def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
     """Return the rank of the best other image of each image's class among the images of other classes.
 
     Args:
-        scores_of: Takes the indices of some images as queries, (Q,), and returns their scores with all I images, shape
-            (Q, I), floating, finite; larger is closer.
-        labels: Class of each image, shape (I,), integers; each class has at least two images. On the device of the
-            scores.
-        tolerance: Scores that differ by no more are ties, >= 0.
+        scores: Similarities of the I images as queries with the same I images as candidates.
+        labels: Class of each image, shape (I,), integers; each class has at least two images.
 
     Returns:
-        Ranks from 1, shape (I,), int64.
+        Ranks from 1, shape (I,), int64, on the device of the scores.
 
     Raises:
         ValueError: If a class has one image alone.
 
     Example:
+        >>> from trainables.block_scores import BlockScores
         >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.3]])
-        >>> rank_classmates(products(vectors, vectors), torch.tensor([0, 0, 1, 1])).tolist()
+        >>> rank_classmates(BlockScores(vectors, vectors), torch.tensor([0, 0, 1, 1])).tolist()
         [1, 1, 1, 3]
     """
-    sizes = labels.bincount()
-    if (sizes == 1).any():
+    labels = labels.to(scores.device)
+    if int(labels.bincount().where(labels.bincount() > 0, 2).min()) < 2:
         raise ValueError("every class needs two images: one to ask with and one to find")
-    everything, ranks = torch.arange(len(labels), device=labels.device), []
-    for part in everything.split(QUERIES_AT_A_TIME):
-        scores = scores_of(part)
+    everyone = torch.arange(len(labels), device=scores.device)
+    ranks = []
+    for part in everyone.split(QUERIES_AT_A_TIME):
+        block = scores.between(part, everyone)
         same = labels[part][:, None] == labels
-        itself = everything == part[:, None]
-        best = scores.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
-        ranks.append(1 + ((scores >= best - tolerance) & ~same).sum(1))
+        itself = everyone == part[:, None]
+        best = block.masked_fill(~same | itself, -torch.inf).amax(1, keepdim=True)
+        ranks.append(1 + ((block >= best - scores.tolerance) & ~same).sum(1))
     return torch.cat(ranks)
-
-
-def products(images: Tensor, candidates: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return what gives dot products in float64, whose rounding is far below what counts as a tie.
-
-    Args:
-        images: Unit vectors of the images as queries, shape (I, D), floating.
-        candidates: Vectors of the same images as candidates, shape (I, D).
-    """
-    images, candidates = images.detach().double(), candidates.detach().double()
-    return lambda part: images[part] @ candidates.T
 
 
 def class_metrics(ranks: Tensor) -> dict[str, float]:

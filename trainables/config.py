@@ -9,16 +9,18 @@ References:
     [Faghri2018] Faghri et al., VSE++: Improving Visual-Semantic Embeddings with Hard Negatives. arXiv:1707.05612
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
 from trainables.model_parameters import check_model_parameters
 
-FEATURES = {"vsepp": "global", "vsrn": "regions", "wsabie": "global", "head": "global"}
+FEATURES = {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"}
 """Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 TEXT = "text"
@@ -184,6 +186,18 @@ class TrainingConfig:
         return self.finetune and epoch > self.frozen_epochs * self.epoch_scale
 
 
+@lru_cache(maxsize=1024)
+def _training(settings: tuple[tuple[str, Any], ...]) -> TrainingConfig:
+    """Return the settings of a training, made and kept once: most trials of a search are trained alike."""
+    return TrainingConfig(**dict(settings))
+
+
+@lru_cache(maxsize=1024)
+def _training_text(training: TrainingConfig) -> str:
+    """Return the settings of a training as text, made and kept once, for the same reason."""
+    return json.dumps(vars(training), sort_keys=True)
+
+
 LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()}
 """Keys of a training that stand nowhere where they have these values: older versions did not know them."""
 RANGES: Mapping[str, Interval] = {
@@ -253,7 +267,7 @@ class TrialConfig:
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.model not in FEATURES:
+        if self.model not in FEATURES and not _is_installed(self.model):
             named = f"; it may be that of {', '.join(self.plugins)}: give --plugin" if self.plugins else ""
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
@@ -328,13 +342,40 @@ class TrialConfig:
 
         Keys of ``LEFT_OUT`` are left out where they have the values there.
         """
-        return {key: value for key, value in asdict(self).items() if key not in LEFT_OUT or value != LEFT_OUT[key]}
+        values = {
+            **vars(self),
+            "model_parameters": dict(self.model_parameters),
+            "loss_parameters": dict(self.loss_parameters),
+            "training": dict(vars(self.training)),
+            "schedule": tuple(map(asdict, self.schedule)),
+        }
+        return {key: value for key, value in values.items() if key not in LEFT_OUT or value != LEFT_OUT[key]}
+
+    @property
+    def setting(self) -> str:
+        """A text that two trainings share if they differ in nothing but their seeds."""
+        return json.dumps({**self.to_dict(), "seed": None, "training": _training_text(self.training)}, sort_keys=True)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":
-        """Build a config from what ``to_dict`` gave; types are trusted, ranges are checked."""
+        """Build a config from what ``to_dict`` gave; types are trusted, ranges are checked.
+
+        Raises:
+            ConfigError: If a value is refused, or a key is one that this version does not know.
+        """
         rest = dict(values)
-        training = TrainingConfig(**rest.pop("training", {}))
-        schedule = tuple(Change(**change) for change in rest.pop("schedule", ()))
-        plugins = tuple(rest.pop("plugins", ()))
-        return cls(**rest, training=training, schedule=schedule, plugins=plugins)
+        try:
+            training = _training(tuple(rest.pop("training", {}).items()))
+            schedule = tuple(Change(**change) for change in rest.pop("schedule", ()))
+            plugins = tuple(rest.pop("plugins", ()))
+            return cls(**rest, training=training, schedule=schedule, plugins=plugins)
+        except TypeError as error:
+            raise ConfigError(f"a training of another version: {error}") from None
+
+
+def _is_installed(model: str) -> bool:
+    """Say whether an installed package offers a model, which is then in use."""
+    # Imported here, because plug-ins are described by what this module knows.
+    from trainables.plugins.in_use import find_owner
+
+    return find_owner("models", model) is not None

@@ -10,6 +10,11 @@ FEW = 3
 # What a record is called and holds, file paths and numbers; what follows "got" is a record's content, cut anywhere.
 _NAMES_AND_NUMBERS = re.compile(r", got .*|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*/\S*|\([^()]*\.\w+\)|\d[\d,.]*")
 
+WANT_OF_MEMORY = re.compile(
+    r"OutOfMemoryError|MemoryError|out of memory|can't allocate memory|ALLOC_FAILED|running low on memory", re.I
+)
+"""What Python, NumPy, PyTorch and Ray say where there is not enough memory, of the machine or of a GPU."""
+
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
@@ -19,9 +24,12 @@ class UserError(Exception):
 
     Attributes:
         exit_code: What the command line exits with when this error ends a command.
+        ends_at_once: Whether the process of a command is to end without Python's own end, because threads of a library
+            that cannot be stopped would end the process in their own way.
     """
 
     exit_code = 2
+    ends_at_once = False
 
 
 class ConfigError(UserError, ValueError):

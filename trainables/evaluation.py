@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trainables.checkpoint import BEST, read_file
-from trainables.class_metrics import class_metrics, products, rank_classmates
+from trainables.class_metrics import class_metrics, rank_classmates
 from trainables.cocos import ContributionStatistics, Convention, Spread, count_contributions
 from trainables.config import TrialConfig
 from trainables.data.batches import Batch
@@ -22,11 +23,12 @@ from trainables.judgements.judged_ranks import JudgedRanks
 from trainables.judgements.judgements import Judgements
 from trainables.judgements.ranking import rank_judged
 from trainables.losses import Loss, NotANumberError
-from trainables.metrics import embedding_metrics, metrics_of_ranks
+from trainables.metrics import metrics_in_folds, metrics_of_ranks
 from trainables.models import RetrievalModel, build_model
-from trainables.models.precision import in_full
-from trainables.positive_ranks import rank_positives
+from trainables.positive_ranks import rank_by_scores
 from trainables.ranks import Ranks
+from trainables.representations import Gallery, is_finite
+from trainables.scores import Scores
 
 CHUNK = 512
 """Images or captions encoded at a time; bounds memory, changes no number."""
@@ -41,25 +43,25 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
     Args:
         model: Any model of this package.
         split: What it retrieves in.
-        folds: See ``embedding_metrics``.
+        folds: See ``metrics_in_folds``.
 
     Raises:
-        NotANumberError: If an embedding is not finite.
+        NotANumberError: If an embedding or a similarity is not finite.
         ValueError: If ``folds`` does not divide the number of images.
     """
-    if split.labels is not None:
-        images, captions, places = _encode(model, split)
-        return class_metrics(rank_classmates(products(images, captions), split.labels.to(places.device)))
-    return embedding_metrics(*_encode(model, split), folds=folds)
-
-
-def _encode(model: RetrievalModel, split: ResidentSplit) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the vectors of all images and captions of a split, and the image of each caption, on one device."""
     with evaluating(model):
-        images, captions = encode_images(model, split), encode_captions(model, split)
-        if not (images.isfinite().all() and captions.isfinite().all()):
-            raise NotANumberError("embeddings must be finite; the model has diverged")
-        return images, captions, split.image_of_caption.to(split.device)
+        images, captions, owners = _encode(model, split)
+        if split.labels is not None:
+            return class_metrics(rank_classmates(model.scores(images, captions), split.labels))
+        return metrics_in_folds(model.scores, images, captions, owners, folds=folds)
+
+
+def _encode(model: RetrievalModel, split: ResidentSplit) -> tuple[Gallery, Gallery, Tensor]:
+    """Return all images and captions of a split, encoded, and the image of each caption, on one device."""
+    images, captions = encode_images(model, split), encode_captions(model, split)
+    if not (is_finite(images) and is_finite(captions)):
+        raise NotANumberError("embeddings must be finite; the model has diverged")
+    return images, captions, split.image_of_caption.to(split.device)
 
 
 def evaluate_checkpoint(
@@ -119,31 +121,26 @@ def rank_checkpoint(
 
 
 def _rank(model: RetrievalModel, split: Split, judgements: Sequence[Judgements], device: torch.device) -> RankedSplit:
-    return rank_split(split, *_encode(model, ResidentSplit(split, device, model.crop_size))[:2], judgements)
+    with evaluating(model):
+        images, captions, _ = _encode(model, ResidentSplit(split, device, model.crop_size))
+        return rank_split(split, model.scores(images, captions), judgements)
 
 
-def rank_split(split: Split, images: Tensor, captions: Tensor, judgements: Sequence[Judgements] = ()) -> RankedSplit:
-    """Return what embeddings of the images, shape (I, D), and the captions, shape (C, D), of a split do.
-
-    Raises:
-        ValueError: If the embeddings do not fit the split, see ``embedding_metrics``.
-    """
+def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = ()) -> RankedSplit:
+    """Return what scores of the images and the captions of a split do."""
     if split.labels is not None:
-        return _rank_classes(split, split.labels, images, captions)
+        return _rank_classes(split, split.labels, scores)
     # Copied, for what is mapped from the disk cannot be written, and torch has no such tensors.
-    owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(images.device)
-    found = [one.cpu() for one in (*rank_positives(images, captions, owners), owners)]
+    owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
+    found = [one.cpu() for one in (*rank_by_scores(scores, owners), owners)]
     i2t, t2i, image_of_caption = (one.numpy().astype(np.int32) for one in found)
     ranks = Ranks(i2t, t2i, image_of_caption, split.queries_digest(), split.name, tuple(split.image_ids))
-    return RankedSplit(
-        metrics_of_ranks(*found), ranks, tuple(rank_judged(images, captions, each) for each in judgements)
-    )
+    return RankedSplit(metrics_of_ranks(*found), ranks, tuple(rank_judged(scores, each) for each in judgements))
 
 
-def _rank_classes(split: Split, labels: np.ndarray, images: Tensor, captions: Tensor) -> RankedSplit:
+def _rank_classes(split: Split, labels: np.ndarray, scores: Scores) -> RankedSplit:
     """Return the ranks of images that retrieve images: a query has one rank, that of its best positive."""
-    classes = torch.from_numpy(labels.astype(np.int64)).to(images.device)
-    found = rank_classmates(products(images, captions), classes).cpu()
+    found = rank_classmates(scores, torch.from_numpy(labels.astype(np.int64))).cpu()
     own, places = found.numpy().astype(np.int32), np.arange(len(found), dtype=np.int32)
     ranks = Ranks(own, own, places, split.queries_digest(), split.name, tuple(split.image_ids))
     return RankedSplit(class_metrics(found), ranks)
@@ -187,9 +184,7 @@ def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
     with model.computing():
         images = model.encode_images(batch.images)
         captions = model.encode_captions(batch.tokens, batch.lengths)
-    # Cosines near 1 are too coarse in bf16 for a temperature of 0.01.
-    matrix: Tensor = in_full(images) @ in_full(captions).mT
-    return matrix
+    return model.compare(images, captions)
 
 
 @contextmanager
@@ -204,19 +199,19 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
         model.train(was_training)
 
 
-def encode_images(model: RetrievalModel, split: ResidentSplit) -> Tensor:
-    """Return the vectors of all images of a split, shape (I, E), in the order of the split."""
+def encode_images(model: RetrievalModel, split: ResidentSplit) -> Any:
+    """Return all images of a split as the model sees them, a ``Gallery``, in the order of the split."""
     chunks = split.image_chunks(CROPS if model.crop_size else CHUNK)
     with model.computing():
-        return in_full(torch.cat([model.encode_images(images) for images in chunks]))
+        return model.gather(model.encode_images(images) for images in chunks)
 
 
-def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Tensor:
-    """Return the vectors of all captions of a split, shape (C, E), in the order of the split.
+def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
+    """Return all captions of a split as the model sees them, a ``Gallery``, in the order of the split.
 
     They are encoded longest first, so that a chunk holds captions of nearly one length and little padding.
     """
     order = split.lengths.argsort(descending=True, stable=True)
     with model.computing():
-        encoded = in_full(torch.cat([model.encode_captions(*split.captions(part)) for part in order.split(CHUNK)]))
-    return encoded[order.argsort().to(encoded.device)]
+        encoded = model.gather(model.encode_captions(*split.captions(part)) for part in order.split(CHUNK))
+    return encoded[order.argsort().to(split.device)]

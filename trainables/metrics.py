@@ -16,13 +16,16 @@ References:
         section 4: average recall, rsum and mAP@5. arXiv:2202.07474
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from trainables.block_scores import count_reaching
-from trainables.positive_ranks import check_embeddings, check_finite, count_harder, order_positives
+from trainables.block_scores import BlockScores, count_reaching
+from trainables.positive_ranks import CHUNK, check_embeddings, check_finite, count_harder, order_positives
+from trainables.representations import Gallery
+from trainables.scores import Scores
 
 AveragePrecision = Literal["published", "standard"]
 """What AP@5 is divided by: the hits in the top 5, or min(5, positives)."""
@@ -91,7 +94,7 @@ def embedding_metrics(
     *,
     folds: int = 1,
     map5: AveragePrecision = "published",
-    chunk: int = 1024,
+    chunk: int = CHUNK,
 ) -> dict[str, float]:
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
@@ -114,18 +117,45 @@ def embedding_metrics(
         ValueError: If a shape, index or number is out of the ranges above.
     """
     check_embeddings(images, captions, image_of_caption)
+    # Counts have no gradient, and blocks that are written over can't have one.
+    sides = images.detach(), captions.detach()
+    return metrics_in_folds(BlockScores, *sides, image_of_caption, folds=folds, map5=map5, chunk=chunk)
+
+
+def metrics_in_folds(
+    make_scores: Callable[[Any, Any], Scores],
+    images: Gallery,
+    captions: Gallery,
+    image_of_caption: Tensor,
+    *,
+    folds: int = 1,
+    map5: AveragePrecision = "published",
+    chunk: int = CHUNK,
+) -> dict[str, float]:
+    """Return the metrics of scores that are computed a block at a time, without their I x C matrix.
+
+    Args:
+        make_scores: Makes the scores of some images and captions.
+        images: What it takes, I of them: vectors, or sets of vectors.
+        captions: The same, C of them.
+        image_of_caption: See ``embedding_metrics``, and so the others.
+        folds: See there.
+        map5: See there.
+        chunk: See there.
+
+    Raises:
+        ValueError: If ``folds`` does not divide I, or ``chunk`` is below 1.
+    """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if folds < 1 or len(images) % folds:
         raise ValueError(f"folds must divide the number of images, {len(images)}, got {folds}")
-    # Counts have no gradient, and blocks that are written over can't have one.
-    images, captions = images.detach(), captions.detach()
     size = len(images) // folds
     results = []
     for start in range(0, len(images), size):
         inside = (image_of_caption >= start) & (image_of_caption < start + size)
-        part = (images[start : start + size], captions[inside], image_of_caption[inside] - start)
-        results.append(_embedding_metrics(*part, map5, chunk))
+        scores = make_scores(images[start : start + size], captions[inside])
+        results.append(_metrics_of_scores(scores, image_of_caption[inside] - start, map5, chunk))
     return {name: sum(result[name] for result in results) / folds for name in results[0]}
 
 
@@ -146,10 +176,10 @@ def metrics_of_ranks(
     return _as_floats(_both_directions(harder, counts, (t2i - 1)[:, None], torch.ones_like(t2i), map5))
 
 
-def _embedding_metrics(
-    images: Tensor, captions: Tensor, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
+def _metrics_of_scores(
+    scores: Scores, image_of_caption: Tensor, map5: AveragePrecision, chunk: int
 ) -> dict[str, float]:
-    found = count_harder(images, captions, image_of_caption, DEPTH, chunk)
+    found = count_harder(scores, image_of_caption, DEPTH, chunk)
     one = torch.ones_like(found.t2i)
     return _as_floats(_both_directions(found.i2t, found.captions_per_image, found.t2i[:, None], one, map5))
 

@@ -52,6 +52,18 @@ class Positive:
 
 
 @dataclass(frozen=True)
+class NotNegative:
+    """A finite number of at least 0."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether the value is such a number; a bool is none."""
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+    def __str__(self) -> str:
+        return "a finite number of at least 0"
+
+
+@dataclass(frozen=True)
 class Count:
     """A whole number of at least 1."""
 
@@ -118,9 +130,22 @@ class Like:
 HEADS = OneOf(("linear", "mlp", "residual", "identity"))
 """What maps the features of a side into the joint space."""
 
-MODEL_PARAMETERS: dict[str, Mapping[str, OneOf | Switch | Positive | Count | BackboneName | Weights | Like]] = {
+NORMS = OneOf(("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm"))
+"""What SCAN makes of the products of regions and words before their softmax."""
+
+Accepted = OneOf | Switch | Positive | NotNegative | Count | BackboneName | Weights | Like
+
+MODEL_PARAMETERS: dict[str, Mapping[str, Accepted]] = {
     "vsepp": {"backbone": BackboneName(), "weights": Weights(), "pooling": OneOf(("mean", "max", "gpo"))},
     "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
+    "scan": {
+        "cross_attention": OneOf(("t2i", "i2t")),
+        "raw_feature_norm": NORMS,
+        "aggregation": OneOf(("lse", "mean", "max", "sum")),
+        "lambda_softmax": Positive(),
+        "lambda_lse": Positive(),
+        "negative_slope": NotNegative(),
+    },
     "wsabie": {"radius": Positive()},
     "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": Count()},
 }

@@ -1,4 +1,4 @@
-"""Ranks of the positives among the negatives of their queries, counted from embeddings a block at a time.
+"""Ranks of the positives among the negatives of their queries, counted from scores a block at a time.
 
 Everything that a retrieval metric needs is, for each positive pair, how many negatives of its query score at or above
 the pair: counts, which add up over blocks of the similarity matrix, so the matrix need not exist at once.
@@ -10,16 +10,14 @@ import torch
 from torch import Tensor
 
 from trainables.block_scores import BlockScores
+from trainables.scores import Scores
 
-ROUNDING = 1e-12
-"""Scores of embeddings closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
-
-PAIRS = 512
-"""Captions whose scores with their own images are computed at a time: what fits a CPU's cache."""
+CHUNK = 1024
+"""Rows and columns of a block; changes no count."""
 
 
 def rank_positives(
-    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, chunk: int = 1024
+    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, chunk: int = CHUNK
 ) -> tuple[Tensor, Tensor]:
     """Return the rank of each positive pair among the negatives of its query, from dot products of embeddings.
 
@@ -40,9 +38,20 @@ def rank_positives(
         ValueError: As ``embedding_metrics``.
     """
     check_embeddings(images, captions, image_of_caption)
+    return rank_by_scores(BlockScores(images.detach(), captions.detach()), image_of_caption, chunk=chunk)
+
+
+def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
+    """Return the ranks of ``rank_positives`` from scores.
+
+    Args:
+        scores: Of all images and captions.
+        image_of_caption: See ``rank_positives``; on the device of the scores.
+        chunk: Rows and columns of a block, >= 1; changes no rank.
+    """
     counts = torch.bincount(image_of_caption)
-    found = count_harder(images.detach(), captions.detach(), image_of_caption, int(counts.max()), chunk)
-    order, place, _ = order_positives(found.own, image_of_caption, len(images))
+    found = count_harder(scores, image_of_caption, int(counts.max()), chunk)
+    order, place, _ = order_positives(found.own, image_of_caption, len(counts))
     i2t = torch.empty_like(found.t2i)
     i2t[order] = found.i2t[image_of_caption[order], place]
     return i2t + 1, found.t2i + 1
@@ -93,23 +102,17 @@ class Harder:
     captions_per_image: Tensor
 
 
-def count_harder(images: Tensor, captions: Tensor, image_of_caption: Tensor, depth: int, chunk: int) -> Harder:
+def count_harder(scores: Scores, image_of_caption: Tensor, depth: int, chunk: int) -> Harder:
     """Count the negatives at or above positives; ``depth`` is how many positives of each image are counted for."""
-    scores = BlockScores(images, captions)
-    own = torch.cat(
-        [
-            (images.index_select(0, owner).double().mul_(part)).sum(-1)
-            for owner, part in zip(image_of_caption.split(PAIRS), captions.split(PAIRS), strict=True)
-        ]
-    )
-    # Blocks round differently from the sums above: a negative within rounding of a positive is a tie, and ranks first.
-    own -= ROUNDING * scores.largest
-    best, captions_per_image = _best_positives(own, image_of_caption, len(images), depth)
+    # Blocks round differently from these: a negative within rounding of a positive is a tie, and ranks first.
+    own = scores.own(image_of_caption) - scores.tolerance
+    image_count = int(image_of_caption.max()) + 1
+    best, captions_per_image = _best_positives(own, image_of_caption, image_count, depth)
     i2t = torch.zeros_like(best, dtype=torch.int64)
     t2i = torch.zeros_like(own, dtype=torch.int64)
-    for first in range(0, len(captions), chunk):
+    for first in range(0, len(own), chunk):
         columns = slice(first, first + chunk)
-        for top in range(0, len(images), chunk):
+        for top in range(0, image_count, chunk):
             rows = slice(top, top + chunk)
             row_of_column = image_of_caption[columns] - top
             of_images, of_captions = scores.count(rows, columns, row_of_column, best[rows], own[columns])

@@ -126,5 +126,14 @@ def read_ranks(path: Path) -> Ranks:
             return Ranks(i2t, t2i, owners, str(file["queries"]), str(file["split"]), names)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `orchestrator evaluate CHECKPOINT --ranks {path}` writes it") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        AttributeError,
+        MemoryError,
+        zipfile.BadZipFile,
+    ) as error:
         raise DataError(f"{path}: holds no ranks, or is damaged: {error}") from None

@@ -24,7 +24,7 @@ subprocess.run(generate.split(), check=True)
 # %% [markdown]
 # ## The loss by hand
 #
-# `load_plugins` reads the file; from then on the loss has a name as ours have. A row of `similarity` is an image, a
+# `icr.load_plugins` reads the file; from then on the loss has a name as ours have. A row of `similarity` is an image, a
 # column a caption. The loss must fall where the matching pairs, here those of the diagonal, are closer than the others.
 #
 # `orchestrator check-plugin own-loss/my_losses.py` checks in a terminal what our own losses are checked for: gradients,
@@ -33,11 +33,11 @@ subprocess.run(generate.split(), check=True)
 # %%
 import torch
 
-from orchestrator.experiment.plugins import load_plugins
+import orchestrator as icr
 from trainables.cocos import count_contributions
 from trainables.losses import build_loss
 
-load_plugins(["own-loss/my_losses.py"])
+icr.load_plugins(["own-loss/my_losses.py"])
 loss = build_loss("pair_sigmoid", scale=10.0)
 positives = torch.eye(4, dtype=torch.bool)
 random = torch.rand(4, 4, generator=torch.Generator().manual_seed(0))
@@ -58,8 +58,6 @@ for name, count in count_contributions(loss, random, positives, epsilon=0.01).it
 # All else is the same: data, model, seed, epochs. `val/rsum` is the sum of six recalls, 600 at best.
 
 # %%
-import orchestrator as icr
-
 settings = ["dataset=scenes", f"training.epochs={epochs}", "training.batch_size=32", "training.learning_rate=1e-3"]
 settings += ["training.embedding_size=128", "training.word_size=64"]
 plugins = ["own-loss/my_losses.py"]

@@ -85,6 +85,24 @@ def list_models() -> list[Entry]:
     ]
 
 
+def list_samplers() -> list[Entry]:
+    """Return the samplers with what each can search."""
+    from orchestrator.experiment.samplers import SAMPLERS
+
+    return [
+        Entry(
+            name,
+            kind.meaning,
+            {
+                "several objectives": _yes(kind.several_objectives),
+                "conditions": _yes(kind.conditional),
+                "pbt": _yes(kind.draws_population),
+            },
+        )
+        for name, kind in SAMPLERS.items()
+    ]
+
+
 def list_metrics() -> list[Entry]:
     """Return what a trial is measured by, with what each measure can be in ``search``."""
     from orchestrator.experiment.measures import COUNTS, METRICS
@@ -113,6 +131,7 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "suites": list_suites,
     "losses": list_losses,
     "models": list_models,
+    "samplers": list_samplers,
     "metrics": list_metrics,
     "records": list_records,
 }
@@ -123,6 +142,10 @@ def _described(shipped: Mapping[str, Path]) -> list[Entry]:
     from orchestrator.experiment.yaml_files import read_yaml
 
     return [Entry(name, read_yaml(path).values["description"], {"file": str(path)}) for name, path in shipped.items()]
+
+
+def _yes(can: bool) -> str:
+    return "yes" if can else "no"
 
 
 def _first_line(documented: Any) -> str:

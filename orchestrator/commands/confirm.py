@@ -26,13 +26,18 @@ def confirm(
     as_json: Json = False,
 ) -> None:
     """Confirm what a search has found so far; the same command goes on with a confirmation that was interrupted."""
-    from orchestrator.commands.search import run
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.machines.cluster import Cluster
-    from orchestrator.search.continuation import confirm_experiment, read_storage
+    from orchestrator.commands.search import go_on
+    from orchestrator.search.continuation import confirm_experiment
 
-    directory = find_directory(experiment, output)
-    chosen = confirm_experiment(directory, {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline})
-    cluster = Cluster(address, storage or read_storage(directory))
-    place = directory.resolve().parent
-    run(chosen, data_root, place, tracking_uri, as_json=as_json, cluster=cluster, search=False)
+    changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline}
+    go_on(
+        experiment,
+        lambda directory: confirm_experiment(directory, changes),
+        data_root,
+        output,
+        tracking_uri,
+        as_json=as_json,
+        address=address,
+        storage=storage,
+        search=False,
+    )

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.commands.extract import extract
 from orchestrator.commands.frames import frames
-from orchestrator.commands.options import DataRoot, Json
+from orchestrator.commands.options import DataRoot, Json, Plugins
 from orchestrator.commands.unpack import unpack
 from orchestrator.text.terminal import make_console, say
 from trainables.errors import condense
@@ -66,11 +66,14 @@ def describe(
     data_root: DataRoot = Path("data"),
     vocabulary: Annotated[str, typer.Option(help="Whose words count: train, or published (train and val).")] = "train",
     decode_images: Annotated[bool, typer.Option("--decode-images", help="Decode every image file too.")] = False,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Count a dataset and name every problem found; exit code 2 if there are any."""
+    from orchestrator.experiment.plugins import load_plugins
     from trainables.data.describe import describe as describe_dataset
 
+    load_plugins(plugins or [])
     told = describe_dataset(name, data_root, vocabulary=_known(vocabulary), decode_images=decode_images)
     if as_json:
         print(json.dumps(told.to_dict(), indent=2))

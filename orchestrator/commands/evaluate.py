@@ -39,11 +39,17 @@ def evaluate(
     Where people's judgements of pairs lie beside the dataset, candidates that they judged to fit count as right in a
     table of its own.
     """
-    from orchestrator.experiment.plugins import load_plugins
     from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 
-    load_plugins(plugins or [])
-    found = evaluate_checkpoint(checkpoint, data_root=data_root, split=split, folds=folds, ranks=ranks, device=device)
+    found = evaluate_checkpoint(
+        checkpoint,
+        data_root=data_root,
+        split=split,
+        folds=folds,
+        ranks=ranks,
+        device=device,
+        plugins=plugins or [],
+    )
     if as_json:
         print(json.dumps(found.to_dict()))
         return

@@ -21,12 +21,16 @@ def extend(
     as_json: Json = False,
 ) -> None:
     """Go on with a search that has ended: more trials, more hours, or another limit with [bold]--set[/bold]."""
-    from orchestrator.commands.search import run
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.machines.cluster import Cluster
-    from orchestrator.search.continuation import extend_experiment, read_storage
+    from orchestrator.commands.search import go_on
+    from orchestrator.search.continuation import extend_experiment
 
-    directory = find_directory(experiment, output)
-    extended = extend_experiment(directory, trials, hours, overrides or [])
-    cluster = Cluster(address, storage or read_storage(directory))
-    run(extended, data_root, directory.resolve().parent, tracking_uri, as_json=as_json, cluster=cluster)
+    go_on(
+        experiment,
+        lambda directory: extend_experiment(directory, trials, hours, overrides or []),
+        data_root,
+        output,
+        tracking_uri,
+        as_json=as_json,
+        address=address,
+        storage=storage,
+    )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json
+from orchestrator.commands.options import DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console, say
 
 
@@ -35,9 +35,13 @@ def extract(
     workers: Annotated[int, typer.Option(help="1 works in this process, more are Ray workers.")] = 1,
     shard_size: Annotated[int, typer.Option(help="Images a shard: what a kill may cost.")] = 128,
     seed: Annotated[int, typer.Option(help="Of untrained weights and random crops.")] = 0,
+    plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Compute image features in shards; killed, the same command goes on where it was. With --text, of the captions."""
+    from orchestrator.experiment.plugins import load_plugins
+
+    load_plugins(plugins or [])
     if text is not None:
         _refuse_of_images({"--split": split, "--augmentations": augmentations, "--workers": workers - 1})
         from orchestrator.extraction.text import extract_text

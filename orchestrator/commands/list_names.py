@@ -8,12 +8,12 @@ import typer
 
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.text.terminal import make_console, say
-from trainables.errors import UserError
+from trainables.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-What = Literal["experiments", "suites", "losses", "models", "metrics", "keys", "records"]
+What = Literal["experiments", "suites", "losses", "models", "samplers", "metrics", "keys", "records"]
 Kind = Literal["experiment", "suite", "training"]
 
 
@@ -25,7 +25,7 @@ def list_names(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments and suites that ship, losses, models, metrics, keys of YAML files, records of journals."""
+    """List experiments and suites that ship, losses, models, samplers, metrics, keys of files, records of journals."""
     if (schema and what != "keys") or (markdown and what not in ("keys", "records")):
         raise UserError(
             f"--schema goes with `orchestrator list keys`, and --markdown with that or `list records`, not with {what}"
@@ -42,6 +42,7 @@ def list_names(
     from orchestrator.experiment.plugins import load_plugins
 
     load_plugins(plugins or [])
+    _load_installed(what)
     entries = LISTS[what]()
     if as_json:
         print(json.dumps([{"name": one.name, "meaning": one.meaning, **one.details} for one in entries], indent=2))
@@ -50,6 +51,18 @@ def list_names(
     _print(
         ["name", "meaning", *shown], [[one.name, one.meaning, *map(one.details.__getitem__, shown)] for one in entries]
     )
+
+
+def _load_installed(kind: str) -> None:
+    """Let the names of a kind be known that installed packages offer; a warning names a package that cannot be used."""
+    from orchestrator.experiment.plugins import load_plugins
+    from trainables.plugins.installed import installed_plugins
+
+    for name, offers in installed_plugins().items():
+        try:
+            load_plugins([name] if kind in offers else [])
+        except ConfigError as error:
+            say(f"warning: the plug-in {name} is left out: {error}", error=True)
 
 
 def _list_keys(of: str, schema: bool, markdown: bool, as_json: bool) -> None:

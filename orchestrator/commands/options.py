@@ -39,7 +39,7 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py|PACKAGE",
-        help="Losses, models or forms of data of your own, whose code runs; may be repeated.",
+        help="Losses, models, forms of data or samplers of your own, whose code runs; may be repeated.",
     ),
 ]
 TrustPlugins = Annotated[

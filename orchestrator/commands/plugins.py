@@ -9,9 +9,10 @@ import typer
 
 from orchestrator.commands.options import Json, Plugins
 from orchestrator.text.terminal import make_console, say
+from trainables.extras import require
 
 if TYPE_CHECKING:
-    from trainables.plugins.contract import Finding
+    from trainables.plugins.findings import Finding
     from trainables.plugins.plugin import Plugin
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -41,7 +42,7 @@ def check_plugin(
     source: Annotated[str, typer.Argument(metavar="FILE.py|PACKAGE", help="What to check; its code runs.")],
     as_json: Json = False,
 ) -> None:
-    """Check a plug-in as our own losses and models are checked, and say in words what is wrong."""
+    """Check a plug-in as our own losses, models and samplers are checked, and say in words what is wrong."""
     from orchestrator.experiment.plugins import load_plugins
 
     (plugin,) = load_plugins([source])
@@ -65,6 +66,11 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
         from trainables.plugins.model_contract import check_model
 
         return check_model(name)
+    if kind == "samplers":
+        require("search", "the check of a sampler", "optuna")
+        from orchestrator.studies.sampler_contract import check_sampler
+
+        return check_sampler(name)
     from trainables.plugins.format_contract import check_format
 
     return check_format(name)

@@ -18,18 +18,16 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a search that was interrupted or killed, as it was described when it started."""
-    from orchestrator.commands.search import run
-    from orchestrator.journal.directory import find_directory
-    from orchestrator.machines.cluster import Cluster
-    from orchestrator.search.continuation import read_experiment, read_storage
+    from orchestrator.commands.search import go_on
+    from orchestrator.search.continuation import read_experiment
 
-    directory = find_directory(experiment, output)
-    cluster = Cluster(address, storage or read_storage(directory))
-    run(
-        read_experiment(directory),
+    go_on(
+        experiment,
+        read_experiment,
         data_root,
-        directory.resolve().parent,
+        output,
         tracking_uri,
         as_json=as_json,
-        cluster=cluster,
+        address=address,
+        storage=storage,
     )

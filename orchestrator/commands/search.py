@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -124,6 +125,31 @@ def run(
     else:
         _print(result, output)
     _exit(result, experiment)
+
+
+def go_on(
+    name: str,
+    wanted: Callable[[Path], "Experiment"],
+    data_root: str,
+    output: Path,
+    tracking_uri: str | None,
+    *,
+    as_json: bool,
+    address: str | None,
+    storage: str | None,
+    search: bool = True,
+) -> None:
+    """Do what ``run`` does with an experiment that has begun: ``wanted`` makes it, given its folder."""
+    from orchestrator.journal.directory import find_directory
+    from orchestrator.machines.cluster import Cluster
+    from orchestrator.search.continuation import check_folder, read_storage
+
+    directory = find_directory(name, output)
+    experiment = wanted(directory)
+    check_folder(directory, experiment)
+    cluster = Cluster(address, storage or read_storage(directory))
+    place = directory.resolve().parent
+    run(experiment, data_root, place, tracking_uri, as_json=as_json, cluster=cluster, search=search)
 
 
 def _registry(result: "SearchResult") -> dict[str, Any]:

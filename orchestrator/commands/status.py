@@ -36,24 +36,25 @@ def status(
     from rich.live import Live
 
     from orchestrator.journal.directory import find_directory
+    from orchestrator.search.followed import Followed
     from orchestrator.search.status import read_status
     from orchestrator.search.trial_table import ROWS
 
-    directory = find_directory(experiment, output)
-    now = read_status(directory)
+    followed = Followed(find_directory(experiment, output))
+    now = read_status(followed)
     if watch and not as_json and sys.stdout.isatty():
         with Live(console=make_console(), auto_refresh=False) as live:
             while now.holder is not None:
                 live.update(_drawn(now, ROWS), refresh=True)
                 time.sleep(SECONDS)
-                now = read_status(directory)
+                now = read_status(followed)
             live.update(_drawn(now, ROWS), refresh=True)
         return
     rows = None if every else MOST
     _show(now, rows, as_json)
     while watch and now.holder is not None:
         time.sleep(SECONDS)
-        now = read_status(directory)
+        now = read_status(followed)
         _show(now, rows, as_json)
 
 
@@ -73,7 +74,7 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
 
     from orchestrator.journal.trial import Stage
     from orchestrator.results.sentences import statements
-    from orchestrator.results.summary import summarise
+    from orchestrator.results.summary import conclude
     from orchestrator.search.display import race_lines
     from orchestrator.search.trial_table import count_words, trials_table
     from orchestrator.tables.pareto import pareto_tables
@@ -93,7 +94,7 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     # Of an experiment that nobody runs, the statements below tell its races as well.
     lines += race_lines(now.history) if now.holder is not None else []
     if now.holder is None and now.history.experiment:
-        summary = summarise(now.history)
+        summary = conclude(now.history)
         fronts = [draw(front, make_console().width) for front in pareto_tables(summary)]
         lines += [f"{name}: {said}" for name in summary["caveats"] for said in statements(name, summary)]
     return Group(*tables, *fronts, *(Text(line) for line in lines))

@@ -1,7 +1,7 @@
-"""What must hold of an experiment's directory: each breach is found, and mended where that loses nothing.
+"""What must hold of an experiment's folder: each breach is found, and mended where mending loses nothing.
 
-The journal is the truth; everything else is compared with it. What a damaged line of it said is said nowhere else: a
-repair says what is lost with it, and keeps the journal as it was.
+The journal is the truth; checkpoints, derived files and MLflow are compared with the journal. No other file repeats
+what a damaged line of the journal said: a repair says which records are lost, and keeps a copy of the damaged journal.
 """
 
 import json
@@ -35,23 +35,24 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.journal.trial_records import EpochEnded, has_ended
 from orchestrator.results.summary import summarise
 from orchestrator.storage.bucket import is_bucket
-from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.folder_store import FolderStore
 from trainables.checkpoint import epoch_of, find_damage, list_epochs
 from trainables.extras import is_installed
 from trainables.files import write_whole
 
 SYNC_SECONDS = 120.0
-"""How long a repair waits for a tracking store."""
+"""How many seconds a repair waits for a tracking store."""
 
 
 @dataclass(frozen=True)
 class Breach:
-    """Something that does not hold.
+    """A rule about an experiment's folder that does not hold.
 
     Attributes:
-        finding: What, and the way out.
-        mend: Makes it hold, and raises ``OSError`` where it cannot; ``None`` where a person has to decide.
-        hides: Whether it keeps others from being found.
+        finding: Which rule is broken where, and the way out.
+        mend: Makes the rule hold again, and raises ``OSError`` where that fails; ``None`` where a person has to decide.
+        hides: Whether this breach keeps other breaches from being found.
     """
 
     finding: Finding
@@ -60,18 +61,19 @@ class Breach:
 
 
 def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list[Finding]:
-    """Check an experiment, and mend it if asked to.
+    """Check an experiment, and mend the experiment if asked to.
 
     Args:
-        directory: Of the experiment.
-        uri: MLflow's store.
-        repair: Mend what can be mended; nobody else may run the experiment meanwhile.
+        directory: The experiment's folder.
+        uri: Address of the MLflow store.
+        repair: Mend what can be mended; no other process may run the experiment meanwhile.
 
     Returns:
-        One finding a breach, ``fail``, or ``warn`` where it was mended; one in all where everything holds.
+        One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended; a single finding
+        in the state ``ok`` where everything holds.
 
     Raises:
-        AlreadyRunningError: If it is to be mended, and runs.
+        AlreadyRunningError: If ``repair`` is asked for while another process runs the experiment.
     """
     breaches = list(find_breaches(directory, uri))
     if repair:
@@ -81,7 +83,8 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
                     refuse_taken(journal, directory / JOURNAL_FILE)
             findings = [_mended(breach) for breach in breaches]
         if any(breach.hides for breach in breaches):
-            # Only named: what the lost records said of checkpoints, a person may still look up in the copy.
+            # These breaches are named, not mended: a person may first look up in the copy of the damaged journal what
+            # the lost records said of checkpoints.
             findings += check_experiment(directory, uri)
     else:
         findings = [breach.finding for breach in breaches]
@@ -93,7 +96,10 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
 
 
 def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
-    """Look at everything, the journal first; what runs is judged more mildly."""
+    """Look at everything, the journal first.
+
+    While another process runs the experiment, records and checkpoints that are being written are no breach.
+    """
     runs = find_holder(directory) is not None
     if not runs:
         yield from check_lock(directory)
@@ -113,19 +119,19 @@ def find_breaches(directory: Path, uri: str) -> Iterator[Breach]:
 
 
 def check_lock(directory: Path) -> Iterator[Breach]:
-    """Nobody left a lock, processes or a scratch directory behind."""
+    """No process that died left a lock, child processes or a scratch folder behind."""
     holder = read_lock(directory)
     if holder is None:
         return
     scratch = left_scratch(directory, holder)
     left = [] if scratch is None else find_processes(scratch)
     found = f"left by process {holder['pid']}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
-    # Whoever takes the lock clears up after the former holder.
+    # `check_experiment` mends while it holds the lock, and `hold` has already cleared up after the former holder.
     yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: None)
 
 
 def check_journal(path: Path, records: list[Record], history: History, *, runs: bool) -> Iterator[Breach]:
-    """Its last record is whole, and each trial has each epoch and one end."""
+    """The journal's last record is whole, and each trial has every epoch once and one end."""
     torn = 0 if runs else torn_bytes(path)
     if torn:
         content = path.read_bytes()
@@ -152,7 +158,7 @@ def check_journal(path: Path, records: list[Record], history: History, *, runs: 
 
 
 def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator[Breach]:
-    """Each is whole, known to the journal, and there where it is needed."""
+    """Each checkpoint is whole and known to the journal, and each trial that needs a checkpoint has one."""
     for path in (path for folder in sorted(trials.glob("*/")) for path in list_epochs(folder)):
         damage = find_damage(path)
         if damage is not None:
@@ -162,24 +168,27 @@ def check_checkpoints(trials: Path, history: History, *, runs: bool) -> Iterator
         yield from _check_kept(trials / trial.id, trial)
     if not runs:
         epochs = {trial.id: trial.last_epoch for trial in history.trials.values()}
-        for path in FolderCheckpoints(trials).ahead(epochs):
-            found = f"{path}: half written, or beyond what the journal knows"
+        store = FolderStore(trials)
+        checkpoints = Checkpoints(store)
+        for place in [*store.partial(), *(entry.address for entry in checkpoints.ahead(epochs))]:
+            found = f"{place}: half written, or beyond what the journal knows"
             way_out = "--repair, or the next start, removes it"
-            yield Breach(
-                Finding("checkpoint", "fail", found, way_out), lambda: FolderCheckpoints(trials).rewind(epochs)
-            )
+            yield Breach(Finding("checkpoint", "fail", found, way_out), lambda: checkpoints.rewind(epochs))
 
 
 def check_passed_over(history: History) -> Iterator[Breach]:
-    """No trial that runs had to go back to an older checkpoint; in a bucket, this is all that is known of damage."""
+    """No running trial had to go back to an older checkpoint.
+
+    The checkpoints in a bucket are not read here, so for a bucket these records are all that is known of damage.
+    """
     for trial in history.running():
         for damage in trial.damage:
-            way_out = "its epochs were trained again, with the same numbers; look at what damages files there"
+            way_out = "the trial trained those epochs again, with the same numbers; find out what damages files there"
             yield Breach(Finding("checkpoint", "warn", f"{trial.id}: passed over: {damage}", way_out))
 
 
 def check_derived(directory: Path, history: History) -> Iterator[Breach]:
-    """What is written from the journal says what the journal says."""
+    """The files that are made from the journal say what the journal says."""
     if not history.experiment:
         return
     expected: dict[str, tuple[Any, Callable[[str], Any], str]] = {
@@ -200,7 +209,7 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
 
 
 def check_tracking(directory: Path, history: History, records: list[Record], uri: str) -> Iterator[Breach]:
-    """MLflow has one run a trial, in its state, with all epochs, and knows where their files are."""
+    """MLflow has one run for each trial, in the trial's state, with all epochs, and knows where the run's files are."""
     if not is_installed("tracking"):
         way_out = "pip install 'icr-orchestrator[tracking]'"
         found = "MLflow is not installed, so nobody looked at what MLflow holds"
@@ -270,7 +279,7 @@ def _read(path: Path, parse: Callable[[str], Any]) -> Any:
 
 
 def _salvaged(path: Path, error: JournalError) -> Breach:
-    """Say what can be kept of a damaged journal; where that is nothing, leave it alone."""
+    """Say what can be kept of a damaged journal; a journal of which nothing can be kept is left as it is."""
     try:
         found = salvage(path)
     except (JournalError, FileNotFoundError):
@@ -300,7 +309,7 @@ def _deliver(directory: Path, records: Iterable[Record], uri: str) -> Callable[[
         from orchestrator.tracking.tracker import Tracker
 
         try:
-            # Whoever repairs an experiment by its name wants it there.
+            # The user named this experiment, so an MLflow experiment that was deleted is restored before the delivery.
             restore(uri, directory.parent, directory.name)
         except store_failures() as error:
             raise OSError(first_line(error)) from None

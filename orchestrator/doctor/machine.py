@@ -1,4 +1,4 @@
-"""What a machine must have to run searches: each check says ok, warn or fail, and the way out."""
+"""What a machine must have to run searches: each check says ok, warn or fail, and gives the way out."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from trainables.errors import ConfigError, UserError
 from trainables.extras import EXTRAS, is_installed, missing_modules
 
 TORCH_PAIRS = {"2.15": "0.29", "2.14": "0.28", "2.13": "0.28", "2.12": "0.27", "2.11": "0.26"}
-"""The torchvision that goes with each torch; others fail at import or at the first operator."""
+"""The torchvision release that fits each torch release; any other pair fails at import or at the first operator."""
 
 PORTS = {5000: "orchestrator ui"}
 
@@ -29,10 +29,10 @@ class Finding:
     """What a check found.
 
     Attributes:
-        check: What was looked at.
-        state: ``ok``, ``warn`` (works, but) or ``fail`` (does not work).
-        found: In one line.
-        way_out: What to do about it; empty where nothing is to be done.
+        check: Name of what was looked at.
+        state: ``ok``, ``warn`` (works, with a reservation) or ``fail`` (does not work).
+        found: What the check found, in one line.
+        way_out: What the user can do about the finding; empty where nothing is to be done.
     """
 
     check: str
@@ -46,7 +46,7 @@ class Finding:
 
 
 def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Cluster = Cluster()) -> list[Finding]:
-    """Run every check; none of them writes anything that stays."""
+    """Run every check; no check leaves a file behind."""
     checks: list[Callable[[], Finding]] = [
         check_python,
         check_packages,
@@ -67,7 +67,10 @@ def examine(data_root: str, output: Path, tracking_uri: str | None, cluster: Clu
 
 
 def check_answers(check: str, cluster: Cluster) -> Finding:
-    """The head of a cluster listens, or a storage can be written; the first part of a refusal is what was found."""
+    """The head of a cluster listens, or a storage can be written.
+
+    Messages of refusal read "reason; way out", so the part before the semicolon is the finding.
+    """
     try:
         found = cluster.resolved()
     except UserError as error:
@@ -85,11 +88,14 @@ def check_python() -> Finding:
 
 
 RARE = ("server", "sentences", "tensorboard", "wandb")
-"""Extras that most machines can do without."""
+"""Extras that `check_packages` does not miss, because most machines can do without these extras."""
 
 
 def check_packages() -> Finding:
-    """The extras that commands of one machine need are there; a machine that trains or serves needs fewer."""
+    """The extras that the commands of a single machine need are installed.
+
+    A missing extra is a warning only: a machine that trains or serves needs fewer extras than a machine that searches.
+    """
     lacking = [extra for extra in EXTRAS if extra not in RARE and not is_installed(extra)]
     if lacking:
         found = f"extras that are not installed: {', '.join(lacking)}"
@@ -99,7 +105,7 @@ def check_packages() -> Finding:
 
 
 def check_torch_pair() -> Finding:
-    """Torch and torchvision were made for each other."""
+    """The installed releases of torch and torchvision fit each other."""
     try:
         torch, vision = version("torch"), version("torchvision")
     except PackageNotFoundError as error:
@@ -116,7 +122,10 @@ def check_torch_pair() -> Finding:
 
 
 def check_gpu() -> Finding:
-    """A GPU that the driver shows is one that torch can use; looked at in a process of its own."""
+    """Torch can use the GPU that the driver shows.
+
+    A separate process asks torch, because the import of torch takes seconds and memory, and can fail.
+    """
     code = "import torch; print(torch.cuda.device_count(), torch.version.cuda, *(torch.cuda.get_device_name(i) "
     code += "for i in range(torch.cuda.device_count())), sep='|')"
     try:
@@ -131,12 +140,12 @@ def check_gpu() -> Finding:
         return Finding("gpu", "ok", f"{', '.join(names)} (CUDA {cuda})")
     if shutil.which("nvidia-smi") and Path("/dev/nvidiactl").exists():
         found = f"there is a GPU, but torch (CUDA {cuda}) cannot use it"
-        return Finding("gpu", "warn", found, "install a driver for that CUDA, or a torch for the driver's")
+        return Finding("gpu", "warn", found, "install a driver for this CUDA, or a torch for the driver's CUDA")
     return Finding("gpu", "ok", "none; trainings run on the CPU")
 
 
 def check_disk(output: Path) -> Finding:
-    """There is room for checkpoints."""
+    """The output folder's disk has room for checkpoints."""
     place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
     free = shutil.disk_usage(place).free
     found = f"{free / 2**30:.0f} GiB free at {place}"
@@ -146,7 +155,7 @@ def check_disk(output: Path) -> Finding:
 
 
 def check_memory() -> Finding:
-    """There is memory for the actors."""
+    """The machine has memory for the actors that train trials."""
     import psutil
 
     free, cpus = psutil.virtual_memory().available, os.cpu_count() or 1
@@ -157,22 +166,22 @@ def check_memory() -> Finding:
 
 
 def check_port(port: int, use: str) -> Finding:
-    """A port that we would like is free."""
+    """A port that a command takes by default is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             found = f"{port} for `{use}`: {error.strerror}"
-            return Finding("port", "warn", found, "another port is taken instead; or choose one with --port")
+            return Finding("port", "warn", found, "the command takes another free port; or choose a port with --port")
     return Finding("port", "ok", f"{port} for `{use}` is free")
 
 
 def check_data_root(data_root: str) -> Finding:
-    """There are datasets, in a folder or in a bucket."""
+    """The data root, a folder or a bucket, holds datasets."""
     way_out = "orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes, or --data-root FOLDER"
     if is_bucket(data_root):
-        way_out = "copy the folders of the datasets into the bucket, or name another with --data-root"
+        way_out = "copy the folders of the datasets into the bucket, or name another bucket with --data-root"
         try:
             names = ObjectStore.parse(data_root).folders()
         except StorageError as error:
@@ -187,7 +196,7 @@ def check_data_root(data_root: str) -> Finding:
 
 
 def check_output(output: Path) -> Finding:
-    """What a search writes can be written."""
+    """A search can write into the output folder."""
     place = next(path for path in (output.resolve(), *output.resolve().parents) if path.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
         return Finding("output", "ok", f"{output} can be written")
@@ -207,7 +216,7 @@ def check_store(output: Path, tracking_uri: str | None) -> Finding:
         found = f"{without_password(uri)}: {count_experiments(uri)} experiments"
         former = find_former_folders(uri)
         if former:
-            found += f"; it looks for files in {', '.join(former)}, from where it was moved or copied"
+            found += f"; the store looks for files in {', '.join(former)}, from where the folder was moved or copied"
             return Finding("store", "fail", found, f"`{sync_command(uri, output)}` corrects it")
         return Finding("store", "ok", found)
     except ConfigError as error:

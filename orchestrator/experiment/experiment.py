@@ -92,8 +92,8 @@ class Experiment(BaseModel):
     Attributes:
         name: Folder of its output and name in MLflow.
         description: What the experiment is about, for people.
-        plugins: Python files, or installed distributions, that offer losses, models or forms of data; a file is looked
-            for beside the experiment's file first. Their code runs.
+        plugins: Python files, or installed distributions, that offer losses, models, forms of data or samplers; a file
+            is looked for beside the experiment's file first. Their code runs.
         datasets: Names under the data root, or paths.
         models: Each is combined with each dataset and each loss; every combination is one study.
         losses: Names of losses; ``orchestrator list losses`` lists them.

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from orchestrator.experiment.samplers import SAMPLERS, SamplerKind
 from orchestrator.experiment.yaml_files import Document
-from search_spaces import SPACES, SpaceError
+from search_spaces import SPACES, LossSpace, SpaceError
 from search_spaces.declared import declared_bounds, declared_space
 from trainables.config import FEATURES
 from trainables.errors import ConfigError
@@ -17,32 +18,44 @@ from trainables.plugins.in_use import clash, find_plugin, in_use, outlined_plugi
 from trainables.plugins.installed import providers
 from trainables.plugins.plugin import Plugin
 
-_spaces: set[str] = set()
-"""Losses of plug-ins that have a space in ``SPACES``."""
+_joined: set[tuple[str, str]] = set()
+"""Kind and name of what plug-ins have added to the tables of this room: ``SPACES`` and ``SAMPLERS``."""
 
 
 def use_plugins(plugins: Iterable[Plugin]) -> None:
-    """Let the names of plug-ins be known: losses with their spaces, models and forms of data; no code runs.
+    """Let the names of plug-ins be known: losses with their spaces, models, forms of data and samplers; no code runs.
 
     Raises:
         ConfigError: If a name is taken, or a space is refused.
     """
     for plugin in plugins:
-        spaces = {}
-        for name, about in plugin.offers.get("losses", {}).items():
-            if name in SPACES and name not in _spaces:
-                raise clash(about["place"], name, "a loss of ours")
-            try:
-                spaces[name] = declared_space(about["space"], about["defaults"])
-            except SpaceError as error:
-                raise ConfigError(f"{about['place']}: {error}") from None
+        spaces = {name: _space(name, about) for name, about in plugin.offers.get("losses", {}).items()}
+        samplers = {name: _sampler(name, about) for name, about in plugin.offers.get("samplers", {}).items()}
         former = in_use().get(plugin.name)
         use([plugin])
         if former is not None and former.digest != plugin.digest:
             # What the former version had and the new one has not is nobody's now.
             forget_plugins(())
         SPACES.update(spaces)
-        _spaces.update(spaces)
+        SAMPLERS.update(samplers)
+        _joined.update([*(("losses", name) for name in spaces), *(("samplers", name) for name in samplers)])
+
+
+def _space(name: str, about: Mapping[str, Any]) -> LossSpace:
+    """Return where the parameters of a plug-in's loss are searched."""
+    if name in SPACES and ("losses", name) not in _joined:
+        raise clash(about["place"], name, "a loss of ours")
+    try:
+        return declared_space(about["space"], about["defaults"])
+    except SpaceError as error:
+        raise ConfigError(f"{about['place']}: {error}") from None
+
+
+def _sampler(name: str, about: Mapping[str, Any]) -> SamplerKind:
+    """Return what a plug-in's sampler can search."""
+    if name in SAMPLERS and ("samplers", name) not in _joined:
+        raise clash(about["place"], name, "a sampler of ours")
+    return SamplerKind(about["summary"], about["conditional"], about["several_objectives"])
 
 
 def model_bounds(model: str) -> dict[str, Any]:
@@ -113,20 +126,38 @@ def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Do
         return document
     beside = [str(folder / one) if isinstance(one, str) and (folder / one).is_file() else one for one in given]
     listed = [*beside, *further]
-    listed += [name for name in _installed(document.values) if name not in listed]
+    listed += installed_sources(_names_in(document.values), listed)
     return replace(document, values={**document.values, "plugins": listed}) if listed else document
 
 
-def _installed(values: Mapping[str, Any]) -> list[str]:
-    """Return the installed distributions that offer a loss or a model that the experiment names and nobody has yet."""
-    whole = [one for one in values.get("plugins", []) if isinstance(one, Mapping)]
+def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ()) -> list[str]:
+    """Return the installed distributions that offer one of some names, unless the names are ours.
+
+    Args:
+        names: Of losses, models and samplers, by kind.
+        listed: Plug-ins that are named: files, distributions, or whole plug-ins that a search wrote.
+
+    Raises:
+        ConfigError: If two distributions offer one of the names.
+    """
+    recorded = [one.get("offers", {}) for one in listed if isinstance(one, Mapping)]
     wanted = {}
-    for kind, known in (("losses", SPACES), ("models", FEATURES)):
+    for kind, known in (("losses", SPACES), ("models", FEATURES), ("samplers", SAMPLERS)):
         mine = {name for name in known if owner_of(kind, name) is None}
-        recorded = {name for plugin in whole for name in plugin.get("offers", {}).get(kind, {})}
-        wanted[kind] = _names(values.get(kind)) - mine - recorded
+        wanted[kind] = names.get(kind, set()) - mine - {name for offers in recorded for name in offers.get(kind, {})}
     # Looking through all that is installed takes a moment, which an experiment with our names alone need not wait for.
-    return providers(wanted) if any(wanted.values()) else []
+    return providers(wanted, [one for one in listed if isinstance(one, str)]) if any(wanted.values()) else []
+
+
+def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return what an experiment names that a plug-in may offer, by kind."""
+    search = values.get("search")
+    sampler = search.get("sampler") if isinstance(search, Mapping) else None
+    return {
+        "losses": _names(values.get("losses")),
+        "models": _names(values.get("models")),
+        "samplers": _names([sampler]),
+    }
 
 
 def changed_plugins(before: Mapping[str, Any], after: Sequence[Plugin]) -> list[str]:
@@ -188,6 +219,6 @@ def forget_plugins(names: Iterable[str]) -> None:
     """Take plug-ins out of the tables, with the spaces of their losses; those that are not there are passed over."""
     for name in names:
         withdraw(name)
-    for loss in [loss for loss in _spaces if owner_of("losses", loss) is None]:
-        _spaces.discard(loss)
-        SPACES.pop(loss, None)
+    for kind, name in [one for one in _joined if owner_of(*one) is None]:
+        _joined.discard((kind, name))
+        (SPACES if kind == "losses" else SAMPLERS).pop(name, None)

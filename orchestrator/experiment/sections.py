@@ -13,6 +13,7 @@ from orchestrator.experiment.values import (
     Metric,
     Minutes,
     ModelName,
+    SamplerName,
     TrainingChange,
 )
 from orchestrator.experiment.yaml_files import STRICT
@@ -42,7 +43,7 @@ class Search(BaseModel):
     Attributes:
         sampler: ``tpe``; ``cmaes``, which adapts a normal distribution to ranges; ``gp``, a Gaussian process, for few
             and costly trials; ``random``; ``qmc``, a Sobol sequence that leaves no gaps; ``grid``, which takes the
-            listed values one after the other.
+            listed values one after the other; or the sampler of a plug-in.
         trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
         seed: Of the suggestions and of every training, >= 0.
         metric: What is maximised; a trial counts with its best epoch.
@@ -63,7 +64,7 @@ class Search(BaseModel):
     """
 
     model_config = STRICT
-    sampler: Literal["tpe", "cmaes", "gp", "random", "qmc", "grid"] = "tpe"
+    sampler: SamplerName = "tpe"
     trials: Annotated[int, Field(ge=1)] = 16
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     metric: Metric = "val/rsum"

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from orchestrator.experiment.plugins import model_bounds, model_defaults
+from orchestrator.experiment.samplers import SAMPLERS, names_of
 from orchestrator.experiment.sections import Scheduler, Search
 from orchestrator.experiment.values import ListedValues, check_training
 from search_spaces import SPACES, Bounds, LossPart, Range, SpaceError, StudySpace, Values, optimizer, wsabie
@@ -83,7 +84,7 @@ def check_sampler(search: Search, space: StudySpace) -> None:
     Raises:
         ValueError: If there is a reason; the message names a sampler that can.
     """
-    name = search.sampler
+    name, kind = search.sampler, SAMPLERS[search.sampler]
     ranges = [bound for bound in space.bounds().values() if isinstance(bound, Range)]
     if name == "grid" and (search.enqueue or search.warm_start_from):
         key = "enqueue" if search.enqueue else "warm_start_from"
@@ -92,12 +93,16 @@ def check_sampler(search: Search, space: StudySpace) -> None:
         raise ValueError(
             f"search.space: a grid of {space.grid_size} points; at most {LARGEST_GRID} are taken, list fewer"
         )
-    if name in ("cmaes", "gp", "qmc") and space.is_conditional:
-        raise ValueError(f"search.sampler: {name} needs a space without conditions; take tpe, or one loss and degree")
-    if name == "cmaes" and not ranges:
-        raise ValueError("search.sampler: cmaes needs a range to search; take grid or random for listed values")
-    if name == "cmaes" and len(search.goals) > 1:
-        raise ValueError("search.sampler: cmaes has one objective; take tpe, gp, qmc or random for several")
+    if space.is_conditional and not kind.conditional:
+        able = names_of(lambda kind: kind.conditional)
+        raise ValueError(
+            f"search.sampler: {name} needs a space without conditions; take {able}, or one loss and degree"
+        )
+    if not ranges and kind.needs_range:
+        raise ValueError(f"search.sampler: {name} needs a range to search; take grid or random for listed values")
+    if len(search.goals) > 1 and not kind.several_objectives:
+        able = names_of(lambda kind: kind.several_objectives)
+        raise ValueError(f"search.sampler: {name} has one objective; take {able} for several")
 
 
 def movable(space: StudySpace) -> list[str]:
@@ -120,10 +125,11 @@ def check_population(search: Search, scheduler: Scheduler, space: StudySpace, ep
     """
     if scheduler.name != "pbt":
         return
-    if search.sampler in ("grid", "cmaes", "gp"):
+    if not SAMPLERS[search.sampler].draws_population:
+        able = names_of(lambda kind: kind.draws_population)
         raise ValueError(
             f"search.sampler: pbt draws all trials at once and moves them; {search.sampler} goes from value to value "
-            f"or from point to point; take random, qmc or tpe"
+            f"or from point to point; take {able}"
         )
     if search.trials < SMALLEST_POPULATION:
         raise ValueError(

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from orchestrator.experiment.measures import COUNTS, METRICS
 from orchestrator.experiment.problems import short
+from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import STRICT, validate
 from search_spaces import SPACES
 from search_spaces.space import check_name
@@ -125,6 +126,7 @@ def _as_bound(value: Any) -> Any:
 Name = Annotated[str, AfterValidator(_check_name_of_folder), Field(json_schema_extra={"pattern": NAME})]
 ModelName = Annotated[str, *known(FEATURES)]
 LossName = Annotated[str, *known(SPACES)]
+SamplerName = Annotated[str, *known(SAMPLERS)]
 Metric = Annotated[str, *known(tuple(METRICS))]
 Goal = Annotated[str, *known((*METRICS, *COUNTS))]
 Hours = Annotated[float, Field(gt=0), BeforeValidator(_in_unit("h"))]

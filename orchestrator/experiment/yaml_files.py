@@ -144,8 +144,7 @@ def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfi
     """
     from search_spaces import SPACES
 
-    document = Document("--set", {}) if path is None else read_kind(path, "the file of one training")
-    document = override(document, overrides)
+    document = read_training(path, overrides)
     mistakes = Mistakes()
     mistakes.of(_check_loss, document, list(SPACES))
     config = mistakes.of(_build, _TrialFile, {"trial": dict(document.values)}, document, inside=1)
@@ -166,6 +165,16 @@ def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfi
             f"give the same with --plugin, or remove the key"
         )
     return replace(trial, plugins=needed)
+
+
+def read_training(path: Path | None, overrides: Sequence[str]) -> Document:
+    """Return the keys of one training with what ``--set`` says.
+
+    Raises:
+        ConfigError: If the file cannot be read, or is of another kind.
+    """
+    document = Document("--set", {}) if path is None else read_kind(path, "the file of one training")
+    return override(document, overrides)
 
 
 def _check_loss(document: Document, losses: Sequence[str]) -> None:

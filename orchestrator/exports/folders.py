@@ -15,11 +15,11 @@ def replaced_folder(folder: Path, holds: str) -> Iterator[Path]:
     """Give a temporary folder that takes the place of ``folder`` when the block ends well.
 
     Args:
-        folder: May be there already.
+        folder: To be written; it may exist already.
         holds: Pattern of the paths that an export writes, within the folder.
 
     Raises:
-        ConfigError: If there are other files in it.
+        ConfigError: If the folder holds other files.
     """
     refuse_others(folder, holds)
     with whole_directory(folder) as partial:
@@ -29,7 +29,7 @@ def replaced_folder(folder: Path, holds: str) -> Iterator[Path]:
 
 
 def refuse_others(folder: Path, holds: str) -> None:
-    """Raise ConfigError where something is in the place of a folder that no export wrote."""
+    """Raise ConfigError where a file, or a folder with files that no export wrote, has the name of the folder."""
     others = [
         path for path in folder.rglob("*") if path.is_file() and not fnmatch(f"{path.relative_to(folder)}", holds)
     ]

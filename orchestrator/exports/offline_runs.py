@@ -1,6 +1,6 @@
 """Trials as offline runs of Weights & Biases, which ``wandb sync`` uploads from a machine with an account.
 
-Writing them needs no account and no network.
+Writing the runs needs no account and no network.
 """
 
 import os
@@ -22,20 +22,21 @@ OFFLINE_RUNS = "wandb/*"
 def write_offline_runs(history: History, experiment: Experiment, folder: Path) -> int:
     """Write an offline run for each trial under ``FOLDER/wandb``; return how many.
 
-    The project has the experiment's name, and a run the name of its trial, by which a second upload finds it again.
+    The project has the experiment's name, and a run the name of its trial, by which a second upload finds the run.
     The config holds the settings of ``TrialRun`` and under ``trial_config`` the whole configuration; the history holds
     the metrics of each epoch at the date of the epoch; the summary holds the metrics at the best epoch
     (``best/val/rsum``) and, where the test split was opened, on test. Trainings of one setting share a group. A trial
-    that diverged or failed ends with exit code 1. A trial that has not ended ends with 0 as one that has: an offline
-    run cannot stay open; its ``state`` tells.
+    that diverged or failed ends with exit code 1. An offline run cannot stay open, so a trial that has not ended
+    gets exit code 0 as well, and ``state`` says that it is running. The package wandb writes ``_runtime`` itself, which
+    is how long the export of the run took.
 
     Args:
         history: What the journal says.
         experiment: What was searched.
-        folder: To write; offline runs that are there are replaced with it.
+        folder: To be written; offline runs in it are replaced.
 
     Raises:
-        ConfigError: If there is something else in the folder.
+        ConfigError: If the folder holds other files.
     """
     # The package reports its own crashes over the network where nothing forbids it.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
@@ -47,7 +48,7 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
             for run in runs:
                 _write_run(run, experiment, partial)
         finally:
-            # A process beside this one writes the files; it has to end before the folder gets its name.
+            # A process of wandb's writes the files, and has to end before the folder gets its name.
             wandb.teardown()
     return len(runs)
 
@@ -65,7 +66,7 @@ def _write_run(run: TrialRun, experiment: Experiment, folder: Path) -> None:
         group=run.group,
         job_type=str(trial.stage),
         tags=[str(run.settings["state"])],
-        config={**run.settings, "trial_config": dict(trial.config)},
+        config={**run.settings, "trial_config": trial.config.to_dict()},
         settings=_settings(),
     )
     for epoch, metrics in sorted(trial.epochs.items()):
@@ -87,6 +88,7 @@ def _settings() -> "Settings":
     return wandb.Settings(
         silent=True,
         console="off",
+        host="",
         symlink=False,
         disable_git=True,
         disable_code=True,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EVENT_FILES = "*events.out.tfevents.*"
 RECALLS = tuple(f"{direction}_r{rank}" for direction in ("i2t", "t2i") for rank in (1, 5, 10))
-"""What the page shows beside what is searched for; all other metrics are curves."""
+"""Metrics that the HParams page shows beside the searched metrics; all other metrics are curves alone."""
 
 
 def write_events(history: History, experiment: Experiment, folder: Path) -> int:
@@ -35,10 +35,10 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
     Args:
         history: What the journal says.
         experiment: What was searched.
-        folder: To write; event files that are there are replaced with it.
+        folder: To be written; event files in it are replaced.
 
     Raises:
-        ConfigError: If there is something else than event files in the folder.
+        ConfigError: If the folder holds other files than event files.
     """
     runs = list(trial_runs(history))
     types = _columns(runs)
@@ -112,9 +112,9 @@ class ColumnType:
     """What the values of a column of the HParams page are.
 
     Attributes:
-        name: TensorBoard's.
-        field: Of the message that holds a value.
-        convert: Makes a value one of this type.
+        name: By which TensorBoard calls the type.
+        field: Name of the field that holds a value in TensorBoard's message.
+        convert: Turns a value into a value of this type.
     """
 
     name: str
@@ -128,7 +128,7 @@ WORD = ColumnType("DATA_TYPE_STRING", "string_value", str)
 
 
 def _columns(runs: Sequence[TrialRun]) -> dict[str, ColumnType]:
-    """Return the settings in which trials differ, for the page shows only a few columns at first; of one trial, all."""
+    """Return the settings in which trials differ, because the page shows a few columns at first; of one trial, all."""
     found = {}
     for name in dict.fromkeys(name for run in runs for name in run.settings):
         values = [run.settings.get(name) for run in runs]
@@ -138,7 +138,7 @@ def _columns(runs: Sequence[TrialRun]) -> dict[str, ColumnType]:
 
 
 def _type_of(values: Sequence[object]) -> ColumnType:
-    """Return the type of a column; one with values of several types is one of words."""
+    """Return the type of a column; a column with values of several types has words."""
     kinds = set(map(type, values))
     if kinds == {bool}:
         return TRUTH

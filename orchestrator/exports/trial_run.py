@@ -1,4 +1,4 @@
-"""A trial as programs know it that call a training a run: TensorBoard, Weights & Biases."""
+"""A trial for programs that call a training a run: TensorBoard, Weights & Biases."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class TrialRun:
 
     @property
     def group(self) -> str:
-        """What trainings of one setting share; those of a confirmation have a group beside that of the search."""
+        """The name that all trainings of one setting share; trainings of a confirmation have a name of their own."""
         name = self.trial.candidate or self.trial.id
         return f"{name} confirmed" if self.trial.stage is Stage.CONFIRM else name
 
@@ -42,16 +42,15 @@ class TrialRun:
 def trial_runs(history: History) -> Iterator[TrialRun]:
     """Yield the trials of an experiment, those of its confirmation too, in the order of the journal."""
     for trial in history.trials.values():
-        about = {name: trial.config[name] for name in ("dataset", "model", "loss")}
         stands = {"stage": str(trial.stage), "state": history.standing(trial)}
         searched = {name: _plain(value) for name, value in trial.parameters.items() if name != "loss"}
         best = {
             name if name.startswith(TEST) else f"{BEST}{name}": value
             for name, value in metrics_of(trial, history).items()
         }
-        yield TrialRun(trial, {**about, **stands, **searched}, best)
+        yield TrialRun(trial, {**trial.combination, **stands, **searched}, best)
 
 
 def _plain(value: Any) -> float | bool | str:
-    """Return a value that every program can show: of coefficients, and of no value, their text."""
+    """Return a value that every program can show; coefficients, and no value, become text."""
     return value if isinstance(value, bool | int | float | str) else str(value)

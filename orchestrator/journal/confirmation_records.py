@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from orchestrator.journal.confirmation_plan import ConfirmationPlan
-from orchestrator.journal.record import FORM, LEFT_OUT, Form, Record, TrialRecord, numbers
+from orchestrator.journal.record import FORM, LEFT_OUT, Form, Record, TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,6 @@ class EvaluatedOnTest(TrialRecord):
 
     kind: ClassVar[str] = "test_evaluated"
 
-    metrics: Mapping[str, float] = field(metadata={FORM: Form(numbers)})
+    metrics: Mapping[str, float]
     ranks: Mapping[str, Any] | None = field(default=None, metadata={LEFT_OUT: True})
     judged: Sequence[Mapping[str, Any]] | None = field(default=None, metadata={LEFT_OUT: True})

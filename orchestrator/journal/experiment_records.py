@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from orchestrator.journal.record import FORM, Form, Record, interned
+from orchestrator.journal.record import FORM, Form, Record
 from orchestrator.journal.trial import TrialState, WarmTrial
 
 
@@ -169,7 +169,7 @@ class MovedTrial:
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "MovedTrial":
         """Return the move that a line holds."""
-        return cls(values["trial"], values["from"], values["params"], interned(values["config"]))
+        return cls(values["trial"], values["from"], values["params"], values["config"])
 
     def write(self) -> dict[str, Any]:
         """Return the move as it stands in a line."""

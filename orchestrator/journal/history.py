@@ -32,6 +32,7 @@ from orchestrator.journal.trial_records import (
     TrialEnded,
     TrialRetried,
 )
+from trainables.config import TrialConfig
 from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
@@ -192,18 +193,12 @@ def _stop(history: History, record: ExperimentEnded) -> None:
 
 
 def _create(history: History, record: TrialCreated) -> None:
-    config = record.config
-    newest = next(reversed(history.trials.values()), None)
-    training = config.get("training")
-    if training is not None and newest is not None and newest.config.get("training") == training:
-        # Most trials are trained alike: of thousands, equal settings are kept once.
-        config = {**config, "training": newest.config["training"]}
     history.trials[record.trial] = Trial(
         id=record.trial,
         study=record.study,
         number=record.number,
         params=record.params,
-        config=config,
+        config=TrialConfig.from_dict(record.config),
         created=record.time,
         created_after=history.running_time.seconds,
         stage=record.stage,
@@ -242,7 +237,7 @@ def _move(history: History, record: PopulationMoved) -> None:
         trial.abandoned = trial.reported
         trial.epochs = {epoch: source.epochs[epoch] for epoch in sorted(source.epochs) if epoch <= record.epoch}
         trial.moves = (*trial.moves, Move(record.epoch, source.id, trial.config))
-        trial.params, trial.config = move.params, move.config
+        trial.params, trial.config = move.params, TrialConfig.from_dict(move.config)
 
 
 def _note_damage(history: History, record: CheckpointDamaged) -> None:

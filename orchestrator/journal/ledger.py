@@ -9,8 +9,7 @@ from typing import Any
 from orchestrator.journal.experiment_records import MovedTrial, PopulationMoved
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import Journal, JournalGoneError
-from orchestrator.journal.record import Record, make
-from orchestrator.journal.records import KINDS
+from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialCreated, TrialEnded
 from trainables.config import TrialConfig
@@ -85,26 +84,23 @@ class Ledger:
         self.problem: OSError | JournalGoneError | None = None
         self._writer: int | None = None
 
-    def append(self, event: Record | str, **fields: Any) -> None:
+    def append(self, event: Record) -> None:
         """Write an event, then let the history and the listeners know.
 
         Args:
-            event: What happened; or its kind, as in ``KINDS``, with its fields beside it as JSON values.
-            fields: Of the event, where ``event`` is a kind.
+            event: What happened.
 
         Raises:
-            TypeError: If the kind lacks a field, or does not have one of the fields.
             OSError: If the disk is full, or was when the last record was to be written.
             JournalGoneError: If somebody removed, moved or replaced the journal.
             LeftBehindError: If another thread has taken over.
         """
-        new = make(KINDS[event], fields) if isinstance(event, str) else event
         if self.problem is not None:
             raise self.problem
         if self._writer not in (None, threading.get_ident()):
             raise LeftBehindError(f"{self.path}: written by the main thread alone from now on")
         try:
-            record = self._journal.append(new.kind, **new.event())
+            record = self._journal.append(event.kind, **event.event())
         except OSError as error:
             # The error has to get past Ray, which shows everybody's errors as its own.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
@@ -125,7 +121,7 @@ class Ledger:
         study: str,
         number: int,
         params: Mapping[str, Any],
-        config: Mapping[str, Any],
+        config: TrialConfig,
         candidate: str | None = None,
     ) -> Trial:
         """Record a new trial of the search under an id made of its study and number, and return it.
@@ -134,7 +130,7 @@ class Ledger:
             study: To which the trial belongs.
             number: Position in its study, from 0.
             params: What the searcher suggested.
-            config: The whole ``TrialConfig`` as plain values.
+            config: What the trial is trained with.
             candidate: Id of the first trial with the same setting, where the trial is a replicate.
         """
         created = TrialCreated(
@@ -144,7 +140,7 @@ class Ledger:
             study=study,
             number=number,
             params=params,
-            config=config,
+            config=config.to_dict(),
         )
         return self._create(created)
 

@@ -23,6 +23,7 @@ from typing import IO, Any
 from orchestrator.journal import scratch as scratches
 from orchestrator.journal.leftovers import clear
 from trainables.errors import UserError
+from trainables.json_files import LARGEST_STATE, parse_state
 
 FIELDS = {"pid", "host", "boot_id", "started", "scratch"}
 """What a lock says of its holder."""
@@ -193,7 +194,7 @@ def _read(file: IO[str]) -> dict[str, Any] | None:
     """Return who wrote the lock, or ``None`` where it was released or its writer was killed while writing."""
     file.seek(0)
     try:
-        content = json.loads(file.read())
+        content = parse_state(file.read(LARGEST_STATE + 1))
     except ValueError:
         return None
     is_whole = isinstance(content, dict) and content.keys() >= FIELDS

@@ -1,9 +1,7 @@
 """What all records of a journal share: their place in the file, and how a line becomes a typed record and back."""
 
-import sys
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import lru_cache
 from typing import Any, ClassVar
 
 LEFT_OUT = "left out"
@@ -166,23 +164,6 @@ def make(kind: type[Record], values: dict[str, Any]) -> Record:
 def missing_fields(kind: type[Record], present: Container[str]) -> list[str]:
     """Return the names of the fields that a record of the kind needs beside those that are present."""
     return [name for name in Layout.of(kind).required if name not in present]
-
-
-def interned(value: Any) -> Any:
-    """Return a JSON value whose keys are those of thousands of other records, and kept once."""
-    if isinstance(value, dict):
-        return {sys.intern(key): interned(inner) for key, inner in value.items()}
-    return [interned(inner) for inner in value] if isinstance(value, list) else value
-
-
-def numbers(value: Mapping[str, float]) -> dict[str, float]:
-    """Return numbers by name, as ``interned`` does: a search reads tens of thousands of such mappings."""
-    return dict(zip(_interned_names(tuple(value)), value.values(), strict=True))
-
-
-@lru_cache(maxsize=64)
-def _interned_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(sys.intern, names))
 
 
 def _values(record: Record, names: tuple[str, ...]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from trainables.config import LEARNED, TrainingConfig
+from trainables.config import LEARNED, Change, TrialConfig
 
 
 class TrialState(StrEnum):
@@ -46,12 +46,12 @@ class Move:
 
     epoch: int
     source: str
-    former: Mapping[str, Any]
+    former: TrialConfig
 
 
-def _changed(change: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(change: Change) -> dict[str, Any]:
     """Return the hyper-parameters that a change of the schedule sets."""
-    return {**change["loss_parameters"], **_prefixed("training", change["training"])}
+    return {**change.loss_parameters, **_prefixed("training", change.training)}
 
 
 def _prefixed(section: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Trial:
         study: Name of the (dataset, model, loss) cell.
         number: Position in its study, from 0.
         params: What the searcher suggested, by the names of the search space; of a trial that moved, the newest.
-        config: The whole ``TrialConfig`` as plain values; of a trial that moved, with the schedule that its model has.
+        config: What it is trained with; of a trial that moved, with the schedule that its model has.
         state: How it stands.
         epochs: Metrics by epoch, from 1, of the model that it has; each epoch once.
         times: The date at which each epoch was recorded, in seconds since the Unix epoch.
@@ -93,7 +93,7 @@ class Trial:
     study: str
     number: int
     params: Mapping[str, Any]
-    config: Mapping[str, Any]
+    config: TrialConfig
     created: float
     stage: Stage = Stage.SEARCH
     candidate: str | None = None
@@ -118,7 +118,7 @@ class Trial:
         """Metrics by epoch as the trial itself reported them, whatever model it had."""
         return {**self.epochs, **self.abandoned}
 
-    def config_in(self, epoch: int) -> Mapping[str, Any]:
+    def config_in(self, epoch: int) -> TrialConfig:
         """Return the config that the trial had when it trained an epoch."""
         return next((move.former for move in self.moves if epoch <= move.epoch), self.config)
 
@@ -132,8 +132,8 @@ class Trial:
         and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
         """
         changes = {
-            f"{name}@{change['epoch']}": value
-            for change in self.config.get("schedule", ())
+            f"{name}@{change.epoch}": value
+            for change in self.config.schedule
             for name, value in _changed(change).items()
         }
         return self._parameters_at_start() | changes
@@ -152,9 +152,9 @@ class Trial:
 
         One that is learned has the value that it had reached; before the first epoch it is left out.
         """
-        found = dict(self.config["loss_parameters"])
+        found = dict(self.config.loss_parameters)
         for change in self._changes_until_best():
-            found |= change["loss_parameters"]
+            found |= change.loss_parameters
         return {name: value for name, value in self._with_learned_values(found).items() if value != LEARNED}
 
     def _with_learned_values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,11 +166,11 @@ class Trial:
         }
 
     def _parameters_at_start(self) -> dict[str, Any]:
-        training, model = self.config.get("training", {}), self.config.get("model_parameters", {})
+        training, model = vars(self.config.training), self.config.model_parameters
         settings = {**_prefixed("training", training), **_prefixed("model", model)}
         beside = {name: settings[name] for name in self.params if name in settings}
-        chosen = {"loss": self.config["loss"]} if "loss" in self.params else {}
-        return {**chosen, **self._suggested(settings), **self.config["loss_parameters"], **beside}
+        chosen = {"loss": self.config.loss} if "loss" in self.params else {}
+        return {**chosen, **self._suggested(settings), **self.config.loss_parameters, **beside}
 
     def _suggested(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the sampler suggested under names that the config does not have.
@@ -180,12 +180,17 @@ class Trial:
         if self.moves:
             return {}
         # Where the search chose the loss, the names of its parameters begin with the name of the loss.
-        own = {name.removeprefix(f"{self.config['loss']}."): value for name, value in self.params.items()}
-        known = {"loss", *settings, *self.config["loss_parameters"]}
+        own = {name.removeprefix(f"{self.config.loss}."): value for name, value in self.params.items()}
+        known = {"loss", *settings, *self.config.loss_parameters}
         return {name: value for name, value in own.items() if name not in known}
 
-    def _changes_until_best(self) -> list[Mapping[str, Any]]:
-        return [one for one in self.config.get("schedule", ()) if one["epoch"] <= (self.best_epoch or 1)]
+    def _changes_until_best(self) -> list[Change]:
+        return [change for change in self.config.schedule if change.epoch <= (self.best_epoch or 1)]
+
+    @property
+    def combination(self) -> dict[str, str]:
+        """Its dataset, model and loss by the names of these columns."""
+        return {"dataset": self.config.dataset, "model": self.config.model, "loss": self.config.loss}
 
     @property
     def has_ended(self) -> bool:
@@ -200,12 +205,12 @@ class Trial:
     @property
     def total_epochs(self) -> int:
         """How many epochs it has when it finishes."""
-        return TrainingConfig(**self.config["training"]).total_epochs
+        return self.config.training.total_epochs
 
     @property
     def metric(self) -> str:
         """Name of the metric that is maximised."""
-        return str(self.config["metric"])
+        return self.config.metric
 
     @property
     def best_epoch(self) -> int | None:
@@ -246,9 +251,10 @@ class WarmTrial:
 
 def seconds_of(trial: Trial) -> float:
     """Return how long a trial trained: its epochs' own times, or, where they have none, from creation to end."""
-    epochs = [metrics["time/epoch_seconds"] for metrics in trial.reported.values() if "time/epoch_seconds" in metrics]
-    if epochs:
-        return float(sum(epochs))
+    epochs = [metrics.get("time/epoch_seconds") for metrics in trial.reported.values()]
+    known = [seconds for seconds in epochs if seconds is not None]
+    if known:
+        return float(sum(known))
     return 0.0 if trial.ended_after is None else trial.ended_after - trial.created_after
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeGuard
 
-from orchestrator.journal.record import FORM, Form, Record, TrialRecord, interned, numbers
+from orchestrator.journal.record import FORM, Form, Record, TrialRecord
 from orchestrator.journal.trial import Stage, TrialState
 
 STATE = {FORM: Form(TrialState)}
@@ -31,8 +31,8 @@ class TrialCreated(TrialRecord):
     candidate: str | None
     study: str
     number: int
-    params: Mapping[str, Any] = field(metadata={FORM: Form(interned)})
-    config: Mapping[str, Any] = field(metadata={FORM: Form(interned)})
+    params: Mapping[str, Any]
+    config: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class EpochEnded(TrialRecord):
     kind: ClassVar[str] = "epoch"
 
     epoch: int
-    metrics: Mapping[str, float] = field(metadata={FORM: Form(numbers)})
+    metrics: Mapping[str, float] = field(metadata={FORM: Form(read=lambda value: value, write=dict)})
     state: TrialState = field(metadata=STATE)
 
 

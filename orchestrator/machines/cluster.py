@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.storage.bucket import ObjectStore, StorageError, connection_problem, is_bucket
-from orchestrator.storage.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints
+from orchestrator.storage.bucket_store import BucketStore
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.folder_store import FolderStore
 from trainables.errors import ConfigError
 from trainables.files import make_writable
 
@@ -87,14 +89,14 @@ class Cluster:
         """
         if self.storage is not None and is_bucket(self.storage):
             store = ObjectStore.parse(self.storage).below(f"{directory.name}/trials")
-            return StoredCheckpoints.claimed(store, directory)
+            return Checkpoints(BucketStore.claimed(store, directory))
         trials = (directory if self.storage is None else Path(self.storage) / directory.name) / "trials"
         try:
             make_writable(trials)
             trials.parent.chmod(0o700)
         except OSError as error:
             raise StorageError(f"--storage {trials}: cannot be written: {error.strerror}; choose another") from None
-        return FolderCheckpoints.claimed(trials)
+        return Checkpoints(FolderStore.claimed(trials))
 
 
 def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> str:

@@ -86,8 +86,17 @@ class MachineMeter:
         self._smi = shutil.which("nvidia-smi")
         self._times = psutil.cpu_times()
 
-    def machine(self) -> MachineUsage:
-        """Return what the whole machine is doing."""
+    @property
+    def has_smi(self) -> bool:
+        """Whether this machine has ``nvidia-smi``."""
+        return self._smi is not None
+
+    def machine(self, gpus: tuple[Gpu, ...] | None = None) -> MachineUsage:
+        """Return what the whole machine is doing.
+
+        Args:
+            gpus: What its GPUs are doing, where that is known; by default they are measured.
+        """
         memory = psutil.virtual_memory()
         return MachineUsage(
             host=socket.gethostname(),
@@ -95,7 +104,7 @@ class MachineMeter:
             busy=self._busy(),
             used=memory.total - memory.available,
             total=memory.total,
-            gpus=self._gpus(),
+            gpus=self.gpus() if gpus is None else gpus,
         )
 
     def processes(self, wanted: Iterable[int], machine: MachineUsage) -> dict[int, ProcessUsage]:
@@ -124,7 +133,8 @@ class MachineMeter:
         idle = passed["idle"] + passed.get("iowait", 0.0)
         return 100 * (1 - idle / total) if total > 0 else 0.0
 
-    def _gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return what the GPUs are doing, which takes up to ``SECONDS`` twice; none without ``nvidia-smi``."""
         if self._smi is None:
             return ()
         gpus = _ask(self._smi, "gpu", GPU_FIELDS)

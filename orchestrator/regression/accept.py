@@ -1,4 +1,4 @@
-"""Making a rerun the reference that later ones are compared with."""
+"""Accepting a rerun as the reference with which later reruns are compared."""
 
 import getpass
 from collections.abc import Mapping
@@ -21,19 +21,19 @@ from trainables.extras import require
 def accept(
     suite: Suite, output: Path, reference: Path, *, why: str, who: str | None = None, restart_drift: bool = False
 ) -> Accepted:
-    """Write the newest finished rerun of a suite down as its reference.
+    """Write the numbers of a suite's newest finished rerun as the suite's reference.
 
     Args:
-        suite: Which; its cells must be those of the rerun.
-        output: Root of everything that reruns wrote.
+        suite: The suite; its cells must be the cells of the rerun.
+        output: Folder under which reruns write everything.
         reference: File to write.
-        why: In a sentence; it stands in the file.
-        who: By default the user of this process.
-        restart_drift: Whether drift is measured from this run on, instead of from what was accepted first.
+        why: The person's reason in a sentence, which the file keeps.
+        who: Name of the person who accepts; by default the user of this process.
+        restart_drift: Whether drift is measured from this rerun on, instead of from the first accepted runs.
 
     Raises:
-        AcceptedError: If no rerun finished, or one of its seeds failed, or it ran other cells than the suite has, or
-            the file that it replaces is damaged.
+        AcceptedError: If no rerun finished, a seed failed, the rerun's cells are not the suite's cells, or the file
+            that would be replaced is damaged.
     """
     require("report", "`orchestrator regress accept`")
     before = read_accepted(reference, suite.name)
@@ -64,11 +64,11 @@ def accept(
 
 
 def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, FirstRuns]:
-    """Return what was accepted first of each cell that still has its config and data.
+    """Return the first accepted runs of each cell whose config and data have not changed since.
 
     Args:
         before: The reference that is replaced.
-        runs: The cells that are accepted now.
+        runs: Name of a cell -> its runs that are accepted now.
     """
     found: dict[str, FirstRuns] = {}
     for name in sorted(set(before.cells) & set(runs)):

@@ -1,6 +1,7 @@
-"""What was accepted: the seeds' numbers of each cell, with who accepted them, when, why, and under what conditions.
+"""The accepted reference of a suite: the numbers of each cell and seed, who accepted them, when and why.
 
-One JSON file a suite, meant to be kept under version control: sorted, one value a line, so that a change is readable.
+A reference is one JSON file for each suite, meant to be kept under version control: keys are sorted and each value has
+a line of its own, so that a person can read a change.
 """
 
 import json
@@ -12,11 +13,9 @@ from typing import Any
 
 from trainables.errors import UserError
 from trainables.files import write_whole
+from trainables.json_files import read_state
 
 FORMAT = 1
-
-LARGEST = 16 * 2**20
-"""Characters of a reference: a cell with five seeds has some ten thousand."""
 
 
 class AcceptedError(UserError):
@@ -25,14 +24,14 @@ class AcceptedError(UserError):
 
 @dataclass(frozen=True)
 class Conditions:
-    """What numbers depend on beside the seed.
+    """What a training's numbers depend on beside the seed.
 
     Attributes:
-        config: The ``TrialConfig`` but for its seed.
-        data_digest: Of the dataset.
-        git_revision: Of the code, ``None`` outside a repository.
-        versions: Of Python and packages.
-        machine: See ``environment.describe_environment``.
+        config: The ``TrialConfig`` without the seed.
+        data_digest: Digest of the dataset.
+        git_revision: Revision of the code; ``None`` outside a repository.
+        versions: Name -> version, of Python and of packages.
+        machine: The machine, as ``machines.environment.describe_environment`` gives it.
     """
 
     config: Mapping[str, Any]
@@ -44,12 +43,12 @@ class Conditions:
 
 @dataclass(frozen=True)
 class CellRuns:
-    """The runs of a cell.
+    """The runs of a cell, one for each seed.
 
     Attributes:
-        conditions: Under which they ran.
-        values: Seed -> metric -> value: scores of the best epoch, training loss and COCOS of the last.
-        missing: Seed -> what became of it, where it has no values.
+        conditions: The conditions under which the runs were made.
+        values: Seed -> metric -> value: scores of the best epoch, training loss and COCOS of the first and last epoch.
+        missing: Seed -> what became of the training, for seeds without values.
     """
 
     conditions: Conditions
@@ -59,11 +58,11 @@ class CellRuns:
 
 @dataclass(frozen=True)
 class FirstRuns:
-    """What was accepted first of a cell, from which its drift is measured: its scores alone.
+    """The first accepted scores of a cell, from which the cell's drift is measured.
 
     Attributes:
-        when: It was accepted, ISO 8601, UTC.
-        runs: With the config and data that the cell still has.
+        when: Time of the acceptance, ISO 8601, UTC.
+        runs: The runs, with the config and data that the cell still has.
     """
 
     when: str
@@ -75,12 +74,12 @@ class Accepted:
     """An accepted reference.
 
     Attributes:
-        suite: Its name.
-        who: Accepted it.
-        when: ISO 8601, UTC.
-        why: In a sentence.
-        cells: By name.
-        first: What was accepted first, by name of the cell; without cells whose reference has never been replaced.
+        suite: Name of the suite.
+        who: Name of the person who accepted the reference.
+        when: Time of the acceptance, ISO 8601, UTC.
+        why: The person's reason, in a sentence.
+        cells: Name of a cell -> its accepted runs.
+        first: Name of a cell -> its first accepted runs; without cells whose reference has never been replaced.
     """
 
     suite: str
@@ -92,7 +91,7 @@ class Accepted:
 
 
 def default_path(suite_file: Path) -> Path:
-    """Return where the reference of a suite's file stands: beside it."""
+    """Return the path of a suite's reference, which lies beside the suite's file."""
     return suite_file.with_name(f"{suite_file.stem}.accepted.json")
 
 
@@ -116,20 +115,16 @@ def _written(runs: CellRuns) -> dict[str, Any]:
 
 
 def read_accepted(path: Path, suite: str) -> Accepted | None:
-    """Read a reference; ``None`` where there is no file.
+    """Read a reference; return ``None`` where there is no file.
 
     Raises:
-        AcceptedError: If it is damaged, or of another suite.
+        AcceptedError: If the reference is damaged, or belongs to another suite.
     """
     if not path.exists():
         return None
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise ValueError(f"more than {LARGEST} characters")
-        found = _accepted(json.loads(text))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        found = _accepted(read_state(path))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise AcceptedError(
             f"{path}: damaged ({type(error).__name__}: {error}); restore it, or remove it and accept a new run"
         ) from None
@@ -142,7 +137,7 @@ def _accepted(content: dict[str, Any]) -> Accepted:
     if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']} is not {FORMAT}")
     cells = {name: _runs(name, cell) for name, cell in content["cells"].items()}
-    # References of older versions have no ``first``: what they hold was accepted first, as far as is known.
+    # References of older versions have no ``first``: as far as is known, their runs were the first to be accepted.
     first = {name: FirstRuns(str(one["when"]), _runs(name, one)) for name, one in content.get("first", {}).items()}
     return Accepted(content["suite"], content["who"], content["when"], content["why"], cells, first)
 

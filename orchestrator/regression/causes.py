@@ -1,4 +1,4 @@
-"""What differs between an accepted run and a new one, in the words of a person who looks for the cause."""
+"""What differs between an accepted run and a new run, in the words of a person who looks for the cause."""
 
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ def what_changed(accepted: Conditions, new: Conditions) -> list[str]:
 
 
 def _whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a config with what an older version did not know, which was then as it is by default now."""
+    """Return a config of an older version with the training keys that came later, at their defaults of today."""
     return {**config, "training": {**asdict(TrainingConfig()), **config["training"]}}
 
 
@@ -58,7 +58,7 @@ def _code(old: str | None, new: str | None) -> str:
 
 
 def _commits_between(old: str | None, new: str | None) -> list[str]:
-    """Return the titles of the commits that lie between, newest first; empty where git cannot tell."""
+    """Return the titles of the commits between two revisions, newest first; empty where git cannot tell."""
     if old is None or new is None:
         return []
     root = Path(__file__).resolve().parent.parent.parent

@@ -1,4 +1,4 @@
-"""Has a baseline slipped? Pure statistics on the seeds of an accepted and of a new run.
+"""Has a baseline's score dropped? Pure statistics on the seeds of an accepted and of a new run.
 
 Two groups of questions are asked of a suite, and a third where a drift can be tested; each group has an equal share of
 the suite's false-alarm rate:
@@ -33,16 +33,16 @@ from orchestrator.regression.rule import Rule, chance_to_exclude, quantile, stan
 from orchestrator.results.statistics import Measure, measure
 
 SURE = 0.95
-"""With this confidence a drop that matters is excluded before a cell is called fine."""
+"""Confidence with which a drop that matters must be excluded before a cell is called ``ok``."""
 
 POWER = 0.9
-"""The detectable drop is found with this probability; the seeds that are asked for settle a cell with it."""
+"""Probability with which the detectable drop is found, and with which the seeds that are asked for settle a cell."""
 
 NEGLIGIBLE = 0.005
-"""The spread of a count between seeds is taken to be at least this share of it."""
+"""The test takes a count's spread between seeds to be at least this share of the count."""
 
 MOST_SEEDS = 50
-"""More are not asked for."""
+"""Most seeds that a finding asks for."""
 
 
 class Finding(StrEnum):
@@ -57,9 +57,9 @@ class Finding(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """The seeds neither show a drop that matters nor exclude it."""
     FAILED = "failed"
-    """A training of it diverged or failed: as bad as a regression."""
+    """A training of the cell diverged or failed: as bad as a regression."""
     UNKNOWN = "unknown"
-    """There is nothing to compare with."""
+    """There is no reference to compare with."""
 
 
 SEVERITY = (
@@ -70,7 +70,7 @@ SEVERITY = (
     Finding.OK,
     Finding.UNKNOWN,
 )
-"""The findings, the one first that decides over others."""
+"""The findings, worst first: the worst finding of a suite's cells is the finding of the suite."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Level:
     """How sure one test must be.
 
     Attributes:
-        rate: Of false alarms over all tests of the group and all looks, in (0, 1).
-        tests: In the group, >= 1.
+        rate: Rate of false alarms over all tests of the group and all looks, in (0, 1).
+        tests: Number of tests in the group, >= 1.
         looks: How often the group may be tested, >= 1.
     """
 
@@ -95,20 +95,23 @@ class Level:
 
 @dataclass(frozen=True)
 class Change:
-    """One number of a cell, accepted and new.
+    """The comparison of one number of a cell: accepted and new.
 
     Attributes:
-        metric: Its name.
+        metric: Name of the number.
         accepted: Mean over the accepted seeds.
-        new: Mean over the new ones.
-        seeds: How many are behind each.
-        spread: Standard deviation between seeds that the test used; the next two take it for the true one.
-        p: One-sided for a drop of a score, two-sided for a gradient's number.
-        power: Probability of finding a true difference of exactly the smallest that matters. It is at most a half: the
-            observed difference must be as large, and half of the time it is smaller than the true one.
+        new: Mean over the new seeds.
+        seeds: Number of accepted seeds, number of new seeds.
+        spread: Standard deviation between seeds that the test used; ``power`` and ``detectable`` take this spread for
+            the true spread.
+        p: p-value, one-sided for a drop of a score, two-sided for a number of the gradients.
+        power: Probability of finding a true difference of exactly the smallest difference that matters. The power is at
+            most a half: the observed difference must be as large, and in half of the cases the observed difference is
+            smaller than the true difference.
         detectable: The true difference that is found with probability ``POWER``.
-        needed: New seeds that would settle it; ``None`` where it is settled, or where no number of them would.
-        finding: What it comes to.
+        needed: New seeds that would settle the comparison; ``None`` where the comparison is settled, or where no number
+            of seeds would settle it.
+        finding: The finding of the comparison.
     """
 
     metric: str
@@ -129,10 +132,12 @@ class Change:
 
 
 def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
-    """Return the standard deviation between seeds over several runs, each about its own mean, and its freedom.
+    """Return the standard deviation between seeds and its degrees of freedom, pooled over several runs.
+
+    Deviations are taken from each run's own mean.
 
     Raises:
-        ValueError: If none is over two seeds with a known spread.
+        ValueError: If no run has two seeds with a known spread.
     """
     known = [one for one in measures if one.std is not None]
     freedom = sum(one.seeds - 1 for one in known)
@@ -146,11 +151,11 @@ def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: floa
     """Compare a score of which more is better.
 
     Args:
-        metric: Its name.
-        accepted: Over at least two seeds; of a paper, without a spread where it gives none.
-        new: Over at least one seed; two where the accepted run has no spread.
+        metric: Name of the score.
+        accepted: Accepted mean over at least two seeds; a paper's number may come without a spread.
+        new: New mean over at least one seed, or over two seeds where the accepted mean has no spread.
         matters: The smallest difference that matters, > 0, in the metric's unit.
-        level: Of the group of tests.
+        level: How sure each test of the group must be.
     """
     spread, freedom = pooled_spread([accepted, new])
     drop, error = accepted.mean - new.mean, standard_error(spread, (accepted.seeds, new.seeds))
@@ -174,11 +179,11 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
     """Compare a number that is neither good nor bad: training loss or a COCOS count.
 
     Args:
-        metric: Its name.
-        accepted: Over at least two seeds.
-        new: Over at least one.
+        metric: Name of the number.
+        accepted: Accepted mean over at least two seeds.
+        new: New mean over at least one seed.
         matters: The smallest change that matters as a share of the accepted mean, > 0.
-        level: Of the group of tests.
+        level: How sure each test of the group must be.
     """
     own, freedom = pooled_spread([accepted, new])
     least = NEGLIGIBLE * max(abs(accepted.mean), abs(new.mean))
@@ -192,7 +197,7 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
 
 @dataclass(frozen=True)
 class _Test:
-    """A test that was made: its rule, its p-value, and the spread that it used, which was not taken below ``least``."""
+    """A test that was made: its rule, its p-value, and the spread that the test used, never below ``least``."""
 
     rule: Rule
     p: float
@@ -202,7 +207,7 @@ class _Test:
 
 
 def _change(metric: str, pair: tuple[Measure, Measure], test: _Test, finding: Finding, needed: int | None) -> Change:
-    """Return a comparison with what its test is able to find."""
+    """Return the comparison, with the power of its test and the difference that its test detects."""
     accepted, new = pair
     seeds = (accepted.seeds, new.seeds)
     error, least = standard_error(test.spread, seeds), standard_error(test.least, seeds)
@@ -215,13 +220,14 @@ def seeds_needed(spread: float, accepted: tuple[int, int], matters: float, *, mo
     """Return how many new seeds exclude a drop that matters with probability ``POWER`` where there is no drop.
 
     Args:
-        spread: Between seeds, taken for the true one.
-        accepted: Seeds of the accepted run, and the degrees of freedom that it gives to the spread.
+        spread: Standard deviation between seeds, taken for the true deviation.
+        accepted: Number of accepted seeds, and the degrees of freedom that these seeds give to the spread.
         matters: The smallest drop that matters, > 0.
-        more_than: New seeds that there are.
+        more_than: Number of new seeds that are trained already.
 
     Returns:
-        A number above ``more_than``; ``None`` where even ``MOST_SEEDS`` do not, because too few were accepted.
+        A number above ``more_than``; ``None`` where even ``MOST_SEEDS`` new seeds do not exclude the drop, because too
+        few seeds were accepted.
     """
     for count in range(max(more_than + 1, 2), MOST_SEEDS + 1):
         error = standard_error(spread, (accepted[0], count))
@@ -236,6 +242,6 @@ def overall(findings: Sequence[Finding]) -> Finding:
 
 
 def measure_over_seeds(values: Mapping[int, Mapping[str, float]], metric: str) -> Measure | None:
-    """Return mean and spread of a metric over the seeds that have it; ``None`` where none has."""
+    """Return mean and spread of a metric over the seeds that have the metric; ``None`` where no seed has it."""
     found = [values[seed][metric] for seed in sorted(values) if metric in values[seed]]
     return measure(np.array(found, dtype=np.float64)) if found else None

@@ -1,19 +1,20 @@
 """Do scores drift? The reruns of many nights against what was accepted first.
 
-A drift hides where each night's loss is too small to be found and now and then a new reference is accepted: no night is
-far below its reference, and after a year the scores are far below the first. So the mean of the newest reruns is
-compared with the reference that was accepted first, of each cell that still has the config and data of then. While the
-first reference is the one that is accepted, the suite's own tests compare each night with it, and nothing is added.
+A drift hides where each night's drop is too small to be found and now and then a new reference is accepted: no night is
+far below its reference, and after a year the scores are far below the first reference. So the mean of the newest reruns
+is compared with the reference that was accepted first, for each cell whose config and data are still those of the first
+reference. While no other reference has been accepted, the suite's own tests compare each night with the first
+reference, and no test of drift is added.
 
 Nights are no new seeds: a night that runs the same code trains the same seeds again, to the same numbers. Therefore the
 seeds alone are counted, never the nights. With n seeds, the mean over the nights' means has at most the standard error
 of one night's mean, whatever the nights have in common. The test takes the standard error of one night, with the spread
 of the first reference and of the newest rerun, which is independent of every night's mean (deviations of seeds from
 their mean); so its level holds for nights that agree to the last digit and for nights that have nothing in common.
-A night's luck is averaged away, so a drift well above the smallest drop that matters is found more surely than in one
-night.
+Averaging over nights reduces the noise of single nights, so a drift well above the smallest drop that matters is found
+more surely than from one night.
 
-The rule is that of the scores (``comparison.py``): one-sided, significant at the level of the group, and at least as
+The rule is the rule of the scores (``changes.py``): one-sided, significant at the level of the group, and at least as
 large as the smallest drop that matters.
 """
 
@@ -31,10 +32,10 @@ from orchestrator.regression.past import read_summary
 from orchestrator.results.statistics import Measure, measure
 
 WINDOW = 5
-"""So many of the newest reruns are averaged, the one that is judged among them."""
+"""Number of the newest reruns that are averaged, including the rerun that is judged."""
 
 SHOWN = 30
-"""So many of the newest reruns stand in a trend."""
+"""Number of the newest reruns that a trend shows."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Night:
     """A rerun of the past.
 
     Attributes:
-        name: Of its folder.
-        cells: Its runs by cell; without cells of which a seed failed.
+        name: Name of the rerun's folder.
+        cells: Name of a cell -> its runs; without cells of which a seed failed.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Night:
 def read_nights(finished: Sequence[Path]) -> tuple[Night, ...]:
     """Read the newest finished reruns, oldest first.
 
-    Reruns of older versions, which did not write down the conditions of their cells, are nights without cells.
+    Reruns of older versions did not record the conditions of their cells, and are returned as nights without cells.
 
     Raises:
         UserError: If a summary is damaged.
@@ -62,7 +63,7 @@ def read_nights(finished: Sequence[Path]) -> tuple[Night, ...]:
 
 
 def first_of(accepted: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, FirstRuns]:
-    """Return what was accepted first of the cells whose config and data are still those of then."""
+    """Return the first accepted runs of each cell whose config and data have not changed since."""
     return {
         name: one
         for name, one in accepted.first.items()
@@ -71,7 +72,7 @@ def first_of(accepted: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, Firs
 
 
 def trend(nights: Sequence[Night], name: str, new: CellRuns, metric: str) -> tuple[tuple[str, float], ...]:
-    """Return name and mean of a metric of the past reruns that trained what the new one trained, oldest first."""
+    """Return name and mean score of each past rerun with the config and data of the new rerun, oldest first."""
     found = []
     for night, runs in _comparable(nights, name, new):
         mean = measure_over_seeds(runs.values, metric)
@@ -82,19 +83,19 @@ def trend(nights: Sequence[Night], name: str, new: CellRuns, metric: str) -> tup
 def compare_drift(
     first: FirstRuns, nights: Sequence[Night], name: str, new: CellRuns, metric: str, *, matters: float, level: Level
 ) -> Change | None:
-    """Compare the newest reruns of a cell with what was accepted first of it.
+    """Compare the newest reruns of a cell with the cell's first accepted runs.
 
     Args:
-        first: The first reference, of the config and data of the new runs.
-        nights: Reruns before the new one, oldest first.
-        name: Of the cell.
+        first: The first accepted runs, with the config and data of the new runs.
+        nights: Reruns before the new rerun, oldest first.
+        name: Name of the cell.
         new: The runs that are judged.
-        metric: The suite's score.
+        metric: Name of the suite's score.
         matters: The smallest drop that matters, > 0.
-        level: Of the group of tests.
+        level: How sure each test of the group must be.
 
     Returns:
-        A change that is found (``REGRESSION``) or not (``OK``); ``None`` where a side has no score.
+        The comparison, with the finding ``REGRESSION`` or ``OK``; ``None`` where a side has no score.
     """
     reference = measure_over_seeds(first.runs.values, metric)
     window = [*(runs for _, runs in _comparable(nights, name, new)), new][-WINDOW:]
@@ -108,7 +109,7 @@ def compare_drift(
 
 
 def _recent(window: Sequence[Mapping[int, Mapping[str, float]]], metric: str) -> Measure | None:
-    """Return the mean over nights of the seeds that all nights have, with the spread of the newest."""
+    """Return the mean over the nights and the seeds that all nights have, with the spread of the newest night."""
     seeds = sorted(set.intersection(*({seed for seed in night if metric in night[seed]} for night in window)))
     if not seeds:
         return None

@@ -1,4 +1,4 @@
-"""A suite's result as JUnit XML, which every CI system shows: a test case a cell."""
+"""A suite's result as JUnit XML, which every CI system shows: one test case for each cell."""
 
 from xml.etree import ElementTree
 
@@ -8,15 +8,15 @@ from orchestrator.regression.words import decisive, describe
 from orchestrator.text.values import visible
 
 BAD = {Finding.REGRESSION: "failure", Finding.FAILED: "error", Finding.UNKNOWN: "skipped"}
-"""The element that a finding is told by; the others pass."""
+"""Finding -> the XML element that marks a test case with this finding; test cases with other findings pass."""
 
 
 def to_junit(result: SuiteResult, seconds: float) -> str:
     """Return the XML of a result.
 
     Args:
-        result: Of the suite.
-        seconds: That it took.
+        result: The result of the suite.
+        seconds: Duration of the rerun.
     """
     outcomes = [BAD.get(cell.finding) for cell in result.cells]
     suite = ElementTree.Element("testsuite", name=result.suite, tests=str(len(result.cells)), time=f"{seconds:.1f}")

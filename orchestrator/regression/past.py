@@ -1,6 +1,5 @@
-"""The reruns of a suite that lie in its output folder: which are finished, and which a wrong clock has dated."""
+"""The reruns in a suite's output folder: which reruns are finished, and which reruns are dated by a wrong clock."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from trainables.errors import UserError
+from trainables.json_files import read_state
 
 SUMMARY = "summary.json"
-"""Of a rerun that came to its end; one without it is gone on with."""
+"""File of a rerun that has ended; a rerun without this file is gone on with."""
 
 SLIPS = ("regression", "failed")
 """Findings for which ``regress`` ends with exit code 5."""
@@ -30,8 +30,8 @@ class Past:
 
     Attributes:
         finished: Folders with a summary.
-        started: Folders with a journal, the finished ones among them.
-        future: Folders whose rerun is dated in the future; they stand in no other group.
+        started: Folders with a journal, those of finished reruns included.
+        future: Folders of reruns that are dated in the future; these folders are in no other group.
     """
 
     finished: tuple[Path, ...]
@@ -54,16 +54,17 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
     """Return the reruns of a suite.
 
     Args:
-        home: Folder of the suite in the output.
+        home: The suite's folder in the output folder.
         now: Seconds since the epoch; by default the clock of this machine.
     """
     latest = (time.time() if now is None else now) + SKEW
     begun = {path.parent: _started(path.parent) for name in (JOURNAL_FILE, SUMMARY) for path in home.glob(f"*/{name}")}
-    # A copy under another name is nobody's rerun.
+    # A folder whose name is no date is a copy that a person made, not a rerun.
     folders = sorted(path for path, started in begun.items() if started is not None)
     future = {path for path in folders if (begun[path] or 0.0) > latest}
     finished = [path for path in folders if path not in future and (path / SUMMARY).exists()]
-    # The clock may have been set forward while a rerun ran; only the newest end decides anything.
+    # The clock may have been set forward while a rerun ran. Only the newest rerun's end is used (`find_fresh`), so only
+    # the newest reruns are checked.
     while finished and read_summary(finished[-1])["ended"] > latest:
         future.add(finished.pop())
     started = [path for path in folders if path not in future and (path / JOURNAL_FILE).exists()]
@@ -71,13 +72,13 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """Return what a finished rerun wrote down.
+    """Return the summary of a finished rerun.
 
     Raises:
         UserError: If the file is damaged.
     """
     try:
-        found: dict[str, Any] = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+        found: dict[str, Any] = read_state(directory / SUMMARY)
         float(found["ended"])
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
@@ -85,12 +86,13 @@ def read_summary(directory: Path) -> dict[str, Any]:
 
 
 def still_slipped(summary: Mapping[str, Any], accepted: str | None) -> bool:
-    """Say whether a finished rerun found that something slipped, and nobody has accepted new numbers since.
+    """Say whether a finished rerun found a regression or a failure, and nobody has accepted new numbers since.
 
-    A schedule that asks every hour must see a slip until the slip is mended or accepted: "not due" is no all-clear.
+    A schedule that asks every hour must see a regression until the regression is mended or accepted: that no rerun is
+    due does not mean that everything is well.
 
     Args:
-        summary: Of the rerun, as ``read_summary`` returns it.
+        summary: The rerun's summary, as ``read_summary`` returns it.
         accepted: When the reference was accepted, ISO 8601; ``None`` where there is none.
     """
     since = accepted is not None and datetime.fromisoformat(accepted).timestamp() > summary["ended"]
@@ -100,11 +102,11 @@ def still_slipped(summary: Mapping[str, Any], accepted: str | None) -> bool:
 def name_rerun(home: Path, *, now: float | None = None) -> Path:
     """Return the folder of a rerun that starts now.
 
-    A rerun that starts in the second in which another one started takes the next free second: two reruns in one folder
-    would be one, and names must sort by the order of the starts.
+    A rerun that starts in the same second as another rerun takes the next free second: each rerun needs a folder of its
+    own, and the names of the folders must sort by the order of the starts.
 
     Args:
-        home: Folder of the suite in the output.
+        home: The suite's folder in the output folder.
         now: Seconds since the epoch; by default the clock of this machine.
     """
     start = datetime.fromtimestamp(time.time() if now is None else now, UTC)
@@ -114,7 +116,7 @@ def name_rerun(home: Path, *, now: float | None = None) -> Path:
 
 
 def find_fresh(finished: Sequence[Path], if_due: float | None, *, now: float | None = None) -> Path | None:
-    """Return the newest finished rerun if it ended less than so many seconds ago."""
+    """Return the newest finished rerun if that rerun ended less than ``if_due`` seconds ago."""
     if if_due is None or not finished:
         return None
     age = (time.time() if now is None else now) - read_summary(finished[-1])["ended"]

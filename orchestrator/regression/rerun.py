@@ -58,13 +58,14 @@ class Request:
     """What to rerun, and where.
 
     Attributes:
-        suite: What.
-        reference: File of what was accepted; it may not exist yet.
-        output: Root of everything that is written.
-        tracking_uri: MLflow's store; by default a database under ``output``.
+        suite: The suite of baselines.
+        reference: File of the accepted reference, which may not exist yet.
+        output: Folder under which everything is written.
+        tracking_uri: Address of the MLflow store; by default a database under ``output``.
         cluster: Where trials run, and where their checkpoints are kept.
-        if_due: Do nothing where a result is younger than so many seconds; ``None`` reruns in any case.
-        command: That was given, for the page.
+        if_due: Seconds for which a result counts as fresh: nothing is rerun while there is a fresh result. ``None``
+            reruns in any case.
+        command: The command that the user gave, for the page.
     """
 
     suite: Suite
@@ -78,15 +79,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Rerun:
-    """What a rerun came to.
+    """The outcome of a rerun.
 
     Attributes:
-        directory: Where its journal, page, JUnit file and summary lie.
-        summary: As in ``summary.json``.
-        result: What was found; ``None`` where nothing was due.
+        directory: Folder of the rerun's journal, page, JUnit file and summary.
+        summary: The content of ``summary.json``.
+        result: The findings; ``None`` where no rerun was due.
+        slipped: Whether a cell regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
         tracking_problem: What is missing in MLflow and why, or ``None``.
         clock_problem: Which reruns are dated in the future and were ignored, or ``None``.
-        slipped: Whether something slipped, in this rerun or in a fresh one whose numbers nobody has accepted.
     """
 
     directory: Path
@@ -102,7 +103,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
 
     Raises:
         UserError: If suite, data, reference or output is refused, or the suite is running already.
-        RerunInterruptedError: If SIGINT or SIGTERM ended it.
+        RerunInterruptedError: If SIGINT or SIGTERM ended the rerun.
     """
     require("search", "a rerun")
     suite = request.suite
@@ -111,7 +112,8 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     place = opened(experiment, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
     with place as here:
         home, digests = here.directory, here.digests
-        # Reruns are named by their time alone, which two suites may share.
+        # A rerun's folder is named by its time alone, and reruns of two suites may start in one second: the storage
+        # keeps the reruns of each suite in a folder of its own.
         cluster = here.cluster.below(suite.name)
         past = past_reruns(home)
         fresh = find_fresh(past.finished, request.if_due)
@@ -137,14 +139,14 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             _write_results(request, ledger, accepted, found, directory)
-            # Nobody goes on with them.
+            # The rerun has ended, so no training goes on from its checkpoints.
             checkpoints.rewind({})
     return Rerun(directory, read_summary(directory), found, found.finding in SLIPS, tracker.problem, past.warning)
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the looks of one rerun share."""
+    """What the first and the second look of a rerun share."""
 
     suite: Suite
     directory: Path
@@ -152,15 +154,15 @@ class Work:
 
     @property
     def ledger(self) -> Ledger:
-        """Where everything is written down."""
+        """The journal's ledger."""
         return self.session.ledger
 
     def study(self, title: str) -> str:
-        """Return what a cell's trials are called in this rerun: MLflow holds all reruns in one experiment."""
+        """Return a cell's study in this rerun; a unique name, because MLflow holds all reruns in one experiment."""
         return f"{title}-{self.directory.name}"
 
     def runs(self) -> dict[str, CellRuns]:
-        """Return the numbers so far."""
+        """Return each cell's numbers so far."""
         return cell_runs(
             self.suite, self.ledger.history, {self.study(cell.title): cell.title for cell in self.suite.cells}
         )
@@ -176,7 +178,7 @@ class Work:
 
 
 def _run(work: Work, accepted: Accepted | None, nights: tuple[Night, ...], *, quiet: bool) -> SuiteResult:
-    """Look once, and where that is inconclusive once more with the seeds that would settle it."""
+    """Train and judge; train inconclusive cells with the seeds that would settle them, and judge once more."""
     suite = work.suite
     seeds = {cell.title: suite.seeds for cell in suite.cells}
     for look in (1, 2):
@@ -216,7 +218,7 @@ def _finished(ledger: Ledger) -> list[Trial]:
 
 
 def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str, str]) -> Path | None:
-    """Return the newest rerun if it has not ended, and ran the same suite on the same data with the same code."""
+    """Return the newest rerun if that rerun has not ended, and has the same suite, data and code."""
     if not started or (started[-1] / SUMMARY).exists():
         return None
     records = read_journal(started[-1] / JOURNAL_FILE)
@@ -234,7 +236,7 @@ def find_unfinished(started: Sequence[Path], suite: Suite, digests: Mapping[str,
 def _write_results(
     request: Request, ledger: Ledger, accepted: Accepted | None, found: SuiteResult, directory: Path
 ) -> None:
-    """Write page and JUnit file, and last the summary, which says that the rerun has ended."""
+    """Write page and JUnit file, then the summary: a folder with a summary is a rerun that has ended."""
     suite, history = request.suite, ledger.history
     studies = {trial.study: trial.study.removesuffix(f"-{directory.name}") for trial in history.trials.values()}
     runs = cell_runs(suite, history, studies)

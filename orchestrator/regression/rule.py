@@ -1,9 +1,9 @@
-"""When a difference of two means is called found, and how often the rule finds a true difference.
+"""The rule by which a difference of two means is found, and how often the rule finds a true difference.
 
 The means of m and n independent normal values of one spread sigma differ by D, whose standard error is
 e = sigma sqrt(1/m + 1/n). The spread is estimated with ``freedom`` degrees of freedom from deviations about the two
-means, so the estimate is independent of D, and sigma times the square root of a chi-square value over ``freedom``. With
-r the estimate over sigma, and t Student's quantile of the test's level, the rule finds a difference where
+means, so the estimate is independent of D, and is sigma times the square root of a chi-square value over ``freedom``.
+With r = estimate / sigma, and t Student's quantile of the test's level, the rule finds a difference where
 
     D >= max(smallest, t e r)                 (either sign of D where the rule looks both ways)
 
@@ -12,7 +12,8 @@ Both conditions belong to the rule, so both belong to its power, which is the me
     P(D >= max(smallest, t e r) | r) = Phi((true difference - max(smallest, t e r)) / e)
 
 A true difference of exactly ``smallest`` is therefore found in at most half of the cases, with any number of seeds:
-half of the observed differences are smaller than the true one. What a rule finds is told by ``detectable`` instead.
+half of the observed differences are smaller than the true difference. ``detectable`` says which true difference a rule
+finds with a given probability.
 """
 
 import math
@@ -25,10 +26,10 @@ from numpy.typing import ArrayLike, NDArray
 Numbers = NDArray[np.float64]
 
 NODES = 400
-"""Quantiles of the estimated spread over which a power is averaged; its error is then below 0.001."""
+"""Number of quantiles of the estimated spread over which a power is averaged; the error of the power is below 0.001."""
 
 HALVINGS = 25
-"""Of the interval in which the detectable difference lies."""
+"""How often the interval that holds the detectable difference is halved."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Rule:
     """When a difference is found.
 
     Attributes:
-        level: Probability of a finding where there is no difference, in (0, 1); of both signs together.
-        smallest: An observed difference below this is no finding, >= 0.
-        both_ways: Whether differences of both signs are findings, or only those above 0.
+        level: Probability of a finding where there is no difference, in (0, 1), of both signs together.
+        smallest: The smallest observed difference that is a finding, >= 0.
+        both_ways: Whether differences of both signs are findings, or only differences above 0.
     """
 
     level: float
@@ -68,8 +69,8 @@ class Rule:
         Args:
             true: Difference of the true means.
             error: True standard error of the observed difference, >= 0.
-            freedom: Of the estimate of the spread.
-            least_error: The rule never takes the standard error to be less than this.
+            freedom: Degrees of freedom of the estimate of the spread.
+            least_error: The smallest standard error that the rule assumes, >= 0.
         """
         from scipy.special import ndtr
 
@@ -92,7 +93,8 @@ class Rule:
         """
         from scipy.special import ndtri
 
-        # Beyond the largest bound by the normal quantile of the chance, each term of the mean is above the chance.
+        # At the largest bound plus the normal quantile of ``chance`` in standard errors, each term of the mean is at
+        # least ``chance``.
         low = self.smallest
         high = float(self._bounds(error, freedom, least_error).max()) + max(float(ndtri(chance)), 0.0) * error
         for _ in range(HALVINGS if high > low else 0):
@@ -113,14 +115,14 @@ class Rule:
 
 
 def chance_to_exclude(matters: float, error: float, freedom: int, sure: float) -> float:
-    """Return how often a drop that matters is excluded where there is no drop.
+    """Return the probability that a drop that matters is excluded where there is no drop.
 
-    It is excluded where D + t e r < matters, with t Student's quantile of ``sure``.
+    A drop is excluded where D + t e r < matters, with t Student's quantile of ``sure``.
 
     Args:
-        matters: The drop, > 0.
+        matters: The smallest drop that matters, > 0.
         error: True standard error of the observed drop D, >= 0.
-        freedom: Of the estimate of the spread.
+        freedom: Degrees of freedom of the estimate of the spread.
         sure: Confidence in (0, 1).
     """
     from scipy.special import ndtr
@@ -132,7 +134,7 @@ def chance_to_exclude(matters: float, error: float, freedom: int, sure: float) -
 
 @lru_cache(maxsize=256)
 def estimates(freedom: int) -> Numbers:
-    """Return quantiles of an estimated spread over the true one, equally likely, shape (NODES,)."""
+    """Return equally likely quantiles of the estimated spread divided by the true spread, shape (NODES,)."""
     from scipy.special import gammaincinv
 
     middles = (np.arange(NODES) + 0.5) / NODES
@@ -141,7 +143,7 @@ def estimates(freedom: int) -> Numbers:
 
 @lru_cache(maxsize=256)
 def quantile(probability: float, freedom: int) -> float:
-    """Return Student's quantile."""
+    """Return the quantile of Student's distribution at a probability in (0, 1)."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, probability))

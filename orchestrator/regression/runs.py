@@ -1,4 +1,4 @@
-"""The journal of a rerun as the numbers that are compared."""
+"""From the journal of a rerun to the numbers that are compared."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,9 @@ def cell_runs(suite: Suite, history: History, cell_of: Mapping[str, str]) -> dic
     """Return the runs of every cell.
 
     Args:
-        suite: What is rerun.
-        history: Of the rerun.
-        cell_of: Study -> title of its cell.
+        suite: The suite that is rerun.
+        history: The history of the rerun.
+        cell_of: Name of a study -> title of the study's cell.
     """
     trials: dict[str, list[Trial]] = {cell.title: [] for cell in suite.cells}
     for trial in history.stage(Stage.REGRESS):
@@ -25,14 +25,14 @@ def cell_runs(suite: Suite, history: History, cell_of: Mapping[str, str]) -> dic
         mine = trials[cell.title]
         found[cell.title] = CellRuns(
             conditions=_conditions(suite, cell.title, history),
-            values={_seed(trial): _values(trial, history) for trial in mine if trial.state is TrialState.FINISHED},
-            missing={_seed(trial): _fate(trial) for trial in mine if trial.state is not TrialState.FINISHED},
+            values={trial.config.seed: _values(trial, history) for trial in mine if trial.state is TrialState.FINISHED},
+            missing={trial.config.seed: _fate(trial) for trial in mine if trial.state is not TrialState.FINISHED},
         )
     return found
 
 
 def _values(trial: Trial, history: History) -> dict[str, float]:
-    """Return the scores of the best epoch, and what tells of gradients in the first and in the last."""
+    """Return the scores of the best epoch, and training loss and COCOS counts of the first and of the last epoch."""
     best = trial.epochs[trial.best_epoch or trial.last_epoch]
     values = {name: value for name, value in best.items() if name.startswith("val/") and not name.endswith("_best")}
     values |= {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
@@ -58,10 +58,6 @@ def _conditions(suite: Suite, title: str, history: History) -> Conditions:
         versions=environment["versions"],
         machine=environment["machine"],
     )
-
-
-def _seed(trial: Trial) -> int:
-    return int(trial.config["seed"])
 
 
 def _fate(trial: Trial) -> str:

@@ -1,4 +1,4 @@
-"""A suite: the cells that are rerun, how often, and what difference matters; read from YAML and checked whole."""
+"""A suite, read from YAML and checked whole: which cells are rerun, with how many seeds, which difference matters."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ from trainables.errors import ConfigError, Mistakes
 
 
 class SuiteCell(BaseModel):
-    """One baseline.
+    """One baseline of a suite.
 
     Attributes:
-        name: In reference and reports; by default ``<dataset>-<model>-<loss>``.
+        name: Name of the cell in reference and reports; by default ``<dataset>-<model>-<loss>``.
         dataset: Name of a folder under the data root, or a path.
         model: Name of a model.
         loss: Name of a loss.
-        loss_parameters: What is left out has the loss's default.
+        loss_parameters: Parameters of the loss; a parameter that is left out has the loss's default.
         model_parameters: Parameters of the model beyond its sizes.
-        training: Keys that differ from the suite's ``training``.
-        metric: What selects the best epoch, where it is not the suite's ``score``.
+        training: Training keys that differ from the suite's ``training``.
+        metric: The metric that selects the best epoch, where the metric is not the suite's ``score``.
     """
 
     model_config = STRICT
@@ -46,7 +46,7 @@ class SuiteCell(BaseModel):
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """The cell's name, given or made."""
         return self.name or f"{Path(self.dataset).name}-{self.model}-{self.loss}"
 
 
@@ -54,19 +54,20 @@ class Suite(BaseModel):
     """Baselines that are rerun together.
 
     Attributes:
-        name: Folder of its output and name in MLflow.
+        name: Name of the suite's output folder and of its experiment in MLflow.
         description: What the suite is about, for people.
-        seeds: Each cell is trained with the seeds 1 to this, >= 2.
-        max_seeds: Where that is inconclusive, with the seeds up to this; not below ``seeds``.
-        score: Metric that is compared, and by default selects the best epoch.
-        matters: The smallest drop of it that matters, > 0, in its unit.
+        seeds: Number of seeds of each cell, >= 2; the seeds are 1, 2, ...
+        max_seeds: Most seeds of a cell whose first ``seeds`` seeds are inconclusive; not below ``seeds``.
+        score: Metric that is compared, and that selects the best epoch by default.
+        matters: The smallest drop of the score that matters, > 0, in the score's unit.
         gradients_matter: The smallest change of training loss and COCOS counts that matters, as a share of them, > 0.
         false_alarms: How often a suite without any change may find a regression, in (0, 0.5).
         published: Whether the test split is opened and its scores are compared with the papers' tables.
-        training: What all cells share.
-        vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
-        val_images: Evaluate on the first so many images of the val split, >= 1; ``null`` is all of them.
-        resources: What one training takes.
+        training: Training keys that all cells share.
+        vocabulary: ``train``: words of the train split; ``published``: words of the splits that the papers used.
+        val_images: Number of images, the first of the val split, on which epochs are evaluated, >= 1; ``null``
+            takes all images.
+        resources: The resources of one training.
         cells: The baselines.
     """
 
@@ -102,7 +103,7 @@ class Suite(BaseModel):
         return self
 
     def experiment(self) -> Experiment:
-        """Return it as the experiment that the parts which know experiments see."""
+        """Return the suite as an experiment, so that searches and reruns share their preparation."""
         cells = self.cells
         return Experiment(
             name=self.name,
@@ -119,7 +120,7 @@ class Suite(BaseModel):
         )
 
     def config(self, cell: SuiteCell, seed: int) -> TrialConfig:
-        """Return one training of a cell; COCOS is measured after its last epoch at least."""
+        """Return the config of one training of a cell; COCOS is measured after the last epoch at least."""
         training = replace(self.training, **cell.training)
         training = replace(training, cocos_every=training.cocos_every or training.total_epochs)
         return TrialConfig(
@@ -137,13 +138,13 @@ class Suite(BaseModel):
 
 
 def load_suite(source: str, settings: Sequence[str] = ()) -> tuple[Suite, Path]:
-    """Read a suite from a YAML file or, by its bare name, one that ships; apply ``--set`` and check all of it.
+    """Read a suite from a YAML file, or by its bare name a shipped suite; apply ``--set`` and check the whole suite.
 
     Returns:
-        The suite and the file that it came from.
+        The suite and its file.
 
     Raises:
-        ConfigError: If anything in it is refused.
+        ConfigError: If anything in the suite is refused.
     """
     path = find_file(source, shipped_suites(), "suite")
     return validate(Suite, override(read_kind(path, "a suite"), settings)), path

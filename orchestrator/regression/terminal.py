@@ -16,7 +16,7 @@ STYLES = {
 
 
 def print_result(result: SuiteResult) -> None:
-    """Print what changed for all that slipped, a line a cell, then the numbers that slipped."""
+    """Print the causes that all slipped cells share, a row for each cell, then the numbers that slipped."""
     from rich.table import Table
     from rich.text import Text
 
@@ -47,7 +47,7 @@ def print_result(result: SuiteResult) -> None:
 
 
 def explain(result: SuiteResult, cell: CellResult) -> list[str]:
-    """Return the numbers of a cell that slipped, what changed for it alone, and what else is to be known."""
+    """Return a line for each number of the cell that slipped, for each cause of this cell alone, and for each note."""
     return [*map(describe, decisive(cell)), *own_causes(result, cell), *cell.notes]
 
 

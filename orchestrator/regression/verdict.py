@@ -1,4 +1,4 @@
-"""What a rerun of a suite comes to: each cell's numbers compared, and one finding for all."""
+"""The verdict on a rerun of a suite: each cell's numbers are compared, and the worst finding is the suite's finding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,36 +22,37 @@ from orchestrator.regression.suite import Suite
 from orchestrator.results.statistics import Measure
 
 GRADIENTS = ("first/", "last/")
-"""How the names of numbers begin that tell of gradients: training loss and COCOS after the first and last epoch."""
+"""Prefixes of the numbers that depend on gradients: training loss and COCOS after the first and the last epoch."""
 
 TOGETHER = "all cells together"
-"""Name of the row about all cells: a small change that they share, as of the data, is seen there first."""
+"""Name of the row about all cells, which is the first to show a small change in all cells, for example of the data."""
 
 SHARED = ("first/train/loss", "last/train/loss")
-"""What is compared over all cells, as a share of the accepted mean of each."""
+"""Metrics that are compared over all cells, each as a share of the cell's accepted mean."""
 
 TEST_SCORE = "test/rsum"
-"""What is compared with the papers' tables."""
+"""The metric that is compared with the papers' tables."""
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """What is found about one cell.
+    """The findings about one cell.
 
     Attributes:
-        name: Of the cell.
-        finding: The worst of what follows.
-        score: The suite's score against the accepted one; ``None`` where nothing was accepted.
-        gradients: Training loss and COCOS counts against the accepted ones.
-        drift: The score of the newest reruns against what was accepted first; ``None`` where that is what is accepted.
-        published: The test score against the papers'; ``None`` where there is no published row. It decides where
-            nothing was accepted.
-        mean: Of the suite's score over the new seeds; ``None`` where it has none.
-        seeds: How many finished.
-        identical: How many of them gave, number for number, what the accepted run gave.
-        causes: What changed since the accepted run; listed where something slipped.
+        name: Name of the cell.
+        finding: The worst finding of the comparisons below.
+        score: Comparison of the suite's score with the accepted score; ``None`` where nothing was accepted.
+        gradients: Comparisons of training loss and COCOS counts with the accepted numbers.
+        drift: Comparison of the newest reruns' score with the first accepted score; ``None`` where the first accepted
+            score is still the accepted score.
+        published: Comparison of the test score with the papers' score; ``None`` where the papers have no such row. This
+            comparison counts for ``finding`` only where nothing was accepted.
+        mean: Mean of the suite's score over the new seeds; ``None`` where no seed has the score.
+        seeds: Number of seeds that finished.
+        identical: Number of finished seeds whose numbers are exactly those of the accepted run.
+        causes: Each condition that changed since the accepted run; empty for a cell that did not slip.
         notes: What else a reader must know, a sentence each.
-        trend: Name and mean score of each rerun of the past with this config and data, oldest first.
+        trend: Name and mean score of each past rerun with this config and data, oldest first.
     """
 
     name: str
@@ -69,12 +70,12 @@ class CellResult:
 
     @property
     def slipped(self) -> bool:
-        """Whether a reader looks for a cause: it slipped, failed, or the seeds do not tell."""
+        """Whether a reader should look for a cause: the cell regressed, failed, or is inconclusive."""
         return self.finding in (Finding.REGRESSION, Finding.FAILED, Finding.INCONCLUSIVE)
 
     @property
     def needed(self) -> int | None:
-        """Seeds that would settle it, where it is inconclusive."""
+        """Number of seeds that would settle an inconclusive cell; ``None`` for other cells."""
         return next((one.needed for one in (self.score, self.published) if one and one.needed), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,15 +85,16 @@ class CellResult:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What is found about a suite.
+    """The findings about a suite.
 
     Attributes:
-        suite: Its name.
-        finding: The worst of its cells'.
-        cells: In the order of the suite.
-        false_alarms: Rate over the whole suite at which nothing but noise is called a regression.
-        levels: Of a single test of scores, of gradients, and of drift; the last is ``None`` where no drift is tested.
-        causes: What changed for all cells that slipped.
+        suite: Name of the suite.
+        finding: The worst finding of the cells.
+        cells: The findings about each cell, in the order of the suite.
+        false_alarms: Rate, over the whole suite, at which noise alone is called a regression.
+        levels: Levels of a single test of scores, of gradients, and of drift; the last level is ``None`` where no drift
+            is tested.
+        causes: Each condition that changed for all cells that slipped.
     """
 
     suite: str
@@ -103,7 +105,7 @@ class SuiteResult:
     causes: tuple[str, ...]
 
     def counts(self) -> dict[str, int]:
-        """Return how many cells were found what, the worst first."""
+        """Return the number of cells with each finding, the worst finding first."""
         found = [cell.finding for cell in self.cells]
         return {str(finding): found.count(finding) for finding in sorted(set(found), key=SEVERITY.index)}
 
@@ -118,10 +120,10 @@ def judge_suite(
     """Compare the runs of a suite's cells with what was accepted, and with the papers where the suite says so.
 
     Args:
-        suite: What was run.
-        runs: Of every cell, by name.
-        accepted: The reference; cells that it does not know are compared with the papers alone.
-        nights: Reruns of the past, oldest first.
+        suite: The suite that was rerun.
+        runs: Name of a cell -> its runs, for every cell.
+        accepted: The reference; a cell that the reference does not hold is compared with the papers alone.
+        nights: Past reruns, oldest first.
     """
     known = {} if accepted is None else dict(accepted.cells)
     first = {} if accepted is None else first_of(accepted, runs)
@@ -141,7 +143,7 @@ def judge_suite(
 
 @dataclass(frozen=True)
 class _Past:
-    """What the cells are compared with: the reference, what was accepted first, and the reruns before this one."""
+    """What the cells are compared with: the reference, the first accepted runs, and the past reruns."""
 
     known: Mapping[str, CellRuns]
     first: Mapping[str, FirstRuns]
@@ -150,7 +152,7 @@ class _Past:
 
 @dataclass(frozen=True)
 class _Levels:
-    """How sure a test of each group must be."""
+    """How sure each test must be, for each group of tests."""
 
     scores: Level
     gradients: Level
@@ -158,7 +160,7 @@ class _Levels:
 
 
 def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
-    """Divide the suite's rate of false alarms between the groups that are tested, and by the tests of each."""
+    """Divide the suite's rate of false alarms equally between the groups, and in each group between its tests."""
     looks = 2 if suite.max_seeds > suite.seeds else 1
     # A score may be compared with the accepted run and with the paper.
     scores = sum((name in past.known) + bool(suite.published and _paper(suite, name)) for name in runs)
@@ -199,7 +201,7 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
 
 
 def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
-    """Return what changed for every cell that slipped; the row about all cells has no conditions of its own."""
+    """Return each cause that all slipped cells share; the row about all cells has no conditions, so it is left out."""
     slipped = [cell.causes for cell in cells if cell.slipped and cell.name != TOGETHER]
     return tuple(line for line in slipped[0] if all(line in causes for causes in slipped)) if slipped else ()
 
@@ -207,7 +209,7 @@ def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
 def _judge_together(
     suite: Suite, runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], level: Level
 ) -> tuple[CellResult, ...]:
-    """Compare what all cells share: of each seed, the mean over the cells of what it is to the accepted mean."""
+    """Compare all cells at once: for each seed, the mean over the cells of value / accepted mean."""
     both = [name for name in runs if name in known]
     changes: list[Change] = []
     for metric in SHARED:
@@ -235,7 +237,7 @@ def _shared(runs: Mapping[str, CellRuns], known: Mapping[str, CellRuns], metric:
 
 
 def _score(suite: Suite, metric: str, reference: Measure | None, new: CellRuns, level: Level) -> Change | None:
-    """Compare a score, where both sides have it and at least one has a spread between seeds."""
+    """Compare a score; return ``None`` unless both sides have the score and one side has a spread between seeds."""
     ours = _measure(new, metric)
     if ours is None or reference is None or (reference.std is None and ours.seeds < 2):
         return None
@@ -274,7 +276,7 @@ def _measure(runs: CellRuns, metric: str) -> Measure | None:
 
 
 def _gradient_names(new: CellRuns, old: CellRuns) -> list[str]:
-    """Return the numbers of gradients that every run of both has."""
+    """Return the names of the numbers of gradients that every accepted and every new run has."""
     runs = [*new.values.values(), *old.values.values()]
     names = [name for name in (runs[0] if runs else {}) if name.startswith(GRADIENTS)]
     return sorted(name for name in names if all(name in run for run in runs))
@@ -287,7 +289,7 @@ def _identical(old: CellRuns, new: CellRuns) -> int:
 def _notes(suite: Suite, new: CellRuns, old: CellRuns | None) -> list[str]:
     notes = [f"seed {seed}: {what}" for seed, what in sorted(new.missing.items())]
     if old is None:
-        notes.append("nothing was accepted for it: `orchestrator regress accept` makes this run the reference")
+        notes.append("nothing was accepted for this cell: `orchestrator regress accept` makes this run the reference")
     elif not new.missing and not set(suite_metrics(old)) <= set(suite_metrics(new)):
         lost = sorted(set(suite_metrics(old)) - set(suite_metrics(new)))
         notes.append(f"no longer reported: {', '.join(lost)}")
@@ -295,5 +297,5 @@ def _notes(suite: Suite, new: CellRuns, old: CellRuns | None) -> list[str]:
 
 
 def suite_metrics(runs: CellRuns) -> list[str]:
-    """Return the names of all numbers that some seed has."""
+    """Return the names of all numbers that at least one seed has."""
     return sorted({name for values in runs.values.values() for name in values})

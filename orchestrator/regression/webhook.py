@@ -1,6 +1,7 @@
-"""One message to a chat or a pager when a scheduled run ends badly; it can fail, and then it is said and no more.
+"""One message to a chat or a pager when a scheduled run ends badly.
 
-The address comes from the environment, so that it stands in no file and no process list.
+A message that cannot be delivered is reported, and changes nothing else. The address comes from the environment, so
+that the address stands in no file and in no list of processes.
 """
 
 import json
@@ -18,17 +19,17 @@ VARIABLE = "ICR_WEBHOOK_URL"
 
 ATTEMPTS = 3
 SECONDS = 10.0
-"""An attempt waits so long for an answer."""
+"""Seconds for which an attempt waits for an answer."""
 
 FAILURES = (OSError, HTTPException, ValueError)
-"""What an attempt may end in; the urllib module turns most of it into OSErrors."""
+"""Exceptions of an attempt that failed; ``urllib`` turns most of them into ``OSError``."""
 
 
 class _StayHere(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: urllib would go on with a GET without the body, and take its answer for a delivery."""
+    """Follows no redirect: ``urllib`` would send a GET without the body, and take the answer for a delivery."""
 
     def redirect_request(self, *arguments: Any) -> None:
-        """Leave a redirect as the error that its status is."""
+        """Return no request, so that a redirect raises the ``HTTPError`` of its status."""
 
 
 def notify(text: str, result: dict[str, Any], *, pause: float = 1.0) -> str | None:
@@ -40,8 +41,8 @@ def notify(text: str, result: dict[str, Any], *, pause: float = 1.0) -> str | No
         pause: Seconds before the second attempt, twice that before the third.
 
     Returns:
-        Why it was not delivered, without the address, which is a secret; ``None`` where it was, or where no address
-        is set.
+        Why the message was not delivered, without the address, which is a secret; ``None`` where the message was
+        delivered, or where no address is set.
     """
     url = os.environ.get(VARIABLE)
     if not url:
@@ -62,13 +63,15 @@ def notify(text: str, result: dict[str, Any], *, pause: float = 1.0) -> str | No
                 pass
     except FAILURES as error:
         if _redirects(error):
-            return f"{VARIABLE}: not delivered: it redirects, which a POST does not follow; set the address it leads to"
+            return (
+                f"{VARIABLE}: not delivered: the address redirects, which a POST does not follow; set the new address"
+            )
         return f"{VARIABLE}: not delivered in {ATTEMPTS} attempts: {getattr(error, 'reason', type(error).__name__)}"
     return None
 
 
 def _malformed(url: str) -> str | None:
-    """Say what is wrong with an address, without the address; ``None`` where it can be tried."""
+    """Say what is wrong with an address, without the address; return ``None`` for an address that can be tried."""
     if not url.startswith(("https://", "http://")):
         return "must begin with https:// or http://"
     if not (url.isascii() and url.isprintable()) or " " in url:

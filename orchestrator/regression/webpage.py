@@ -1,4 +1,4 @@
-"""A suite's result as one HTML page that needs nothing else: what slipped first, then every number."""
+"""A suite's result as one HTML page that loads no other file: first the cells that slipped, then every number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ HEADLINES = {
 }
 
 WIDTH = 320
-"""Of the strip of dots and of the trend, in their own units."""
+"""Width of the strip of dots and of the trend, in the units of their drawings."""
 
 HEIGHT = 60
-"""Of the trend, in its own units."""
+"""Height of the trend, in the units of its drawing."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Strip:
         low: Value at the left end.
         high: Value at the right end.
         accepted: Positions of the accepted seeds, in [0, WIDTH].
-        new: Positions of the new ones.
+        new: Positions of the new seeds, in [0, WIDTH].
     """
 
     low: float
@@ -52,8 +52,8 @@ class Trend:
         high: Value at the upper edge.
         oldest: Name of the first rerun.
         points: Position of each rerun, in [0, WIDTH] from the left and [0, HEIGHT] from above.
-        accepted: Height of the accepted mean, ``None`` where nothing was accepted.
-        first: Height of the mean that was accepted first, where it is another.
+        accepted: Position of the accepted mean from above, in [0, HEIGHT]; ``None`` where nothing was accepted.
+        first: Position of the first accepted mean from above, in [0, HEIGHT]; ``None`` where ``accepted`` is that mean.
     """
 
     low: float
@@ -69,11 +69,11 @@ class Section:
     """What the page shows of a cell.
 
     Attributes:
-        cell: What was found.
-        strip: Its seeds, where it has a score.
-        trend: Its reruns, where there were any before.
-        because: Why it was found what it was, a line each.
-        causes: What changed for this cell alone, a line each.
+        cell: The findings about the cell.
+        strip: The cell's seeds; ``None`` where the cell has no score.
+        trend: The cell's reruns; ``None`` where this rerun is the first.
+        because: The comparisons that decided the finding, a line each.
+        causes: The conditions that changed for this cell alone, a line each.
     """
 
     cell: CellResult
@@ -93,11 +93,11 @@ def render_page(
     """Return the page.
 
     Args:
-        result: Of the suite.
-        runs: The new runs by cell.
-        accepted: What they were compared with.
-        score: The suite's metric.
-        facts: Names and values that tell when and where it ran, and how to run it again.
+        result: The result of the suite.
+        runs: Name of a cell -> its new runs.
+        accepted: The reference with which the new runs were compared.
+        score: Name of the suite's score.
+        facts: Names and values that say when and where the suite ran, and which command runs the suite again.
     """
     known = {} if accepted is None else accepted.cells
     sections = [
@@ -137,11 +137,11 @@ TONES = {
     Finding.INCONCLUSIVE: "tie",
     Finding.UNKNOWN: "tie",
 }
-"""The colour of each finding, as the style sheet calls it."""
+"""The colour of each finding, by its name in the style sheet."""
 
 
 def _moved(change: Change) -> str:
-    """Return by how much a number moved as a share of what it was."""
+    """Return the difference of a number as a share of the accepted number."""
     return "–" if change.accepted == 0 else f"{change.difference / abs(change.accepted):+.1%}"
 
 

@@ -1,4 +1,4 @@
-"""A suite's result in words: the cause first and once, then what slipped."""
+"""A suite's result in words: the causes that all cells share are named first and once, then the cells that slipped."""
 
 from orchestrator.regression.changes import POWER, Change, Finding
 from orchestrator.regression.verdict import TOGETHER, CellResult, SuiteResult
@@ -30,14 +30,14 @@ def own_causes(result: SuiteResult, cell: CellResult) -> tuple[str, ...]:
 
 
 def decisive(cell: CellResult) -> list[Change]:
-    """Return the numbers of a cell that tell why it is found what it is: what slipped, or else its score."""
+    """Return the comparisons that decided a cell's finding: those that slipped, or the score where nothing slipped."""
     every = [one for one in (cell.score, *cell.gradients, cell.drift, cell.published) if one is not None]
     slipped = [one for one in every if one.finding in (Finding.REGRESSION, Finding.INCONCLUSIVE)]
     return slipped or [one for one in (cell.score, cell.published) if one is not None]
 
 
 def describe(change: Change) -> str:
-    """Return a comparison in words, with what the seeds are able to find."""
+    """Return a comparison in words, with the difference that its seeds can detect."""
     moved = "fell" if change.difference < 0 else "rose" if change.difference > 0 else "stayed"
     line = (
         f"{change.metric} {moved} from {change.accepted:.4g} to {change.new:.4g} ({change.difference:+.3g}, "

@@ -2,7 +2,7 @@
 "use strict";
 
 const charts = (() => {
-  const { figures } = JSON.parse(document.getElementById("data").textContent);
+  const { figures } = brought;
   const coarse = window.matchMedia("(pointer: coarse)").matches;
   const config = {
     responsive: true,

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.journal.trial import Trial, TrialState, seconds_of
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
-from orchestrator.report.studies import Study, epochs_planned
+from orchestrator.report.studies import Study
 from orchestrator.text.values import count_text, duration_text
 
 _SHADES = {
@@ -103,7 +103,6 @@ def _total(study: Study) -> float:
 
 def _saved(trial: Trial) -> float:
     """Return the seconds that the epochs an early stop left out would have taken."""
-    planned = epochs_planned(trial)
-    if trial.state is not TrialState.STOPPED_EARLY or planned is None or not trial.epochs:
+    if trial.state is not TrialState.STOPPED_EARLY or not trial.epochs:
         return 0.0
-    return max(0, planned - trial.last_epoch) * seconds_of(trial) / len(trial.epochs)
+    return max(0, trial.total_epochs - trial.last_epoch) * seconds_of(trial) / len(trial.epochs)

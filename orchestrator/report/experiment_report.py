@@ -104,11 +104,10 @@ def ask_winners(history: History, directory: Path, data_root: Path, device: str)
 
 def _shown(compared: ComparedQueries, history: History, data_root: Path) -> ComparedQueries:
     """Return a comparison with pictures and captions; where the data are not at hand, with the reason."""
-    from trainables.config import TrialConfig
     from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 
-    config = TrialConfig.from_dict(history.trials[compared.first].config)
+    config = history.trials[compared.first].config
     try:
         data = open_dataset(config, data_root)
         return with_pictures(compared, history, data.splits["test"], find_source(config.dataset, data_root))
@@ -119,11 +118,10 @@ def _shown(compared: ComparedQueries, history: History, data_root: Path) -> Comp
 
 def _ask(trial: Trial, split: str, checkpoints: Path, data_root: Path, device: str) -> Queries:
     from trainables.checkpoint import resolve_checkpoint
-    from trainables.config import TrialConfig
     from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 
-    config = TrialConfig.from_dict(trial.config)
+    config = trial.config
     source = find_source(config.dataset, data_root)
     data = open_dataset(config, data_root)
     return retrieve(resolve_checkpoint(checkpoints), data, source, split, device=device)

@@ -159,7 +159,7 @@ def _finished(history: History) -> dict[str, list[Any]]:
     groups: dict[str, list[Any]] = {}
     trials = [trial for study in studies_of(history) for trial in study.valued if trial.state == "finished"]
     for trial in sorted(trials, key=lambda trial: trial.ended_after or 0.0):
-        groups.setdefault(str(trial.config["dataset"]), []).append(trial)
+        groups.setdefault(trial.config.dataset, []).append(trial)
     return groups
 
 

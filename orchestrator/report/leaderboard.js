@@ -2,9 +2,9 @@
 "use strict";
 
 const leaderboard = (() => {
-  const { rows, rowsShown } = JSON.parse(document.getElementById("data").textContent);
+  const { rows, rowsShown } = brought;
   const table = document.getElementById("trials-table");
-  if (!table) return { find() {}, update() {}, showStudy() {} };
+  if (!table) return { find() {}, update() {}, showStudy() {}, size() { return 0; } };
 
   const headers = [...table.tHead.rows[0].cells];
   const find = document.getElementById("find");
@@ -15,8 +15,10 @@ const leaderboard = (() => {
   const next = document.getElementById("next");
   const state = { column: headers.findIndex((cell) => cell.ariaSort), descending: true, page: 0, open: new Set() };
 
-  function index(row) {
-    row.haystack = [...row.shown, ...row.details.flat()].join("\n").toLowerCase();
+  // Made when somebody looks for something: of thousands of rows it takes longer than to show the first of them.
+  function haystack(row) {
+    row.haystack ??= [...row.shown, ...row.details.names, ...row.details.values].join("\n").toLowerCase();
+    return row.haystack;
   }
 
   function compare(a, b) {
@@ -31,7 +33,7 @@ const leaderboard = (() => {
     return rows
       .filter((row) => !byStudy.value || row.study === byStudy.value)
       .filter((row) => !byState.value || row.state === byState.value)
-      .filter((row) => words.every((word) => row.haystack.includes(word)))
+      .filter((row) => words.every((word) => haystack(row).includes(word)))
       .sort(compare);
   }
 
@@ -70,11 +72,11 @@ const leaderboard = (() => {
     const cell = element("td");
     cell.colSpan = headers.length;
     const list = element("dl", "statistics");
-    for (const [name, value] of row.details) {
+    row.details.names.forEach((name, index) => {
       const pair = element("div");
-      pair.append(element("dt", "", name), element("dd", "", value));
+      pair.append(element("dt", "", name), element("dd", "", row.details.values[index]));
       list.append(pair);
-    }
+    });
     cell.append(list);
     made.append(cell);
     return made;
@@ -138,7 +140,6 @@ const leaderboard = (() => {
     if (focused) [...table.querySelectorAll(".opener")].find((other) => other.dataset.trial === focused)?.focus();
   }
 
-  rows.forEach(index);
   // A live page brings its rows later, and keeps until then those that its HTML has.
   if (rows.length) begin();
 
@@ -147,11 +148,15 @@ const leaderboard = (() => {
     update(changed) {
       const known = new Map(rows.map((row) => [row.id, row]));
       for (const row of changed) {
-        index(row);
-        if (known.has(row.id)) Object.assign(known.get(row.id), row);
+        if (known.has(row.id)) Object.assign(known.get(row.id), { haystack: null }, row);
         else rows.push(row);
       }
       if (changed.length) begin();
+    },
+
+    // How many trials there are.
+    size() {
+      return rows.length;
     },
 
     // Shows the trials of one study.

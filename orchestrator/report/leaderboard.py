@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial, seconds_of
 from orchestrator.report.figures import short
-from orchestrator.report.studies import Study, epochs_planned
+from orchestrator.report.studies import Study
 from orchestrator.text.values import duration_text, metric_text, value_text, values_text
 
 
@@ -75,7 +75,6 @@ def leaderboard(studies: Sequence[Study], further: Sequence[str] = ()) -> list[R
 
 def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
     best = trial.epochs.get(trial.best_epoch or 0, {})
-    planned = epochs_planned(trial)
     point = study.points[trial.id]
     sort: dict[str, Any] = {
         "trial": study.name_of(trial),
@@ -93,7 +92,7 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
         **{key: str(sort[key]) for key in ("trial", "params")},
         "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
         "state": point.state.value.replace("_", " "),
-        "epochs": f"{trial.last_epoch} of {planned}" if planned else str(trial.last_epoch),
+        "epochs": f"{trial.last_epoch} of {trial.total_epochs}",
         "seconds": duration_text(seconds_of(trial)),
     }
     repeats = [*point.trainings[1:], *(one for one in study.repeats if one.candidate == trial.id)]
@@ -113,10 +112,10 @@ def _details(trial: Trial, best: Mapping[str, float], repeats: Sequence[Trial]) 
         facts.append(("retries", str(trial.retries)))
     facts += [(f"after epoch {move.epoch}", f"took over the model of {move.source}") for move in trial.moves]
     facts += [(name, value_text(value)) for name, value in trial.parameters.items()]
-    facts += [("seed", str(trial.config["seed"]))] if "seed" in trial.config else []
+    facts.append(("seed", str(trial.config.seed)))
     for repeat in repeats:
         reached = metric_text(trial.metric, repeat.best_value)
-        facts.append((f"seed {repeat.config['seed']}", f"{reached}, {repeat.state.value.replace('_', ' ')}"))
+        facts.append((f"seed {repeat.config.seed}", f"{reached}, {repeat.state.value.replace('_', ' ')}"))
     if trial.best_epoch:
         facts.append(("best epoch", str(trial.best_epoch)))
     facts += [(name, value_text(value)) for name, value in best.items() if not name.endswith("_best")]

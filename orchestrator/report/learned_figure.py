@@ -35,8 +35,9 @@ def learns(studies: Sequence[Study]) -> bool:
 
 
 def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
-    """Yield the name of each metric that holds a learned hyper-parameter, once for each epoch of each trial."""
-    epochs = (metrics for study in studies for trial in study.valued for metrics in trial.epochs.values())
+    """Yield the name of each metric that holds a learned hyper-parameter, once for each trial."""
+    # All epochs of a trial have the same, and of a long journal few are to be read whole.
+    epochs = (trial.epochs[trial.last_epoch] for study in studies for trial in study.valued)
     return (name for metrics in epochs for name in metrics if name.startswith(PREFIX))
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ class Item:
     Attributes:
         text: The caption, or what the source calls the image.
         image: JPEG as a data URI; empty for a caption, and where the image file is not at hand.
-        score: Cosine similarity to the query; ``None`` for the query itself.
+        score: Similarity to the query; ``None`` for the query itself.
         correct: Whether it belongs to the query.
     """
 
@@ -84,6 +84,8 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
     Raises:
         CheckpointError: If the checkpoint is damaged or of other data.
     """
+    import torch
+
     from trainables.data.resident import ResidentSplit
     from trainables.devices import choose_device
     from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
@@ -93,14 +95,17 @@ def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *,
     part = data.splits[split]
     with evaluating(model.to(where)):
         resident = ResidentSplit(part, where, model.crop_size)
-        images = encode_images(model, resident).float().cpu().numpy()
-        captions = encode_captions(model, resident).float().cpu().numpy()
+        scores = model.scores(encode_images(model, resident), encode_captions(model, resident))
+        everything = torch.arange(len(part.image_ids)), torch.arange(len(part.captions))
+        asked_images, asked_captions = (_spread(len(each)) for each in everything)
+        of_images = scores.between(torch.tensor(asked_images), everything[1]).cpu().numpy()
+        of_captions = scores.between(everything[0], torch.tensor(asked_captions)).T.cpu().numpy()
     pictures = Pictures(part, source)
     return Queries(
         title=f"{data.name} {split}",
         note="" if pictures.found() else f"The image files of {data.name} {split} are not at hand: names stand in.",
-        i2t=_image_queries(images, captions, part, pictures),
-        t2i=_caption_queries(images, captions, part, pictures),
+        i2t=_image_queries(dict(zip(asked_images, of_images, strict=True)), part, pictures),
+        t2i=_caption_queries(dict(zip(asked_captions, of_captions, strict=True)), part, pictures),
     )
 
 
@@ -143,21 +148,21 @@ def _find(filename: str, folders: Sequence[Path], source: "Source") -> Path | No
     return None if path is None or link_problem(path, source.roots) else path
 
 
-def _image_queries(images: np.ndarray, captions: np.ndarray, split: "Split", pictures: Pictures) -> list[Query]:
+def _image_queries(asked: Mapping[int, np.ndarray], split: "Split", pictures: Pictures) -> list[Query]:
+    """Return the answers to images; ``asked`` has the score of each caption by the image that asks."""
     found = []
-    for image in _spread(len(images)):
-        scores = captions @ images[image]
+    for image, scores in asked.items():
         correct = split.image_of_caption == image
         answers = [Item(split.captions[int(c)], "", float(scores[c]), bool(correct[c])) for c in _best(scores)]
         found.append(Query(pictures.item(image), _rank(scores, correct), answers))
     return found
 
 
-def _caption_queries(images: np.ndarray, captions: np.ndarray, split: "Split", pictures: Pictures) -> list[Query]:
+def _caption_queries(asked: Mapping[int, np.ndarray], split: "Split", pictures: Pictures) -> list[Query]:
+    """Return the answers to captions; ``asked`` has the score of each image by the caption that asks."""
     found = []
-    for caption in _spread(len(captions)):
-        scores = images @ captions[caption]
-        correct = np.arange(len(images)) == split.image_of_caption[caption]
+    for caption, scores in asked.items():
+        correct = np.arange(len(scores)) == split.image_of_caption[caption]
         answers = [pictures.item(int(i), float(scores[i]), bool(correct[i])) for i in _best(scores)]
         found.append(Query(Item(split.captions[caption]), _rank(scores, correct), answers))
     return found

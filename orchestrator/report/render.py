@@ -1,7 +1,6 @@
 """The page as one HTML file: template, styles, scripts and plotly in it, and a policy that forbids any request."""
 
 import json
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ from markupsafe import Markup
 
 from orchestrator.report.experiments_page import ExperimentsPage
 from orchestrator.report.figures import Figure
+from orchestrator.report.packed import packed, rounded
 from orchestrator.report.page import Page
 from orchestrator.report.policy import file_policy, made_styles
 from orchestrator.text.values import visible, visible_values
 from trainables.files import write_whole
 
-SCRIPTS = ("theme.js", "leaderboard.js", "charts.js")
+SCRIPTS = ("theme.js", "data.js", "leaderboard.js", "charts.js")
+"""The first stands in the head of a page, the next two before plotly, the last behind it."""
 ROWS_SHOWN = 20
 """Rows of the leaderboard that are there before, and without, its script."""
 
@@ -114,13 +115,19 @@ def stylesheet() -> Markup:
 
 
 def embedded(data: Any) -> Markup:
-    """Return JSON that can stand inside a ``<script>`` element: no ``<`` is left in it."""
-    text = json.dumps(visible_values(data), separators=(",", ":"), allow_nan=False)
+    """Return packed JSON that can stand inside a ``<script>`` element: no ``<`` is left in it."""
+    text = json.dumps(packed(visible_values(data)), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _figures(figures: dict[str, Figure]) -> dict[str, Any]:
-    return {key: {"options": asdict(figure)["options"]} for key, figure in figures.items() if figure.options}
+    return {key: {"options": plain_options(figure)} for key, figure in figures.items() if figure.options}
+
+
+def plain_options(figure: Figure) -> list[dict[str, Any]]:
+    """Return what the charts of a figure show, as plain values."""
+    options = [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
+    return list(rounded(options))
 
 
 def plain_rows(page: Page) -> list[PlainRow]:
@@ -133,7 +140,10 @@ def plain_rows(page: Page) -> list[PlainRow]:
             "shown": [row.shown[key] for key in keys],
             "state": row.state,
             "study": row.study,
-            "details": row.details,
+            "details": {
+                "names": [name for name, _ in row.details],
+                "values": [value for _, value in row.details],
+            },
         }
         for row in page.rows
     ]

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from orchestrator.journal.history import History
 from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.log_ranges import log_ranges
+from trainables.config import TrialConfig
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
 """States whose best value says something about the parameters; a diverged trial's says when it broke."""
@@ -75,11 +75,11 @@ def studies_of(history: History) -> list[Study]:
     """
     losses: dict[str, set[str]] = {}
     for trial in history.trials.values():
-        losses.setdefault(trial.study, set()).add(trial.config.get("loss", ""))
+        losses.setdefault(trial.study, set()).add(trial.config.loss)
     groups: dict[str, list[Trial]] = {}
     repeats: dict[str, list[Trial]] = {}
     for trial in history.trials.values():
-        part = f"-{trial.config['loss']}" if len(losses[trial.study]) > 1 else ""
+        part = f"-{trial.config.loss}" if len(losses[trial.study]) > 1 else ""
         group = groups if trial.stage is Stage.SEARCH else repeats
         group.setdefault(trial.study + part, []).append(trial)
     cells = {name: _cell(trials[0].config) for name, trials in groups.items()}
@@ -129,17 +129,8 @@ def best_studies(studies: Sequence[Study]) -> list[Study]:
     return [study for group in by_dataset(studies).values() for study in sorted(group, key=best, reverse=True)]
 
 
-def epochs_planned(trial: Trial) -> int | None:
-    """Return how many epochs the trial's config asks for, or ``None`` where it does not say."""
-    training = trial.config.get("training", {})
-    if "epochs" not in training:
-        return None
-    scaled = training.get("scale_epochs") and training.get("batches") == "images"
-    return int(training["epochs"]) * (int(training.get("captions_per_image", 5)) if scaled else 1)
-
-
-def _cell(config: Mapping[str, Any]) -> tuple[str, str, str]:
-    return Path(str(config["dataset"])).name, str(config.get("model", "")), str(config.get("loss", ""))
+def _cell(config: TrialConfig) -> tuple[str, str, str]:
+    return Path(config.dataset).name, config.model, config.loss
 
 
 def _labels(cells: Mapping[str, tuple[str, str, str]]) -> dict[str, str]:

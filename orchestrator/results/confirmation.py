@@ -4,7 +4,6 @@ A search's best value flatters itself, being the highest of many. What counts is
 the same fresh seeds as its rivals, so that runs of equal seeds can be paired.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
 from orchestrator.journal.points import Point, best_points, points_of, ranked
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
-from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
 
@@ -25,11 +23,11 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
     if confirm is None:
         return []
     candidates = choose_candidates(history, confirm.top, each=confirm.published == "each")
-    datasets = dict.fromkeys(str(trial.config["dataset"]) for trial in candidates)
+    datasets = dict.fromkeys(trial.config.dataset for trial in candidates)
     return [
         ConfirmationPlan(
             dataset=dataset,
-            candidates=tuple(trial.id for trial in candidates if trial.config["dataset"] == dataset),
+            candidates=tuple(trial.id for trial in candidates if trial.config.dataset == dataset),
             seeds=confirm.seeds,
             trainings=confirm.trainings,
             baseline=confirm.baseline or _id_of(published_default(history, dataset)),
@@ -54,7 +52,7 @@ def choose_candidates(history: History, top: int, *, each: bool = False) -> list
     chosen: list[Trial] = []
     for study in dict.fromkeys(trial.study for trial in searched):
         chosen += _distinct(point.first for point in best_points(history.study(study)))[:top]
-    datasets = dict.fromkeys(trial.config["dataset"] for trial in chosen)
+    datasets = dict.fromkeys(trial.config.dataset for trial in chosen)
     defaults = [published_default(history, name) for name in datasets]
     if each:
         defaults += [_preferred(points) for name in datasets for points in _published(history, name)]
@@ -107,7 +105,7 @@ def repeat(trial: Trial, index: int, seed: int) -> PlannedTrial:
         id=f"{trial.id}-seed{index}",
         study=trial.study,
         number=trial.number,
-        config=replace(TrialConfig.from_dict(trial.config), seed=seed),
+        config=replace(trial.config, seed=seed),
         params=trial.params,
         candidate=trial.id,
     )
@@ -121,5 +119,5 @@ def _distinct(trials: Iterable[Trial]) -> list[Trial]:
     """Drop trials whose training one before them describes as well: it would be the same numbers again."""
     distinct: dict[str, Trial] = {}
     for trial in trials:
-        distinct.setdefault(json.dumps(trial.config, sort_keys=True), trial)
+        distinct.setdefault(trial.config.setting, trial)
     return list(distinct.values())

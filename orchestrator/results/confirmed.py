@@ -47,7 +47,7 @@ def verdicts_of(history: History) -> dict[str, DatasetVerdict]:
 
 def judged_datasets(history: History) -> list[str]:
     """Return the datasets whose confirmation is over, in the order of the experiment."""
-    datasets = dict.fromkeys(str(trial.config["dataset"]) for trial in history.stage(Stage.CONFIRM))
+    datasets = dict.fromkeys(trial.config.dataset for trial in history.stage(Stage.CONFIRM))
     races = races_of(history)
     return [
         dataset
@@ -143,7 +143,7 @@ def _kept_values(trials: Sequence[Trial], history: History, metric: str) -> dict
 
 def _with_images(candidate: Candidate, trials: Sequence[Trial], values: Mapping[str, Sample]) -> Candidate:
     """Give a candidate the values of the images, where they are known of all its trials."""
-    of_seeds = {t.config["seed"]: values.get(t.id) for t in trials if t.candidate == candidate.label}
+    of_seeds = {t.config.seed: values.get(t.id) for t in trials if t.candidate == candidate.label}
     images = {seed: of_seeds[seed] for seed in candidate.values}
     if any(one is None for one in images.values()):
         return candidate
@@ -153,13 +153,13 @@ def _with_images(candidate: Candidate, trials: Sequence[Trial], values: Mapping[
 def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candidate:
     config = trials[0].config
     return Candidate(
-        dataset=config["dataset"],
-        model=config["model"],
-        loss=config["loss"],
+        dataset=config.dataset,
+        model=config.model,
+        loss=config.loss,
         parameters=trials[0].parameters,
         label=label,
-        values={trial.config["seed"]: metrics_of(trial, history) for trial in trials if _has_finished(trial)},
-        missing={trial.config["seed"]: str(trial.state) for trial in trials if not _has_finished(trial)},
+        values={trial.config.seed: metrics_of(trial, history) for trial in trials if _has_finished(trial)},
+        missing={trial.config.seed: str(trial.state) for trial in trials if not _has_finished(trial)},
     )
 
 

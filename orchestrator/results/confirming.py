@@ -100,7 +100,7 @@ def looked_before(history: History, dataset: str) -> list[str]:
 
 def repeats_of(history: History, dataset: str) -> list[Trial]:
     """Return the trainings that the verdict on a dataset is made of: in a race, those that it gave out."""
-    trials = [trial for trial in history.stage(Stage.CONFIRM) if trial.config["dataset"] == dataset]
+    trials = [trial for trial in history.stage(Stage.CONFIRM) if trial.config.dataset == dataset]
     plan = history.plans.get(dataset)
     if plan is None or plan.trainings is None:
         return trials
@@ -132,11 +132,11 @@ def _entrant(name: str, history: History, metric: str) -> Candidate:
     config = history.trials[name].config
     finished = [trial for trial in repeats if trial.state is TrialState.FINISHED]
     return Candidate(
-        dataset=config["dataset"],
-        model=config["model"],
-        loss=config["loss"],
+        dataset=config.dataset,
+        model=config.model,
+        loss=config.loss,
         parameters={},
         label=name,
-        values={one.config["seed"]: {metric: one.epochs[one.best_epoch or 0][metric]} for one in finished},
-        missing={one.config["seed"]: str(one.state) for one in repeats if one not in finished},
+        values={one.config.seed: {metric: one.epochs[one.best_epoch or 0][metric]} for one in finished},
+        missing={one.config.seed: str(one.state) for one in repeats if one not in finished},
     )

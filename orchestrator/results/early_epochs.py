@@ -77,18 +77,18 @@ def rank_correlations(trials: Iterable[Trial]) -> tuple[int, dict[int, float]]:
     return len(points), {epoch: tau for epoch, tau in taus.items() if math.isfinite(tau)}
 
 
-def _order(values: Sequence[float]) -> NDArray[np.float64]:
+def _order(values: Sequence[float]) -> NDArray[np.int8]:
     """Return which of each two values is larger, as 1, 0 or -1, shape (n, n)."""
-    return np.asarray(np.sign(np.subtract.outer(values, values)), dtype=np.float64)
+    return np.sign(np.subtract.outer(values, values)).astype(np.int8)
 
 
-def _tau_b(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+def _tau_b(first: NDArray[np.int8], second: NDArray[np.int8]) -> float:
     """Return Kendall's tau-b of two orders, see ``_order``; NaN where one of the two is constant.
 
     By all pairs at once: an import of ``scipy.stats`` takes longer than thousands of trials.
     """
     pairs = math.sqrt(float(np.count_nonzero(first)) * float(np.count_nonzero(second)))
-    return float(np.vdot(first, second)) / pairs if pairs else math.nan
+    return float(np.sum(first * second, dtype=np.int64)) / pairs if pairs else math.nan
 
 
 def early_epochs(history: History) -> dict[str, EarlyEpochs]:

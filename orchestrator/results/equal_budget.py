@@ -5,7 +5,6 @@ those that finished, or what was reached where none did; its cost is that of all
 value (diverged, failed) counts as the worst of its loss, so that a loss which often fails pays for that.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +67,8 @@ def equal_budgets(history: History) -> dict[str, Any]:
     """
     metric, gpus = str(history.experiment["search"]["metric"]), _gpus(history)
     found = {}
-    for dataset in dict.fromkeys(str(trial.config["dataset"]) for trial in history.stage(Stage.SEARCH)):
-        trials = [trial for trial in history.stage(Stage.SEARCH) if trial.config["dataset"] == dataset]
+    for dataset in dict.fromkeys(trial.config.dataset for trial in history.stage(Stage.SEARCH)):
+        trials = [trial for trial in history.stage(Stage.SEARCH) if trial.config.dataset == dataset]
         losses = searched_losses(trials, metric, gpus or 1.0)
         if not losses:
             continue
@@ -88,12 +87,12 @@ def equal_budgets(history: History) -> dict[str, Any]:
 
 def searched_losses(trials: Sequence[Trial], metric: str, gpus: float) -> list[SearchedLoss]:
     """Return the losses that have enough candidates, the one with the highest value first."""
-    several = len({trial.config["model"] for trial in trials}) > 1
+    several = len({trial.config.model for trial in trials}) > 1
     groups: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
         if trial.has_ended:
-            label = f"{trial.config['model']} {trial.config['loss']}" if several else str(trial.config["loss"])
-            groups.setdefault(label, {}).setdefault(_settings(trial), []).append(trial)
+            label = f"{trial.config.model} {trial.config.loss}" if several else trial.config.loss
+            groups.setdefault(label, {}).setdefault(trial.config.setting, []).append(trial)
     losses = [_searched(label, list(group.values()), metric, gpus) for label, group in groups.items()]
     return sorted((loss for loss in losses if loss is not None), key=lambda loss: -float(loss.values.max()))
 
@@ -105,18 +104,13 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
         return None
     every = [trial for trials in candidates for trial in trials]
     return SearchedLoss(
-        model=every[0].config["model"],
-        loss=every[0].config["loss"],
+        model=every[0].config.model,
+        loss=every[0].config.loss,
         label=label,
         values=np.array([min(known) if value is None else value for value in values]),
         epochs=sum(len(trial.reported) for trial in every) / len(candidates),
         hours=sum(map(seconds_of, every)) / 3600 * gpus / len(candidates),
     )
-
-
-def _settings(trial: Trial) -> str:
-    """Return what tells a candidate from others: all settings of its training but the seed."""
-    return json.dumps({**trial.config, "seed": None}, sort_keys=True)
 
 
 def _value(trials: Sequence[Trial], metric: str) -> float | None:

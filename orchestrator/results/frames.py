@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.confirmed import metrics_of, verdicts_of
-from orchestrator.results.summary import summarise
+from orchestrator.results.summary import conclude
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,7 +34,7 @@ def cocos_frame(history: History) -> "DataFrame":
         metrics = metrics_of(trial, history)
         for name in metrics:
             if name.startswith(COCOS) and not name.endswith("_std"):
-                counter = {"trial": trial.id, "counter": name.removeprefix(COCOS), "loss": trial.config["loss"]}
+                counter = {"trial": trial.id, "counter": name.removeprefix(COCOS), "loss": trial.config.loss}
                 rows.append({**counter, "mean": metrics[name], "std": metrics.get(f"{name}_std")})
     return _frame(rows, ["trial", "counter"])
 
@@ -86,7 +86,7 @@ def verdicts_frame(history: History) -> "DataFrame":
 
 def winners_frame(history: History) -> "DataFrame":
     """Return a row a dataset: the winner's trial, settings and metrics."""
-    winners = summarise(history)["winners"] if history.experiment else {}
+    winners = conclude(history)["winners"] if history.experiment else {}
     rows = [
         {
             "dataset": dataset,
@@ -106,7 +106,7 @@ def trial_rows(history: History) -> Iterator[dict[str, Any]]:
         yield {
             **_about(trial),
             "state": history.standing(trial),
-            "seed": trial.config["seed"],
+            "seed": trial.config.seed,
             "epochs": trial.last_epoch,
             "best_epoch": trial.best_epoch,
             "retries": trial.retries,
@@ -120,13 +120,12 @@ def epoch_rows(history: History) -> Iterator[dict[str, Any]]:
     """Yield a mapping an epoch of a trial, with plain values."""
     for trial in history.trials.values():
         for epoch in sorted(trial.epochs):
-            yield {"trial": trial.id, "epoch": epoch, "loss": trial.config["loss"], **trial.epochs[epoch]}
+            yield {"trial": trial.id, "epoch": epoch, "loss": trial.config.loss, **trial.epochs[epoch]}
 
 
 def _about(trial: Trial) -> dict[str, Any]:
-    names = ("dataset", "model", "loss")
-    about = {name: trial.config[name] for name in names}
-    return {"trial": trial.id, "study": trial.study, "stage": str(trial.stage), "candidate": trial.candidate, **about}
+    about = {"trial": trial.id, "study": trial.study, "stage": str(trial.stage), "candidate": trial.candidate}
+    return {**about, **trial.combination}
 
 
 def _params(parameters: Any) -> dict[str, Any]:

@@ -28,11 +28,11 @@ def outside_candidate(
     Raises:
         ConfigError: If the label is taken, or a run is of other queries than the experiment's.
     """
-    taken = {name for trial in history.trials.values() for name in (trial.id, trial.config["loss"])}
+    taken = {name for trial in history.trials.values() for name in (trial.id, trial.config.loss)}
     if label in taken:
         raise ConfigError(f"--candidate {label}: the experiment has a candidate or a loss of this name; take another")
     kept = [
-        one for one in history.stage(Stage.CONFIRM) if one.config["dataset"] == dataset and one.id in history.test_ranks
+        one for one in history.stage(Stage.CONFIRM) if one.config.dataset == dataset and one.id in history.test_ranks
     ]
     for _, ranks in runs:
         if kept and not ranks.has_queries_of(Ranks.from_text(history.test_ranks[kept[0].id])):

@@ -11,7 +11,10 @@ from orchestrator.journal.trial import Stage
 
 def goals_of(history: History) -> tuple[Objective, ...]:
     """Return the objectives of an experiment, the metric that names the winner first."""
-    return Search.model_validate_json(json.dumps(history.experiment.get("search", {}))).goals
+    search = history.experiment.get("search", {})
+    # The keys of the objectives alone: others may name a loss or a sampler of a plug-in, which is not in use here.
+    told = {key: search[key] for key in ("metric", "objectives") if key in search}
+    return Search.model_validate_json(json.dumps(told)).goals
 
 
 def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Point]]:
@@ -28,8 +31,8 @@ def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, lis
     gains = {point.first.id: [_gain(point, goal) for goal in goals] for point in finished}
     fronts: dict[str, list[Point]] = {}
     for point in sorted(finished, key=lambda point: -gains[point.first.id][0]):
-        dataset = point.first.config["dataset"]
-        rivals = [gains[other.first.id] for other in finished if other.first.config["dataset"] == dataset]
+        dataset = point.first.config.dataset
+        rivals = [gains[other.first.id] for other in finished if other.first.config.dataset == dataset]
         if not any(_beats(rival, gains[point.first.id]) for rival in rivals):
             fronts.setdefault(dataset, []).append(point)
     return fronts

@@ -36,7 +36,7 @@ class Measure:
 
     Attributes:
         mean: In the metric's unit.
-        std: Of the population (``ddof=0``), as in the published tables; ``None`` where it is not known.
+        std: Of the population (``ddof=0``), as in the published tables; ``None`` of one run, and where it is not known.
         seeds: How many runs it is over, >= 1.
     """
 
@@ -90,7 +90,7 @@ class WelchTest:
 
 def measure(values: Sample) -> Measure:
     """Return mean and population standard deviation of at least one value."""
-    return Measure(float(values.mean()), float(values.std()), len(values))
+    return Measure(float(values.mean()), float(values.std()) if len(values) > 1 else None, len(values))
 
 
 def has_spread(values: Sample) -> bool:

@@ -88,7 +88,7 @@ def compare_trials(first: str, second: str, output: Path) -> TrialComparison:
         UserError: If there is no such trial, or several experiments have it; the message tells how to name it.
     """
     sides = (find_side(first, output), find_side(second, output))
-    flat = [dict(_flat(side.trial.config)) for side in sides]
+    flat = [dict(_flat(side.trial.config.to_dict())) for side in sides]
     names = sorted({*flat[0], *flat[1]})
     settings = {name: (flat[0].get(name), flat[1].get(name)) for name in names}
     values = [_values(side) for side in sides]
@@ -113,7 +113,7 @@ def find_side(name: str, output: Path) -> Side:
         if wanted is None and not experiment and own == name:
             wanted, why = _winner(history, name)
         if wanted is not None:
-            verdict = verdicts_of(history).get(wanted.config["dataset"])
+            verdict = verdicts_of(history).get(wanted.config.dataset)
             found.append(Side(own, wanted, history.tests.get(wanted.id, {}), why, verdict))
     if not found:
         raise NoSuchTrialError(
@@ -133,7 +133,7 @@ def which_is_better(first: Side, second: Side) -> str:
     stand against each other, and nobody knows what other seeds would have brought.
     """
     one, other = first.trial, second.trial
-    if (one.config["dataset"], one.metric) != (other.config["dataset"], other.metric):
+    if (one.config.dataset, one.metric) != (other.config.dataset, other.metric):
         return "neither is called better: the two were trained on different datasets, or selected by different metrics"
     confirmed = _confirmed(first, second)
     if confirmed:

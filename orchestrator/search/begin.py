@@ -8,6 +8,7 @@ found.trials.sort_values("val/rsum")
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from orchestrator.search.search import SearchResult, run_confirmation, run_searc
 from orchestrator.storage.bucket import is_bucket
 from orchestrator.text.terminal import say
 from orchestrator.workload.training import TrainablesWorkload
+from trainables.errors import DataError
 from trainables.extras import require
 from trainables.plugins.plugin import Plugin
 
@@ -71,12 +73,14 @@ def search(
 
 
 def make_experiment(
-    given: "str | Path | Experiment | Mapping[str, Any]", overrides: Sequence[str] = (), plugins: Sequence[str] = ()
+    experiment: "str | Path | Experiment | Mapping[str, Any]",
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
 ) -> Experiment:
     """Return an experiment, checked whole.
 
     Args:
-        given: The name of an experiment that ships, a YAML file, the keys of one, or what this function returned.
+        experiment: The name of an experiment that ships, a YAML file, the keys of one, or what this function returned.
         overrides: ``KEY=VALUE``, as with ``--set``.
         plugins: Python files or installed distributions, as with ``--plugin``.
 
@@ -88,9 +92,9 @@ def make_experiment(
         >>> [cell.name for cell in made.cells()]
         ['scenes-vsepp-nt_xent']
     """
-    if isinstance(given, str | Path):
-        return load_experiment(str(given), overrides, plugins)
-    values = given.to_dict() if isinstance(given, Experiment) else dict(given)
+    if isinstance(experiment, str | Path):
+        return load_experiment(str(experiment), overrides, plugins)
+    values = experiment.to_dict() if isinstance(experiment, Experiment) else dict(experiment)
     document = override(Document("experiment", values), overrides)
     return check_document(with_plugins(document, plugins, Path()))
 
@@ -113,6 +117,7 @@ def run_experiment(
     require("search", "a search")
     if warning := ignored_address(cluster):
         say(warning, error=True)
+    experiment = with_formats(experiment, data_root)
     workload = make_workload(experiment.resources, data_root, experiment.plugins)
     begin = run_confirmation if confirm_alone else run_search
     return begin(
@@ -124,6 +129,27 @@ def run_experiment(
         cluster=cluster,
         data_root=workload.data_root,
     )
+
+
+def with_formats(experiment: Experiment, data_root: str) -> Experiment:
+    """Return an experiment with the installed plug-ins that read its datasets, beside those that it names.
+
+    A plug-in has to be part of the experiment to be recorded and to be sent to the actors. Datasets of a bucket are not
+    there yet, so that an experiment names the plug-ins that read them.
+    """
+    if is_bucket(data_root):
+        return experiment
+    from trainables.data.source import plugin_that_reads
+
+    known = {plugin.name: plugin for plugin in experiment.plugins}
+    for dataset in experiment.datasets:
+        # What is wrong with a dataset is told with all that is wrong with the data.
+        with suppress(DataError):
+            if (plugin := plugin_that_reads(dataset, Path(data_root))) is not None:
+                known.setdefault(plugin.name, plugin)
+    if len(known) == len(experiment.plugins):
+        return experiment
+    return experiment.model_copy(update={"plugins": tuple(known.values())})
 
 
 def make_workload(resources: Resources, data_root: str, plugins: tuple[Plugin, ...] = ()) -> TrainablesWorkload:

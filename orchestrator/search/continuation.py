@@ -28,6 +28,23 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     return validate(Experiment, override(Document(str(directory / JOURNAL_FILE), history.experiment), overrides))
 
 
+def check_folder(directory: Path, experiment: Experiment) -> None:
+    """Refuse to go on with a folder that was renamed, or copied under another name.
+
+    An experiment's name is that of its folder, of its checkpoints under ``--storage`` and of its runs in MLflow: trials
+    of a copy would be written into the original.
+
+    Raises:
+        ConfigError: If the folder has not the name of its experiment.
+    """
+    folder = directory.resolve()
+    if folder.name != experiment.name:
+        raise ConfigError(
+            f"{directory}: holds the experiment {experiment.name!r}, whose folder must be called {experiment.name}; "
+            f"rename the folder, or move it to another --output as OTHER/{experiment.name}, and give --output OTHER"
+        )
+
+
 def read_storage(directory: Path) -> str | None:
     """Return the ``--storage`` of the newest start.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
@@ -100,15 +99,15 @@ class Status:
         }
 
 
-def read_status(directory: Path) -> Status:
-    """Read how an experiment stands, whoever runs it.
+def read_status(followed: Followed) -> Status:
+    """Read on, and return how the experiment stands, whoever runs it; what was read before is not read again.
 
     Raises:
         JournalError: If there is no journal, or it is damaged.
     """
-    followed = Followed(directory)
-    if not followed.read_on() and not (directory / JOURNAL_FILE).is_file():
-        raise JournalError(f"{directory / JOURNAL_FILE}: no such journal; `orchestrator search` makes one")
+    path = followed.directory / JOURNAL_FILE
+    if not followed.read_on() and not path.is_file():
+        raise JournalError(f"{path}: no such journal; `orchestrator search` makes one")
     return status_of(followed)
 
 

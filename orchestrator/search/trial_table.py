@@ -11,8 +11,7 @@ from rich.text import Text
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.pareto import goals_of
-from orchestrator.text.values import format_parameters
-from trainables.config import TrialConfig
+from orchestrator.text.values import format_parameters, short_names
 
 ROWS = 16
 """Trials in a table that is to fit on a screen."""
@@ -118,24 +117,17 @@ def _columns(history: History) -> Table:
 
 
 def _cells(history: History, trial: Trial, prefix: str, progress: Callable[[Trial], str]) -> list[Text]:
-    epochs = TrialConfig.from_dict(trial.config).training.total_epochs
+    epochs = trial.total_epochs
     best = "" if trial.best_value is None else f"{trial.best_value:.2f}"
     at_best = trial.epochs.get(trial.best_epoch or 0, {})
     others = [f"{at_best[metric]:.2f}" if metric in at_best else "" for metric in _further(history)]
     standing = history.standing(trial)
     inside = progress(trial) if standing == TrialState.RUNNING else ""
     epoch = f"{trial.last_epoch}/{epochs}" + (f" {inside}" if inside else "")
-    parameters = Text(format_parameters(_short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
+    parameters = Text(format_parameters(short_names(trial.parameters)), no_wrap=True, overflow="ellipsis")
     state = Text(WORDS[standing], STYLES.get(standing, "dim"))
     return [Text(trial.id.removeprefix(prefix)), parameters, *map(Text, (epoch, best, *others)), state]
 
 
 def _further(history: History) -> list[str]:
     return [goal.metric for goal in goals_of(history)[1:]]
-
-
-def _short_names(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return hyper-parameters without ``training.`` and ``model.`` before their names, where no two become alike."""
-    short = {name: name.removeprefix("training.").removeprefix("model.") for name in parameters}
-    alike = len(set(short.values())) < len(short)
-    return {name if alike else short[name]: value for name, value in parameters.items()}

@@ -17,6 +17,7 @@ import psutil
 
 from orchestrator.journal.lock import AlreadyRunningError, boot_id, describe_holder, is_here
 from orchestrator.storage.bucket import ObjectStore
+from trainables.json_files import parse_state
 
 CLAIM_FILE = ".driver"
 """Of the object beside the trials' checkpoints; of a folder's file as well."""
@@ -84,7 +85,7 @@ class Claim:
 def _read(store: ObjectStore) -> Mapping[str, Any]:
     """Return what the claim says; empty where there is none, or none that can be read."""
     try:
-        found = json.loads(store.read(CLAIM_FILE))
+        found = parse_state(store.read(CLAIM_FILE))
     except (FileNotFoundError, ValueError):
         return {}
     known = isinstance(found, dict) and found.keys() >= {"pid", "host", "boot_id", "started", "directory", "token"}

@@ -13,8 +13,8 @@ from optuna.trial import TrialState as OptunaState
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.studies.samplers import distribution
 from orchestrator.studies.study import STATES
+from orchestrator.studies.suggesting import distribution
 from search_spaces import Range, Values
 
 
@@ -85,7 +85,7 @@ def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
 
 
 def _about(trial: Trial) -> dict[str, Any]:
-    about = {"trial": trial.id, "seed": trial.config["seed"], "best_epoch": trial.best_epoch, "error": trial.error}
+    about = {"trial": trial.id, "seed": trial.config.seed, "best_epoch": trial.best_epoch, "error": trial.error}
     return {name: value for name, value in about.items() if value is not None}
 
 

@@ -23,7 +23,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedMove
 from orchestrator.journal.trial import Trial, best_first
 from search_spaces import Suggestion, perturb
-from trainables.config import CHANGEABLE, Change, TrialConfig
+from trainables.config import CHANGEABLE, Change
 from trainables.seeding import derive_seed
 
 
@@ -55,7 +55,7 @@ def _plan(cell: Cell, trial: Trial, best: Sequence[Trial]) -> PlannedMove:
     source = draw.choice(best)
     kept = set(source.params) - set(movable(cell.space))
     params, suggestion = perturb(cell.space, source.params, kept, draw)
-    config = TrialConfig.from_dict(source.config)
+    config = source.config
     changed = replace(config, schedule=(*config.schedule, _change(cell, epoch + 1, suggestion)))
     return PlannedMove(trial, source, params, changed)
 

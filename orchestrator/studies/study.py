@@ -1,29 +1,32 @@
-"""Which trial comes next: Optuna is asked for suggestions and told of results. ``tuner/issuer.py`` hands trials to Ray.
+"""Which trial comes next: Optuna is asked for suggestions. ``tuner/issuer.py`` hands the trials to Ray.
 
 Ray's own ``OptunaSearch`` is not used, because it never prunes, calls a stopped trial complete and leaves a trial
 without a value running for ever. A study lives in memory and is rebuilt from the journal, which alone records what was
-suggested. Each suggestion is drawn with a seed made of the study's seed and the trial's number, so that a search that
+suggested. Optuna keeps nothing from one suggestion to the next: each is made by a sampler of its own, which is shown
+the trials as they stand (``shown.py``), with a seed made of the study's seed and the trial's number. So a search that
 was restarted suggests what the undisturbed search would have suggested.
 """
 
-import json
 import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.samplers import RandomSampler
-from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import FixedTrial, FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
 from orchestrator.experiment.experiment import Cell, Experiment
 from orchestrator.experiment.sections import Search
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
-from orchestrator.studies.samplers import distribution, make_sampler
+from orchestrator.studies.samplers import make_sampler, needs_every_trial
+from orchestrator.studies.shown import Known, ShownTrials
+from orchestrator.studies.suggesting import distribution
 from search_spaces import Suggestion
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
@@ -59,40 +62,36 @@ class Study:
         self._first_points: Sequence[Mapping[str, Any]] = (
             cell.space.grid() if search.sampler == "grid" else [*cell.space.first_points(), *cell.enqueued]
         )
-        self._warm = [_warm(cell, trial) for trial in warm]
         self._asked = 0
-        self._trials: list[Trial] = []
+        self._warm = len(warm)
+        self._directions = [goal.direction for goal in search.goals]
+        self._known = Known(self._directions, [_warm(cell, trial, place) for place, trial in enumerate(warm, start=1)])
+        self._trainings: dict[str, list[Trial]] = {}
         self._first_of: dict[str, str] = {}
-        self._trainings: Counter[str] = Counter()
-        self._begin()
-
-    def _begin(self) -> None:
-        """Make an Optuna study that holds the trials taken over from other experiments, and none of this one."""
-        self._study = optuna.create_study(
-            directions=[objective.direction for objective in self._search.goals], study_name=self.cell.name
-        )
-        self._study.add_trials(self._warm)
-        self._open: dict[int, optuna.Trial] = {}
-        self._reported: dict[int, int] = {}
-        self._told: set[int] = set()
-        self._is_outdated = False
+        self._changed: set[str] = set()
+        self._drawn: list[FrozenTrial] = []
+        self._distributions: dict[tuple[tuple[str, BaseDistribution], ...], dict[str, BaseDistribution]] = {}
 
     @property
     def asked(self) -> int:
         """How many trials the study has so far."""
         return self._asked
 
+    def known(self) -> Known:
+        """Return the points so far as Optuna's trials, with the values that they have now."""
+        for first in self._changed:
+            self._known.put(self._as_it_stands(Point(tuple(self._trainings[first]))))
+        self._changed.clear()
+        return self._known
+
     def ask(self) -> tuple[Mapping[str, Any], Suggestion]:
         """Return the next suggestion's parameters, and the setting for which they stand."""
-        # Before the sampler is asked, because Optuna cannot change a value that it has been told.
-        if self._is_outdated:
-            self._rebuild()
         number = self._asked
         self._asked += 1
+        self._drawn = []
         if number < len(self._first_points):
-            return self._ask_for(self._first_points[number], number)
-        self._study.sampler = make_sampler(self._search.sampler, self.cell.space, self.cell.seed, number, self.size)
-        return self._suggest(number)
+            return self._ask_for(self._first_points[number])
+        return self._suggest(self._search.sampler, self.cell.seed, number)
 
     def ask_again(self, attempt: int) -> tuple[Mapping[str, Any], Suggestion]:
         """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
@@ -100,16 +99,11 @@ class Study:
         Args:
             attempt: How many suggestions were drawn for this trial so far, >= 1.
         """
-        # To Optuna a suggestion that is not taken is a running trial, from which the sampler keeps away. The study is
-        # made anew, without that trial, before the next trial is asked for.
-        self._is_outdated = True
-        number, seed = self._asked - 1, derive_seed(self.cell.seed, "again", attempt, bits=32)
         # A sampler that is sure of a setting suggests the setting again and again, and a Sobol sequence has one point
         # for each number: from some attempt on, or at once, the suggestion is drawn at random.
         is_asked = attempt < DRAWS / 2 and self._search.sampler != "qmc"
         name = self._search.sampler if is_asked else "random"
-        self._study.sampler = make_sampler(name, self.cell.space, seed, number, self.size)
-        return self._suggest(number)
+        return self._suggest(name, derive_seed(self.cell.seed, "again", attempt, bits=32), self._asked - 1)
 
     def may_repeat(self, config: TrialConfig) -> bool:
         """Say whether the newest trial may train a setting: it was not trained too often, or a person asked for it."""
@@ -118,99 +112,108 @@ class Study:
 
     def first_with(self, config: TrialConfig) -> tuple[str | None, int]:
         """Return the id of the first trial with a setting, and how often the study has trained the setting so far."""
-        first = self._first_of.get(_setting(config.to_dict()))
-        return first, self._trainings[first] if first else 0
+        first = self._first_of.get(config.setting)
+        return first, len(self._trainings[first]) if first else 0
 
     def add(self, trial: Trial) -> None:
-        """Take in a trial that is in the journal and whose suggestion came from ``ask``."""
-        self._trials.append(trial)
+        """Take in a trial that is in the journal and whose suggestion came from ``ask``, or from a former process."""
         first = trial.candidate or trial.id
-        self._trainings[first] += 1
-        self._first_of.setdefault(_setting(trial.config), first)
-        # A replicate trains the point of an earlier trial: the Optuna trial that was made by asking must go.
-        self._is_outdated |= trial.candidate is not None
+        self._first_of.setdefault(trial.config.setting, first)
+        self._trainings.setdefault(first, []).append(trial)
+        if trial.candidate is None:
+            fixed = FixedTrial(dict(trial.params))
+            self.cell.space.suggest(fixed)
+            self._known.put(self._frozen(self._place(trial), fixed.params, fixed.distributions))
+        self._changed.add(first)
 
     def replay(self, trial: Trial) -> None:
         """Take in a trial of the journal; trials must come in the order of their numbers."""
-        if trial.candidate is None:
-            self._ask_for(trial.params, trial.number)
         self._asked += 1
         self.add(trial)
-        self.observe(trial)
 
     def observe(self, trial: Trial) -> None:
-        """Tell Optuna the epochs of a trial that Optuna has not seen, and the trial's end if it has ended."""
-        if self._trainings[trial.candidate or trial.id] > 1:
-            # The value of a point that is trained several times is a mean, which each training changes. Optuna cannot
-            # change a value that it has been told, so the next suggestion is drawn by a study made anew.
-            self._is_outdated |= trial.has_ended
-        elif trial.number not in self._told:
-            self._take(Point((trial,)))
+        """Note that a trial has new epochs or has ended, which the next suggestion is to take into account."""
+        self._changed.add(trial.candidate or trial.id)
 
-    def _rebuild(self) -> None:
-        """Make the Optuna study anew, and tell it all points with the values that they have now."""
-        self._begin()
-        for point in points_of(self._trials):
-            self._ask_for(point.first.params, point.first.number)
-            self._take(point)
+    def _place(self, trial: Trial) -> int:
+        """Return the number under which Optuna knows a trial: those of other experiments are counted from 1."""
+        return 1 + self._warm + trial.number
 
-    def _take(self, point: Point) -> None:
-        if not self._has_several_goals:
-            self._report(point)
-        if point.state is not TrialState.RUNNING:
-            self._tell(point)
+    def _as_it_stands(self, point: Point) -> FrozenTrial:
+        """Return a point as Optuna's trial: complete with its means at the best epochs, pruned, failed, or running.
 
-    @property
-    def _has_several_goals(self) -> bool:
-        return len(self._search.goals) > 1
-
-    def _report(self, point: Point) -> None:
-        number = point.first.number
-        for epoch, value in point.running_best().items():
-            if epoch > self._reported.get(number, 0):
-                self._open[number].report(value, epoch)
-                self._reported[number] = epoch
-
-    def _tell(self, point: Point) -> None:
-        """Tell Optuna how a point ended: complete with its mean values at the best epochs, pruned, or failed."""
+        Its value at an epoch is the best so far; where there are several objectives, Optuna has no values of epochs.
+        """
+        asked = self._known[self._place(point.first)]
+        curve = point.running_best() if len(self._directions) == 1 else {}
         values = None
         if point.state is TrialState.FINISHED and point.finished:
             further = (point.mean(goal.metric) for goal in self._search.goals[1:])
             values = [value or 0.0 for value in (point.value, *further)]
-        # The handle is dropped: Optuna keeps a copy of the trial itself, and a long search has thousands of handles.
-        number = point.first.number
-        self._study.tell(self._open.pop(number), values, state=STATES[point.state])
-        self._reported.pop(number, None)
-        self._told.add(number)
+        elif point.state is TrialState.STOPPED_EARLY and curve:
+            values = [curve[max(curve)]]
+        made = self._frozen(asked.number, asked.params, asked.distributions)
+        made.state = STATES.get(point.state, OptunaState.RUNNING)
+        made.values = values
+        made.intermediate_values = curve
+        return made
 
-    def _ask_for(self, params: Mapping[str, Any], number: int) -> tuple[Mapping[str, Any], Suggestion]:
-        """Make an Optuna trial with given parameters, without asking the sampler."""
-        self._study.sampler = RandomSampler(seed=0)
-        self._study.enqueue_trial(dict(params))
-        return self._suggest(number)
+    def _frozen(
+        self, number: int, params: dict[str, Any], distributions: Mapping[str, BaseDistribution]
+    ) -> FrozenTrial:
+        """Return a running trial of Optuna's; of thousands, equal distributions are kept once."""
+        shared = self._distributions.setdefault(tuple(distributions.items()), dict(distributions))
+        return FrozenTrial(
+            number=number,
+            trial_id=number,
+            state=OptunaState.RUNNING,
+            value=None,
+            datetime_start=None,
+            datetime_complete=None,
+            params=params,
+            distributions=shared,
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+        )
 
-    def _suggest(self, number: int) -> tuple[Mapping[str, Any], Suggestion]:
-        trial = self._study.ask()
-        self._open[number] = trial
+    def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
+        """Return a suggestion with given parameters; what they leave open is drawn at random."""
+        study = optuna.create_study(directions=self._directions, sampler=RandomSampler(seed=0))
+        study.enqueue_trial(dict(params))
+        trial = study.ask()
+        return self._suggested_by(trial)
+
+    def _suggest(self, name: str, seed: int, number: int) -> tuple[Mapping[str, Any], Suggestion]:
+        """Let a sampler make a suggestion, in a study of Optuna's that is made for this suggestion alone."""
+        known = self.known()
+        sampler = make_sampler(name, self.cell.space, seed, number, self.size)
+        trials = known.all() if needs_every_trial(name) else known.shown()
+        # To Optuna a suggestion for this trial that was not taken is a running trial, from which it keeps away.
+        storage = ShownTrials([*trials, *self._drawn])
+        return self._suggested_by(
+            optuna.create_study(storage=storage, directions=self._directions, sampler=sampler).ask()
+        )
+
+    def _suggested_by(self, trial: optuna.Trial) -> tuple[Mapping[str, Any], Suggestion]:
         suggestion = self.cell.space.suggest(trial)
+        number = 1 + self._warm + self._asked + len(self._drawn)
+        self._drawn.append(self._frozen(number, trial.params, trial.distributions))
         return trial.params, suggestion
 
 
-def _setting(config: Mapping[str, Any]) -> str:
-    """Return a text that two trainings share if they differ in nothing but their seeds."""
-    return json.dumps({name: value for name, value in config.items() if name != "seed"}, sort_keys=True)
-
-
-def _warm(cell: Cell, trial: WarmTrial) -> FrozenTrial:
-    """Return a trial of another experiment as a finished Optuna trial."""
+def _warm(cell: Cell, trial: WarmTrial, number: int) -> FrozenTrial:
+    """Return a trial of another experiment as a finished Optuna trial of a number."""
     bounds = cell.space.bounds()
     state = STATES[trial.state]
-    return create_trial(
+    made = create_trial(
         state=state,
         params=dict(trial.params),
         distributions={name: distribution(bounds[name]) for name in trial.params},
         values=list(trial.values) if state is OptunaState.COMPLETE else None,
     )
+    made.number = number
+    return made
 
 
 def replicate_seed(seed: int, trainings: int) -> int:
@@ -264,7 +267,7 @@ class Studies:
             return None
         number = study.asked
         params, config, first = self._draw(study)
-        trial = self._ledger.create(study.cell.name, number, params, config.to_dict(), first)
+        trial = self._ledger.create(study.cell.name, number, params, config, first)
         study.add(trial)
         return trial
 

@@ -79,10 +79,10 @@ def _ended(history: History, cell: Cell) -> Iterator[Point]:
     """Yield the ended points of a search on the same dataset with the same model and, unless it is chosen, loss."""
     for point in points_of(history.stage(Stage.SEARCH)):
         trial = point.first
-        same = (trial.config["dataset"], trial.config["model"]) == (cell.dataset, cell.model)
+        same = (trial.config.dataset, trial.config.model) == (cell.dataset, cell.model)
         has_ended = point.state is not TrialState.RUNNING
         # A trial that moved owes its value to several points.
-        if same and has_ended and not trial.moves and trial.config["loss"] in cell.space.losses:
+        if same and has_ended and not trial.moves and trial.config.loss in cell.space.losses:
             yield point
 
 
@@ -96,7 +96,7 @@ def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
         config: Of any trial of the study.
         cell: The study.
     """
-    theirs = TrialConfig.from_dict(trial.config)
+    theirs = trial.config
     training = {name: getattr(config.training, name) for name in (*cell.space.training, *UNSEEN)}
     searched = cell.space.model_parameters
     models = [

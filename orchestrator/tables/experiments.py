@@ -19,7 +19,7 @@ from orchestrator.journal.points import Point, best_points
 from orchestrator.results.confirmed import metrics_of, verdicts_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
-from orchestrator.results.summary import Summary, summarise
+from orchestrator.results.summary import Summary, conclude
 from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_of
 from orchestrator.tables.equal_budget import equal_budget_tables
 from orchestrator.tables.judged import judged_tables
@@ -53,10 +53,10 @@ def read_result(directory: Path) -> Result:
     history = History.of(read_journal(directory / JOURNAL_FILE))
     verdicts = verdicts_of(history)
     rows: list[Row] = [row for verdict in verdicts.values() for row in rows_of(verdict)]
-    for dataset in dict.fromkeys(str(trial.config["dataset"]) for trial in history.trials.values()):
+    for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values()):
         if dataset not in verdicts:
             rows += _unconfirmed(history, dataset)
-    return Result(str(history.experiment["name"]), summarise(history), tuple(rows), dict(history.data))
+    return Result(str(history.experiment["name"]), conclude(history), tuple(rows), dict(history.data))
 
 
 def tables_of(
@@ -109,7 +109,7 @@ def _unconfirmed(history: History, dataset: str) -> list[Row]:
     """Return the best point of each study, best first."""
     studies: dict[str, Point] = {}
     for point in best_points(history.trials.values()):
-        if point.first.config["dataset"] == dataset:
+        if point.first.config.dataset == dataset:
             studies.setdefault(point.first.study, point)
     return [_row(point, rank, history) for rank, point in enumerate(studies.values(), start=1)]
 
@@ -124,9 +124,9 @@ def _row(point: Point, rank: int, history: History) -> Row:
         name: replace(value, std=cocos[f"{name}_std"].mean) for name, value in cocos.items() if f"{name}_std" in cocos
     }
     return Row(
-        dataset=trial.config["dataset"],
-        model=trial.config["model"],
-        loss=trial.config["loss"],
+        dataset=trial.config.dataset,
+        model=trial.config.model,
+        loss=trial.config.loss,
         parameters=trial.parameters,
         measures=retrieval | cocos | spreads,
         number=str(rank),

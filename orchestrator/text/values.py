@@ -115,6 +115,22 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+SYMBOLS = {"temperature": "τ"}
+"""Hyper-parameters that the field writes with a letter."""
+
+
+def short_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by their letters, or by names without their section, where that leaves them apart.
+
+    Example:
+        >>> short_names({"temperature": 0.1, "training.weight_decay": 0.0})
+        {'τ': 0.1, 'weight_decay': 0.0}
+    """
+    short = {name: SYMBOLS.get(name, name.rpartition(".")[2]) for name in values}
+    found = list(short.values())
+    return {(short[name] if found.count(short[name]) == 1 else name): value for name, value in values.items()}
+
+
 def format_parameters(parameters: Mapping[str, Any]) -> str:
     """Return ``name=value`` pairs, numbers with four significant digits."""
     return " ".join(f"{name}={_short(value)}" for name, value in parameters.items())

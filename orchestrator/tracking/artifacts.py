@@ -30,12 +30,12 @@ def protocol_of(dataset: str) -> str:
 def trial_artifacts(trial: Trial) -> dict[str, str]:
     """Return the files of an ended trial, by name."""
     files = {"history.csv": history_csv(trial)} if trial.epochs else {}
-    if "schedule" in trial.config:
+    if trial.config.schedule:
         files["schedule.json"] = json.dumps(schedule(trial), indent=2) + "\n"
-    curves = weight_curves(trial.config["loss"], trial.loss_parameters_at_best)
+    curves = weight_curves(trial.config.loss, trial.loss_parameters_at_best)
     if curves:
         lines = {curve.of: (POINTS, curve.weights) for curve in curves}
-        files["weight_curve.svg"] = line_picture(f"weight of a pair, {trial.config['loss']}", lines)
+        files["weight_curve.svg"] = line_picture(f"weight of a pair, {trial.config.loss}", lines)
     counts = cocos_at_best(trial)
     if counts:
         files["cocos.svg"] = bar_picture(f"COCOS at epoch {trial.best_epoch}, mean and spread over batches", counts)
@@ -56,7 +56,7 @@ def history_csv(trial: Trial) -> str:
 
 def schedule(trial: Trial) -> dict[str, Any]:
     """Return what a trial's model was trained with from which epoch on, and whose models the trial took over."""
-    config = trial.config
+    config = trial.config.to_dict()
     start = {"epoch": 1, "loss_parameters": config["loss_parameters"], "training": config["training"]}
     moves = [{"after_epoch": move.epoch, "from": move.source} for move in trial.moves]
     return {"schedule": [start, *config["schedule"]], "lineage": moves}

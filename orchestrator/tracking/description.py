@@ -11,7 +11,7 @@ from orchestrator.text.values import markdown, values_text, visible
 from orchestrator.tracking.artifacts import protocol_of
 from orchestrator.tracking.names import stored_metric, stored_value
 from search_spaces.space import is_number
-from trainables.config import CHANGEABLE, TrialConfig
+from trainables.config import CHANGEABLE
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric
@@ -27,13 +27,14 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
     """Return the tags that trials are found and compared by."""
     config, environment = trial.config, history.environment
     tags = {
-        **{name: str(config[name]) for name in ("dataset", "model", "loss", "seed")},
-        "protocol": protocol_of(config["dataset"]),
+        **trial.combination,
+        "seed": str(config.seed),
+        "protocol": protocol_of(config.dataset),
         "stage": str(trial.stage),
         **({"candidate": trial.candidate} if trial.candidate else {}),
-        **({"plugins": ", ".join(config["plugins"])} if config.get("plugins") else {}),
+        **({"plugins": ", ".join(config.plugins)} if config.plugins else {}),
         "experiment": history.experiment["name"],
-        "data_digest": history.data.get(data_key(TrialConfig.from_dict(config)), ""),
+        "data_digest": history.data.get(data_key(config), ""),
         "git_revision": str(environment.get("git_revision")),
         **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},
         # What MLflow shows as source and version.
@@ -57,7 +58,7 @@ def end_of(trial: Trial) -> dict[str, str]:
 
 def params_of(trial: Trial) -> dict[str, Any]:
     """Return the coefficients under their own names, and the rest of the config under dotted ones, as they began."""
-    config = trial.config_in(1)
+    config = trial.config_in(1).to_dict()
     rest = {f"training.{name}": value for name, value in config["training"].items()}
     names = {name: config[name] for name in NAMED if name in config}
     coefficients = dict(_coefficients(config["loss_parameters"]))
@@ -72,11 +73,11 @@ def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:
     """
     if history.experiment.get("scheduler", {}).get("name") != "pbt":
         return {}
-    config = TrialConfig.from_dict(trial.config_in(epoch)).at(epoch).to_dict()
+    config = trial.config_in(epoch).at(epoch)
     searched = [name for name in history.experiment["search"]["training"] if name in CHANGEABLE]
     named = {
-        **dict(_coefficients(config["loss_parameters"])),
-        **{f"training.{name}": config["training"][name] for name in searched},
+        **dict(_coefficients(config.loss_parameters)),
+        **{f"training.{name}": getattr(config.training, name) for name in searched},
     }
     return {f"schedule/{name}": float(value) for name, value in named.items() if is_number(value)}
 
@@ -101,7 +102,7 @@ def dataset_of(trial: Trial, history: History) -> "DatasetInput":
     """Return what MLflow shows as the dataset of a run."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    config = TrialConfig.from_dict(trial.config)
+    config = trial.config
     key = data_key(config)
     digest = history.data.get(key, "")
     source = json.dumps({"dataset": config.dataset, "features": config.features, "digest": digest})

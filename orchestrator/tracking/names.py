@@ -1,15 +1,10 @@
 """How MLflow's pages name a trial and its metrics: by what tells trials apart, and with what counts on top."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.text.values import format_parameters, visible
-
-SYMBOLS = {"temperature": "τ"}
-"""Hyper-parameters that the field writes with a letter."""
+from orchestrator.text.values import format_parameters, short_names, visible
 
 LONGEST = 120
 """Characters of a run's name; MLflow's tables cut longer names, and its database refuses names beyond 250."""
@@ -27,7 +22,7 @@ def run_name(trial: Trial, history: History) -> str:
     """
     repeated = history.trials.get(trial.candidate or "", trial)
     number = [] if trial.stage is Stage.REGRESS else [f"{repeated.number:04d}"]
-    seed = [f"seed={trial.config['seed']}"] if trial.candidate or trial.stage is Stage.REGRESS else []
+    seed = [f"seed={trial.config.seed}"] if trial.candidate or trial.stage is Stage.REGRESS else []
     return _name([*number, *_settings(trial, history), *seed])
 
 
@@ -64,15 +59,8 @@ def _settings(trial: Trial, history: History) -> list[str]:
     config = trial.config
     several = [name for name in ("dataset", "model") if len(history.experiment[f"{name}s"]) > 1]
     values = {name: value for name, value in trial.parameters.items() if name != "loss"}
-    names = [Path(config[name]).name if name == "dataset" else str(config[name]) for name in (*several, "loss")]
-    return [*names, format_parameters(_short_names(values))]
-
-
-def _short_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by names without their section, where that leaves them apart."""
-    short = {name: SYMBOLS.get(name, name.rpartition(".")[2]) for name in values}
-    found = list(short.values())
-    return {(short[name] if found.count(short[name]) == 1 else name): value for name, value in values.items()}
+    names = [Path(config.dataset).name if name == "dataset" else trial.combination[name] for name in (*several, "loss")]
+    return [*names, format_parameters(short_names(values))]
 
 
 def _name(parts: list[str]) -> str:

@@ -7,32 +7,46 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
 
-def study_trials(history: History, study: str) -> list[Trial]:
-    """Return the trials of a study but its repeats, which train what the study has already found."""
-    own = (trial for trial in history.trials.values() if trial.study == study)
-    return [trial for trial in own if trial.stage is not Stage.CONFIRM]
-
-
-def study_progress(history: History, study: str, after: int = 0) -> Iterator[tuple[int, dict[str, float], float]]:
-    """Yield a point of the curve for each trial that ended.
+class StudyCurve:
+    """The curve of one study, which grows with the trials that end: what is known of earlier trials is kept.
 
     Args:
-        history: Of the experiment.
         study: Its name.
-        after: How many points are known already.
-
-    Yields:
-        The number of trials that had ended, the metrics (the best value of a finished trial so far, and that number),
-        and the date at which the trial ended, in seconds since the Unix epoch.
     """
-    ended = [trial for trial in study_trials(history, study) if trial.has_ended]
-    # In the order of their ends: the journal's running time cannot jump, as a date can.
-    ended.sort(key=lambda trial: (trial.ended_after or 0.0, trial.number))
-    trainings: dict[str, list[float]] = {}
-    for count, trial in enumerate(ended, start=1):
-        if trial.state is TrialState.FINISHED and trial.best_value is not None:
-            trainings.setdefault(trial.candidate or trial.id, []).append(trial.best_value)
-        if count > after:
+
+    def __init__(self, study: str) -> None:
+        self._study = study
+        self._read, self._count = 0, 0
+        self._finished: dict[str, list[float]] = {}
+        self._best: float | None = None
+
+    def grow(self, history: History) -> Iterator[tuple[int, dict[str, float], float]]:
+        """Yield a point of the curve for each trial that ended since the last call.
+
+        Args:
+            history: Of the experiment, the same at each call.
+
+        Yields:
+            The number of trials that had ended, the metrics (the best value of a finished trial so far, and that
+            number), and the date at which the trial ended, in seconds since the Unix epoch.
+        """
+        new = history.ended[self._read :]
+        for trial in new:
+            self._read += 1
+            # The repeats of a study train what the study has already found.
+            if trial.study == self._study and trial.stage is not Stage.CONFIRM:
+                self._count += 1
+                self._note(trial)
+                best = {} if self._best is None else {f"{trial.metric}_best": self._best}
+                yield self._count, {**best, "trials_ended": float(self._count)}, trial.ended or 0.0
+
+    def _note(self, trial: Trial) -> None:
+        if trial.state is not TrialState.FINISHED or trial.best_value is None:
+            return
+        trainings = self._finished.setdefault(trial.candidate or trial.id, [])
+        trainings.append(trial.best_value)
+        if len(trainings) > 1:
             # Trainings of one setting count with their mean, so that a replicate may lower the best value.
-            best = {f"{trial.metric}_best": max(map(fmean, trainings.values()))} if trainings else {}
-            yield count, {**best, "trials_ended": float(count)}, trial.ended or 0.0
+            self._best = max(map(fmean, self._finished.values()))
+        elif self._best is None or trial.best_value > self._best:
+            self._best = trial.best_value

@@ -27,7 +27,7 @@ from orchestrator.tracking.description import (
     tags_of,
 )
 from orchestrator.tracking.names import candidate_name, run_name
-from orchestrator.tracking.progress import study_progress
+from orchestrator.tracking.progress import StudyCurve
 from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
@@ -71,6 +71,8 @@ class Store:
         correct_addresses(uri)
         self._experiment = find_or_make(self._client, experiment, uri, output)
         self._shown: dict[str, str] = {}
+        self._curves: dict[str, StudyCurve] = {}
+        self._shown_until = 0
         self._runs: dict[str, Run] = {}
         for name, run in existing_runs(self._client, self._experiment):
             kept = self._runs.get(name, run)
@@ -82,13 +84,11 @@ class Store:
             self._runs[name] = kept
 
     def deliver(self, history: History, trials: Iterable[str], status: Mapping[TrialState, str] = STATUS) -> None:
-        """Make the runs of some trials, and of their studies, agree with the history."""
+        """Make the runs of some trials agree with the history; those of their studies begin, where there are none."""
         for trial_id in trials:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
             run = self._find_trial(trial, history, parent.id)
-            if trial.has_ended:
-                self._send_progress(trial.study, parent, history)
             self._send_epochs(trial, run, history)
             self._send_test(trial, run, history)
             self._send_weights(trial, run)
@@ -96,6 +96,12 @@ class Store:
             if trial.has_ended and run.status != status[trial.state]:
                 self._send_artifacts(trial, run)
             self._set_status(run, status[trial.state], trial.ended, **end_of(trial), **lineage_of(trial))
+
+    def show_progress(self, history: History) -> None:
+        """Send to the runs of studies what the trials brought that have ended since the last time."""
+        for study in dict.fromkeys(trial.study for trial in history.ended[self._shown_until :]):
+            self._send_progress(study, self._runs[study], history)
+        self._shown_until = len(history.ended)
 
     def end_studies(self, history: History, status: str) -> None:
         """Give the runs of studies and of confirmed candidates what is known in the end, and the former a status."""
@@ -133,7 +139,9 @@ class Store:
         """Send the best value so far after each trial of a study that ended, as far as the store lacks it."""
         batch: list[Metric] = []
         count = run.step
-        for count, values, at in study_progress(history, study, after=run.step):
+        for count, values, at in self._curves.setdefault(study, StudyCurve(study)).grow(history):
+            if count <= run.step:
+                continue
             if len(batch) + len(values) > BATCH:
                 self._send(run, batch, count - 1)
                 batch = []
@@ -152,7 +160,7 @@ class Store:
             del tags["seed"]
             run = self._create(candidate_key(trial.id), name, {**tags, "mlflow.parentRunId": parent.id}, trial.created)
         if not run.described:
-            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1))
+            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
         if run.step < candidate.seeds:
             self._client.update_run(run.id, name=name)
             self._send(run, metrics_of(candidate.metrics, candidate.ended, candidate.seeds), candidate.seeds)
@@ -189,7 +197,7 @@ class Store:
         if not run.described:
             self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
             # As it began: what MLflow holds as a param cannot change.
-            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1))
+            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
         return run
 
     def _send_artifacts(self, trial: Trial, run: Run) -> None:

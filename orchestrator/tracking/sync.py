@@ -85,6 +85,7 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
                     restore(uri, output, name)
                 store = Store(uri, output, name, directory)
                 store.deliver(history, history.trials, status)
+                store.show_progress(history)
                 if not is_running:
                     store.end_studies(history, "FINISHED" if history.finished else "KILLED")
     except ExperimentDeletedError as error:

@@ -129,6 +129,7 @@ class Tracker:
         for trial in list(self._due):
             self._store.deliver(self._history, [trial], status)
             del self._due[trial]
+        self._store.show_progress(self._history)
         if closing:
             self._store.end_studies(self._history, "FINISHED" if self._history.outcome == "finished" else "KILLED")
 

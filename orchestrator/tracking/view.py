@@ -72,7 +72,7 @@ def _view(history: History) -> dict[str, Any]:
 
 def _searched(history: History) -> list[str]:
     """Return the params in which the trials differ, those of their losses first."""
-    names = {name: None for trial in history.trials.values() for name in trial.config["loss_parameters"]}
+    names = {name: None for trial in history.trials.values() for name in trial.config.loss_parameters}
     search = history.experiment["search"]
     names |= {f"training.{name}": None for name in search.get("training", {})}
     names |= {f"model.{name}": None for name in search.get("model_parameters", {})}

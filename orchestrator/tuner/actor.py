@@ -13,6 +13,7 @@ from typing import Any
 
 from ray.tune import Trainable
 
+from orchestrator.machines.own_load import OwnLoad, OwnMeter
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.workload.workload import Stream, TrialRunner
 from trainables.config import TrialConfig
@@ -30,6 +31,7 @@ class Step:
         diverged: What stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
         damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial goes on.
+        load: What the actor's process and its machine are doing, see ``machines.own_load``; for people alone.
     """
 
     epoch: int = 0
@@ -37,6 +39,7 @@ class Step:
     diverged: str | None = None
     refused: str | None = None
     damage: tuple[str, ...] = ()
+    load: OwnLoad | None = field(default=None, compare=False)
 
 
 class TrialActor(Trainable):
@@ -57,6 +60,7 @@ class TrialActor(Trainable):
         """
         self._workload, self._checkpoints, self._alone = workload, checkpoints, alone or workload
         self._stream: Stream | None = None
+        self._meter = OwnMeter()
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -100,7 +104,7 @@ class TrialActor(Trainable):
         _check(report, self._trial.metric)
         if not is_saved:
             self._checkpoints.save(self._id, report)
-        return Step(report.epoch, dict(report.metrics), damage=damage)
+        return Step(report.epoch, dict(report.metrics), damage=damage, load=self._meter.look())
 
 
 def trial_actor(workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner) -> type[TrialActor]:

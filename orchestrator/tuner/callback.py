@@ -23,12 +23,17 @@ from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialRetried, TrialStarted
 from orchestrator.studies.source import TrialSource
+from orchestrator.tuner.actor import Step
 from orchestrator.tuner.failures import Cause, Failure, give_up
 from orchestrator.tuner.issuer import Issuer
 from orchestrator.tuner.not_pickled import NotPickled
 
 if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
+
+
+PLACES_SECONDS = 1.0
+"""Between two times that the places of the trials are written: thousands of short trials are not to wait for it."""
 
 
 class TrialCallback(NotPickled, TrialProgressCallback):
@@ -48,11 +53,14 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._heard: dict[RayTrial, float] = {}
         self._hung: set[RayTrial] = set()
         self._places: dict[str, Place] = {}
+        self._told_places = float("-inf")
+        self._has_untold_places = False
         self.problem: OSError | AlreadyRunningError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
         """Let the display draw, and kill the actors of trials that have been silent for too long."""
         self._on_step()
+        self._tell_places()
         silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
         for trial, heard in self._heard.items():
             actor = trial.temporary_state.ray_actor
@@ -73,10 +81,11 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     ) -> None:
         """Note where a trial runs, and the time at which the trial was last heard of."""
         self._heard[trial] = time.monotonic()
-        place = Place(result.get("hostname", ""), result.get("pid", 0))
-        if self._places.get(trial.config["trial"]) != place:
-            self._places[trial.config["trial"]] = place
-            self._tell_places()
+        step: Step = result["step"]
+        load = None if step.load is None else step.load.to_dict()
+        place = Place(result.get("hostname", ""), result.get("pid", 0), load, time.time())
+        self._places[trial.config["trial"]] = place
+        self._has_untold_places = True
 
     def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Issue a failed trial again, with fewer trials at a time if memory was short, or end the trial as failed."""
@@ -129,6 +138,10 @@ class TrialCallback(NotPickled, TrialProgressCallback):
 
     def _tell_places(self) -> None:
         """Let whoever watches know which process trains which trial; the search itself does not need it."""
+        now = time.monotonic()
+        if not self._has_untold_places or now - self._told_places < PLACES_SECONDS:
+            return
+        self._told_places, self._has_untold_places = now, False
         with suppress(OSError):
             write_places(self._ledger.path.parent, self._places)
 

@@ -10,14 +10,10 @@ from enum import StrEnum
 
 from orchestrator.experiment.sections import Patience
 from orchestrator.journal.trial import Trial
+from trainables.errors import WANT_OF_MEMORY
 
 MAX_FAILURES = 2
 """How often a trial is started again without having got on before it counts as failed."""
-
-_MEMORY = re.compile(
-    r"OutOfMemoryError|MemoryError|out of memory|can't allocate memory|ALLOC_FAILED|running low on memory", re.I
-)
-
 
 _DISK = re.compile(r"\[Errno (28|122|27)\]|No space left on device|Disk quota exceeded")
 
@@ -63,7 +59,7 @@ class Failure:
         if "ClaimLostError: " in told:
             return cls(Cause.CLAIM, told.partition("ClaimLostError: ")[2][:500])
         # Of an actor that was killed Ray says what may have done it, want of memory among others.
-        is_short = _MEMORY.search(told) and "potential root causes" not in told
+        is_short = WANT_OF_MEMORY.search(told) and "potential root causes" not in told
         return cls(Cause.MEMORY if is_short else Cause.ERROR, told[:500])
 
     @classmethod

@@ -16,6 +16,7 @@ from orchestrator.journal.trial import Trial
 from orchestrator.studies.source import TrialSource
 from orchestrator.tuner.failures import MAX_FAILURES
 from orchestrator.tuner.not_pickled import NotPickled
+from trainables.errors import PluginError
 
 
 class Issuer(NotPickled, Searcher):
@@ -23,6 +24,10 @@ class Issuer(NotPickled, Searcher):
 
     A trial that the journal holds as running, after a crash say, is issued again under its own id; its actor finds the
     trial's checkpoint.
+
+    Attributes:
+        problem: Why the source has no further trial although some are left: the sampler of a plug-in failed. The trials
+            that run by then go on to their ends.
     """
 
     def __init__(
@@ -31,6 +36,7 @@ class Issuer(NotPickled, Searcher):
         at_a_time: int | None = None,
         halvings: int = 0,
         has_room: Callable[[], bool] = lambda: True,
+        announce: Callable[[str], None] = lambda doing: None,
     ) -> None:
         """Begin with the first trial.
 
@@ -39,13 +45,15 @@ class Issuer(NotPickled, Searcher):
             at_a_time: How many trials may run at once, >= 1; ``None``: as many as the resources allow.
             halvings: How often ``at_a_time`` was halved already for want of memory.
             has_room: Returns whether there is room for one more trial beside those that run.
+            announce: Told when the source has failed, and what happens now.
         """
         super().__init__()
         self._source, self._at_a_time, self._halvings = source, at_a_time, halvings
-        self._has_room = has_room
+        self._has_room, self._announce = has_room, announce
         self._live: dict[str, Trial] = {}
         self._again: deque[Trial] = deque()
         self._made_way: frozenset[str] = frozenset()
+        self.problem: PluginError | None = None
 
     def suggest(self, trial_id: str) -> Any:
         """Return the config of Ray's trial of that id, ``None`` for now, or ``FINISHED`` after the last trial."""
@@ -53,15 +61,29 @@ class Issuer(NotPickled, Searcher):
             return None
         if self._live and not self._has_room():
             return None
-        trial = self._again.popleft() if self._again else self._source.next()
+        trial = self._again.popleft() if self._again else self._next()
         if trial is None:
             # A trial that runs may have to be tried again, or show that its study is worth going on with.
-            return None if self._live or self._source.outstanding else str(Searcher.FINISHED)
+            is_waiting = self._live or (self._source.outstanding and self.problem is None)
+            return None if is_waiting else str(Searcher.FINISHED)
         self._live[trial_id] = trial
         # Fused trials fail together, whichever of them is the cause: for its last try each trial runs alone.
         alone = trial.setbacks >= MAX_FAILURES
         # As text, because Ray copies and searches a nested config for values to resolve.
-        return {"trial": trial.id, "config": json.dumps(trial.config), "halvings": self._halvings, "alone": alone}
+        config = json.dumps(trial.config.to_dict())
+        return {"trial": trial.id, "config": config, "halvings": self._halvings, "alone": alone}
+
+    def _next(self) -> Trial | None:
+        """Return the next trial of the source, or ``None``; no further trial after the source has failed."""
+        if self.problem is not None:
+            return None
+        try:
+            return self._source.next()
+        except PluginError as error:
+            # Raised here, the error would end the trials that run, and Ray would show it as one of its own.
+            self.problem = error
+            self._announce(f"{error}; no further trial begins, and those that run go on to their ends")
+            return None
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Let the source see the epoch; Ray Tune calls the scheduler first, so the journal has the epoch by now."""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import psutil
 
-from orchestrator.storage.bucket import connection_problem
+from orchestrator.tuner.head_connection import HeadConnection
 from trainables.errors import UserError
 
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
@@ -44,6 +44,8 @@ class RayLostError(UserError):
     """
 
     exit_code = 1
+    # Calls of Ray that wait for a head which is gone end the process as soon as another head answers at its address.
+    ends_at_once = True
 
     def __init__(self, place: Path, lost: Sequence[str], cost: str) -> None:
         super().__init__(
@@ -73,6 +75,9 @@ class Ray(Protocol):
 class JoinedRay:
     """A Ray that another process started, and that is left running.
 
+    A head whose control store ends and refuses connections is gone for good: a head that is started again is another
+    cluster, and Ray's driver library ends this process, without a message of ours, as soon as it meets that cluster.
+
     Args:
         address: ``host:port`` of the head; ``None`` if the caller watches over Ray.
     """
@@ -81,17 +86,23 @@ class JoinedRay:
 
     def __init__(self, address: str | None = None) -> None:
         self._address = address
-        self._asked = self._answered = time.monotonic()
+        self._head = None if address is None else HeadConnection(address)
+        self._has_ended = False
+        self._asked = -ASK_SECONDS
+        self._answered = time.monotonic()
 
     def lost(self) -> list[str]:
-        """Return the head, if it has been out of reach for longer than ``SILENT_SECONDS``."""
-        if self._address is None:
+        """Return the head, if it has ended, or has been out of reach for longer than ``SILENT_SECONDS``."""
+        if self._head is None:
             return []
-        if time.monotonic() - self._asked >= ASK_SECONDS:
-            host, _, port = self._address.rpartition(":")
-            answers = connection_problem(host.strip("[]"), int(port)) is None
+        was_closed = self._head.is_closed()
+        if was_closed or time.monotonic() - self._asked >= ASK_SECONDS:
+            problem = self._head.renew()
             self._asked = time.monotonic()
-            self._answered = self._asked if answers else self._answered
+            self._answered = self._asked if problem is None else self._answered
+            self._has_ended |= was_closed and isinstance(problem, ConnectionRefusedError)
+        if self._has_ended:
+            return [f"its head at {self._address} has ended"]
         silent = time.monotonic() - self._answered
         return [f"its head at {self._address} has not answered for {silent:.0f} s"] if silent > SILENT_SECONDS else []
 
@@ -119,7 +130,10 @@ class OwnRay:
         if self._core and not gone:
             # Noted while the raylet lives: once it is dead, nothing says which processes were its workers.
             with suppress(psutil.Error):
-                self._workers = self._core["raylet"].children(recursive=True)
+                workers = self._core["raylet"].children(recursive=True)
+                # A raylet that died before it was asked had none left to name.
+                if is_alive(self._core["raylet"]):
+                    self._workers = workers
         return gone
 
     def kill(self) -> None:

@@ -25,6 +25,7 @@ from orchestrator.tuner.ray_watch import RayLostError, RayWork
 from orchestrator.tuner.runtime import ray_runtime
 from orchestrator.tuner.scheduler import RecordingScheduler
 from orchestrator.tuner.session import Session
+from trainables.errors import PluginError
 
 STOPPING = "stopping; every finished epoch is kept"
 
@@ -41,6 +42,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         The number of the signal that ended the stage, or ``None``.
 
     Raises:
+        PluginError: If the sampler of a plug-in failed; the trials that ran by then have ended.
         ClusterError: If no machine that runs trials has joined the cluster in time.
         ConfigError: If the machine does not have what a trial needs.
         OSError: If there is no room for the journal or a checkpoint; all that ran stays resumable.
@@ -49,7 +51,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     if source.outstanding == 0 or session.limit() is not None:
         return None
     has_room = partial(scheduler.places.has_room, session.cluster.waiting)
-    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, has_room)
+    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, has_room, session.announce)
     callback = TrialCallback(session, source, issuer)
     interruption = Interruption(
         lambda: session.limit() is not None or callback.problem is not None, partial(session.announce, STOPPING)
@@ -80,7 +82,18 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
         raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
     if callback.problem is not None:
         raise callback.problem
+    if issuer.problem is not None and interruption.signal is None:
+        raise no_further_trial(session, issuer.problem)
     return interruption.signal
+
+
+def no_further_trial(session: Session, problem: PluginError) -> PluginError:
+    """Return what is said where a plug-in's sampler failed and all trials that ran have ended."""
+    return PluginError(
+        f"{problem}; the search gets no further trial. What was trained is kept: `orchestrator summarise "
+        f"{session.experiment.name}` shows it, and a new experiment with another sampler takes it over with "
+        f"search.warm_start_from"
+    )
 
 
 def _beginning(session: Session) -> str:

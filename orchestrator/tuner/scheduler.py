@@ -25,6 +25,7 @@ from orchestrator.journal.trial_records import EpochEnded, TrialPaused
 from orchestrator.studies.pbt import waits
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.not_pickled import NotPickled
+from orchestrator.tuner.tune_deaths import expect_deaths
 from orchestrator.tuner.tune_memory import forget_ended
 from orchestrator.tuner.tune_places import Places
 
@@ -138,6 +139,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
         """Return the trial for an actor that has become free, and let Ray forget the trials that have ended."""
         controller = tune_controller._tune_controller
+        expect_deaths(controller)
         forget_ended(controller)
         return self.places.offer(controller)
 

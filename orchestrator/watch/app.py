@@ -20,7 +20,7 @@ from starlette.routing import Route
 from orchestrator.journal.error_logs import read_error
 from orchestrator.report.page import figure_makers
 from orchestrator.report.policy import set_aside_styles
-from orchestrator.report.render import plotly_source
+from orchestrator.report.render import plain_options, plotly_source
 from orchestrator.report.studies import studies_of
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
@@ -135,7 +135,7 @@ class Server:
 
         def cards() -> dict[str, Any]:
             overview = overview_of(self._experiments.all(), self._title)
-            options = self._pages.options(overview.figure) if overview.figure else []
+            options = plain_options(overview.figure) if overview.figure else []
             return {"html": self._pages.cards(overview), "options": options}
 
         return _stream(lambda: self._instance, cards, "cards", None)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from orchestrator.journal.error_logs import read_error
 from orchestrator.journal.lock import is_here
-from orchestrator.journal.places import Place, read_places
+from orchestrator.journal.places import read_places
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.machines.usage import MachineUsage, ProcessUsage
+from orchestrator.machines.usage import ProcessUsage
 from orchestrator.report.cost import Fact
 from orchestrator.search.display import count_words
 from orchestrator.search.pace import seconds_left
@@ -16,6 +16,7 @@ from orchestrator.search.status import StageStatus, Status
 from orchestrator.text.values import duration_text, format_parameters, metric_text
 from orchestrator.watch.experiments import Watched
 from orchestrator.watch.machine import Machines
+from orchestrator.watch.nodes import NodeNow, Report, nodes_of, reports_of
 
 FAILURES = 20
 """Trials that failed or diverged that are shown, the newest."""
@@ -53,7 +54,8 @@ class TrialNow:
         best: Best value so far, as shown.
         gpus: What it was given of GPUs, as shown; empty without any.
         place: Machine and number of the process.
-        usage: What its process takes; ``None`` where this machine cannot see it.
+        usage: What its process takes; ``None`` where nobody has measured it.
+        age: How old ``usage`` is, in words; empty where this machine has measured it now.
     """
 
     id: str
@@ -64,6 +66,7 @@ class TrialNow:
     gpus: str
     place: str
     usage: ProcessUsage | None
+    age: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,7 @@ class Now:
         not_shown: How many more run.
         failures: The newest.
         failed: How many there are in all.
-        machine: This machine; ``None`` where the experiment does not run here.
-        elsewhere: Names of other machines on which trials run.
+        nodes: The machines on which it runs, this one first.
         command: What goes on with it; ``None`` where it runs, or where nothing is left to do.
     """
 
@@ -111,14 +113,13 @@ class Now:
     not_shown: int
     failures: list[FailureNow]
     failed: int
-    machine: MachineUsage | None
-    elsewhere: list[str]
+    nodes: list[NodeNow]
     command: str | None
 
     @property
     def has_gpus(self) -> bool:
         """Whether there are GPUs to tell of."""
-        return any(trial.gpus for trial in self.running) or bool(self.machine and self.machine.gpus)
+        return any(trial.gpus for trial in self.running) or any(node.usage and node.usage.gpus for node in self.nodes)
 
 
 def now_of(watched: Watched, machines: Machines) -> Now:
@@ -129,7 +130,9 @@ def now_of(watched: Watched, machines: Machines) -> Now:
         running = [trial for trial in history.running() if trial.id in history.actors.gpus]
         here = status.holder is not None and is_here(status.holder)
         places = read_places(watched.directory) if running else {}
-        seen = machines.look(place.pid for place in places.values() if machines.is_this(place.host)) if here else None
+        own = [place.pid for place in places.values() if machines.is_this(place.host)]
+        seen = machines.look(own) if here or own else None
+        reports = reports_of(places, machines.is_this)
         failed = [trial for trial in history.trials.values() if trial.state in (TrialState.FAILED, TrialState.DIVERGED)]
         failed.sort(key=lambda trial: -(trial.ended_after or 0.0))
         return Now(
@@ -139,16 +142,13 @@ def now_of(watched: Watched, machines: Machines) -> Now:
             stages=[stage_now(stage) for stage in status.stages],
             facts=_facts(watched, status),
             running=[
-                _trial(trial, history.actors.gpus[trial.id], places, seen.processes if seen else {})
+                _trial(trial, history.actors.gpus[trial.id], reports.get(trial.id), seen.processes if seen else {})
                 for trial in running[:RUNNING]
             ],
             not_shown=max(0, len(running) - RUNNING),
             failures=[_failure(watched, trial) for trial in failed[:FAILURES]],
             failed=len(failed),
-            machine=seen.machine if seen else None,
-            elsewhere=sorted(
-                {place.host for trial, place in places.items() if not machines.is_this(place.host)} if here else ()
-            ),
+            nodes=nodes_of(reports, seen.machine if seen else None),
             command=status.command,
         )
 
@@ -205,9 +205,11 @@ def _forecast(watched: Watched, status: Status) -> float | None:
     return seconds_left(status.history.stage(stage.stage), stage.total, trained / seconds)
 
 
-def _trial(trial: Trial, gpus: float, places: Mapping[str, Place], processes: Mapping[int, ProcessUsage]) -> TrialNow:
+def _trial(trial: Trial, gpus: float, report: Report | None, processes: Mapping[int, ProcessUsage]) -> TrialNow:
     total = trial.total_epochs
-    place = places.get(trial.id)
+    # What this machine measures is newer than what the process has reported.
+    measured = None if report is None else processes.get(report.pid) if report.is_here else None
+    told = None if report is None or report.load is None else report.load.process
     return TrialNow(
         id=trial.id,
         parameters=format_parameters(trial.parameters),
@@ -215,8 +217,9 @@ def _trial(trial: Trial, gpus: float, places: Mapping[str, Place], processes: Ma
         done=min(1.0, trial.last_epoch / total),
         best="" if trial.best_value is None else metric_text(trial.metric, trial.best_value),
         gpus=f"{gpus:g}" if gpus else "",
-        place="" if place is None else f"{place.host}, {place.pid}",
-        usage=None if place is None else processes.get(place.pid),
+        place="" if report is None else f"{report.host}, {report.pid}",
+        usage=measured or told,
+        age="" if report is None or measured or not told else report.age,
     )
 
 

@@ -1,6 +1,6 @@
 """The pages as HTML: the report with what happens now above it, and the start page with one card an experiment."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,15 @@ from markupsafe import Markup
 
 from orchestrator.report.figures import Figure
 from orchestrator.report.policy import served_policy, set_aside_styles
-from orchestrator.report.render import ROWS_SHOWN, embedded, plotly_styles, scripts, stylesheet, templates
+from orchestrator.report.render import (
+    ROWS_SHOWN,
+    embedded,
+    plain_options,
+    plotly_styles,
+    scripts,
+    stylesheet,
+    templates,
+)
 from orchestrator.watch.experiments import View
 from orchestrator.watch.now import Now
 from orchestrator.watch.overview import Overview
@@ -68,12 +76,7 @@ class Pages:
         html = self._templates.get_template("figure.html.j2").render(
             page=page, key=figure.key, policy="", rows_shown=0, style="", scripts=[""], plotly="", data=""
         )
-        return {"html": set_aside_styles(html), "options": self.options(figure)}
-
-    @staticmethod
-    def options(figure: Figure) -> list[dict[str, Any]]:
-        """Return what the charts of a figure show, as plain values."""
-        return list(asdict(figure)["options"])
+        return {"html": set_aside_styles(html), "options": plain_options(figure)}
 
     def _page(self, template: str, texts: list[Markup], **values: Any) -> tuple[str, str]:
         html = self._templates.get_template(template).render(

@@ -2,7 +2,7 @@
 "use strict";
 
 const stream = (() => {
-  const { instance } = JSON.parse(document.getElementById("data").textContent);
+  const { instance } = brought;
   const connection = document.getElementById("connection");
   let source = null;
   let listeners = {};

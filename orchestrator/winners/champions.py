@@ -13,13 +13,13 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.results.summary import find_champions, summarise
+from orchestrator.results.summary import conclude, find_champions
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
-from trainables.config import TrialConfig
 from trainables.errors import UserError
 from trainables.files import aside, take_place, write_whole
+from trainables.json_files import read_state
 
 CHAMPIONS = "champions"
 """Folder of the packed models in an experiment's directory."""
@@ -69,7 +69,7 @@ def pack_champions(history: History, workload: Workload, checkpoints: Checkpoint
         try:
             with aside(folder) as partial:
                 checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
-                workload.pack(TrialConfig.from_dict(trial.config), checkpoint, partial / MODEL)
+                workload.pack(trial.config, checkpoint, partial / MODEL)
                 write_whole(partial / CARD, json.dumps(asdict(champion), indent=2) + "\n")
                 take_place(partial, folder)
         except (UserError, OSError) as error:
@@ -87,14 +87,14 @@ def packed_champions(directory: Path) -> Mapping[Path, Champion]:
 def read_champion(folder: Path) -> Champion | None:
     """Return what lies packed in a folder; ``None`` where that is nothing, or nothing whole."""
     try:
-        return Champion(**json.loads((folder / CARD).read_text(encoding="utf-8")))
+        return Champion(**read_state(folder / CARD))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return what the winner of a dataset is, whose trained model is that of a trial."""
-    summary = summarise(history)
+    summary = conclude(history)
     winner, metric = summary["winners"][dataset], summary["metric"]
     name = metric.removeprefix("val/")
     verdicts = {verdict["dataset"]: f"{verdict['verdict']}: {verdict['reason']}" for verdict in summary["verdicts"]}
@@ -105,7 +105,7 @@ def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
         confirmed=winner["confirmed"],
         metric=metric,
         value=winner["val"][name],
-        data_digest=history.data.get(data_key(TrialConfig.from_dict(trial.config)), ""),
+        data_digest=history.data.get(data_key(trial.config), ""),
         parameters=values_text(winner["parameters"]),
         verdict=verdicts.get(dataset, ""),
         test=(winner["test"] or {}).get(name),

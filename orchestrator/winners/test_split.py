@@ -12,7 +12,6 @@ from orchestrator.results.summary import find_winners
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.winners.kept_ranks import keep_ranks
 from orchestrator.workload.workload import Workload
-from trainables.config import TrialConfig
 
 
 def selected(history: History) -> list[Trial]:
@@ -34,14 +33,14 @@ def evaluate_on_test(
         CheckpointError: If one has no good checkpoint left.
     """
     due = [trial for trial in trials if trial.id not in ledger.history.tests]
-    for dataset in dict.fromkeys(str(trial.config["dataset"]) for trial in due):
+    for dataset in dict.fromkeys(trial.config.dataset for trial in due):
         opened = ledger.history.tests_opened.get(dataset, [])
-        new = [trial.id for trial in due if trial.config["dataset"] == dataset and trial.id not in opened]
+        new = [trial.id for trial in due if trial.config.dataset == dataset and trial.id not in opened]
         if new:
             ledger.append(OpenedTest(dataset=dataset, trials=new))
     for trial in due:
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
-        evaluation = workload.test(TrialConfig.from_dict(trial.config), checkpoint)
+        evaluation = workload.test(trial.config, checkpoint)
         # The files first: what the journal calls evaluated is not evaluated again, and would stay without files.
         keep_ranks(evaluation.ranks, trial, checkpoints, directory)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.experiment.plugins import load_plugins, outlined
-from orchestrator.experiment.yaml_files import load_trial_config
+from orchestrator.experiment.plugins import installed_sources, load_plugins, outlined
+from orchestrator.experiment.yaml_files import load_trial_config, read_training
 from orchestrator.workload import single
 from orchestrator.workload.single import TrainingResult, TrainingStart
 from trainables.config import TrialConfig
@@ -71,10 +71,14 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     Raises:
         ConfigError: If anything in it, or a plug-in, is refused.
     """
-    with outlined(plugins) as are_known:
+    values = read_training(path, overrides).values
+    kinds = {"losses": "loss", "models": "model"}
+    named = {kind: {values[key]} for kind, key in kinds.items() if isinstance(values.get(key), str)}
+    sources = [*plugins, *installed_sources(named, plugins)]
+    with outlined(sources) as are_known:
         if are_known:
             load_trial_config(path, overrides)
-    load_plugins(plugins)
+    load_plugins(sources)
     return load_trial_config(path, overrides)
 
 

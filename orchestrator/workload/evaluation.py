@@ -79,6 +79,7 @@ def evaluate(
     folds: int = 1,
     ranks: str | Path | None = None,
     device: str = "auto",
+    plugins: Sequence[str] = (),
 ) -> Evaluation:
     """Evaluate the best model of a checkpoint on val or test.
 
@@ -89,14 +90,17 @@ def evaluate(
         folds: Evaluate so many equal parts of the split alone and average them, >= 1.
         ranks: Write the rank of each query's positives to this ``.npz`` file, to compare models query by query.
         device: See ``trainables.devices``.
+        plugins: Python files or installed distributions, as with ``--plugin``.
 
     Raises:
-        UserError: If checkpoint, data or device is refused, or the folds do not divide the images.
+        UserError: If checkpoint, data, device or a plug-in is refused, or the folds do not divide the images.
     """
+    from orchestrator.experiment.plugins import load_plugins
     from trainables.chance import chance_rsum
     from trainables.checkpoint import read_config, resolve_checkpoint
     from trainables.data.dataset import open_dataset
 
+    load_plugins(plugins)
     ranks_file = None if ranks is None else _checked_ranks_file(Path(ranks), folds)
     directory = resolve_checkpoint(Path(checkpoint))
     config = read_config(directory)

@@ -120,7 +120,8 @@ def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
     import numpy as np
 
     try:
-        values = np.load(file, allow_pickle=False)
+        # Mapped, so that a file of another shape is refused before its values are read.
+        values = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{file}: holds no array, or is damaged: {error}") from None
     expected = " x ".join("any" if size < 0 else f"{size:,}" for size in shape)

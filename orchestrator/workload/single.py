@@ -11,6 +11,7 @@ import yaml
 from trainables.config import TrialConfig
 from trainables.errors import CheckpointError, ConfigError
 from trainables.files import make_writable, write_whole
+from trainables.json_files import parse_state
 from trainables.reports import EpochReport
 
 
@@ -115,7 +116,7 @@ def read_history(directory: Path) -> dict[int, dict[str, float]]:
     if not path.exists():
         return {}
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [parse_state(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return {row["epoch"]: row["metrics"] for row in rows}
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path}: damaged ({error}); remove it to go on without the history") from None

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trainables.block_scores import BlockScores
 from trainables.data.dataset import load_dataset
 from trainables.evaluation import rank_split
 from trainables.judgements.beside_dataset import load_judgements
@@ -135,9 +136,8 @@ def main() -> None:
         images, captions = model.vectors(pairs.at(rows))
         np.save(options.out / f"{split}_images.npy", images)
         np.save(options.out / f"{split}_captions.npy", captions)
-        found = rank_split(
-            splits[split], torch.from_numpy(images), torch.from_numpy(captions), judgements.get(split, ())
-        )
+        scores = BlockScores(torch.from_numpy(images), torch.from_numpy(captions))
+        found = rank_split(splits[split], scores, judgements.get(split, ()))
         print(f"{split}: rsum {found.metrics['rsum']:.1f}", end="")
         told = {name: value for name, value in named_metrics(found.judged).items() if name.endswith(TOLD)}
         print("".join(f", {name} {value:.4g}" for name, value in told.items()))

@@ -16,19 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.rows import COLUMNS, Row, load, write_json
-from trainables.devices import choose_device
 from trainables.errors import ConfigError
 
 BENCHMARKS = {
     "installed": "what the core and the extras weigh, beside an installation of everything",
     "losses": "the losses and the metrics beside naive references",
+    "cross_attention": "a training step and an evaluation of SCAN beside a loop over captions",
     "epoch": "an epoch of VSE++ beside a plain PyTorch loop of the published kind",
     "evaluation": "evaluation beside an argsort a query, as published",
     "fused": "trials as one stacked model, beside one after another and a process each",
     "gpu": "trainings on a GPU beside its CPU: time, agreement, determinism, bf16, memory",
     "heads": "a step of stacked heads beside a plain matrix product: the share of the machine's peak",
+    "many_trials": "trials that sleep for a second, sixteen at a time, beside plain Ray Tune: 10,000 in 700 s",
     "memory": "what trials take while they share features, beside the features",
     "nodes": "a search on 1, 2 and 4 simulated nodes, and 64 GPUs on paper",
+    "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
     "replicates": "regret of simulated noisy searches, with and without what is to help against noise",
     "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",
@@ -36,6 +38,7 @@ BENCHMARKS = {
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",
     "throughput": "what a search costs a trial beyond its training, beside plain Ray Tune",
     "verdicts": "how often verdicts err, in simulated studies and on halves of Flickr8k",
+    "window": "regret of long simulated searches that show TPE some of their trials, beside all",
 }
 """Each by its module's name, with what it measures, in the order in which all are run."""
 
@@ -130,6 +133,8 @@ def names_on(device: str) -> list[str]:
     """Return the benchmarks that are run on a device: on a GPU those alone in which it has a part."""
     if device == "cpu":
         return [name for name in BENCHMARKS if name not in GPU_ALONE]
+    from trainables.devices import choose_device
+
     try:
         choose_device(device)
     except ConfigError as error:

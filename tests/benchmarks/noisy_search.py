@@ -11,7 +11,7 @@ import random
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from orchestrator.results.summary import find_winners
 from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler
-from trainables.config import TrainingConfig
+from tests.support.records import append
+from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
 EPOCHS = 15
@@ -62,10 +63,10 @@ class Problem:
         tau = 1.5 + 4 * (1 - places["learning_rate"])
         return final * (1 - math.exp(-((epoch / tau) ** 1.3)))
 
-    def value(self, config: Mapping[str, Any], epoch: int) -> float:
+    def value(self, config: TrialConfig, epoch: int) -> float:
         """Return the value of one training, whose seed the config holds."""
         places = places_of(config)
-        drawn = f"{self.seed} {places} {config['seed']}"
+        drawn = f"{self.seed} {places} {config.seed}"
         luck = random.Random(drawn).gauss(0, self.noise)
         jitter = random.Random(f"{drawn} {epoch}").gauss(0, self.noise / 3)
         return self.mean(places, epoch) + luck + jitter
@@ -83,13 +84,13 @@ class Problem:
         )
 
 
-def places_of(config: Mapping[str, Any]) -> dict[str, float]:
+def places_of(config: TrialConfig) -> dict[str, float]:
     """Return where the searched parameters of a training lie in their ranges, in [0, 1]."""
-    values = {**config["loss_parameters"], **config["training"]}
+    values: dict[str, Any] = {**config.loss_parameters, **vars(config.training)}
     return {name: math.log(values[name] / low) / math.log(high / low) for name, (low, high) in RANGES.items()}
 
 
-USUAL = places_of({"loss_parameters": {"temperature": 0.1}, "training": asdict(TrainingConfig())})
+USUAL = places_of(TrialConfig(dataset="pets", loss_parameters={"temperature": 0.1}))
 """Where the settings lie that a search begins with."""
 
 
@@ -149,7 +150,7 @@ def run_search(
         tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder,
         closing(Ledger(Path(folder) / "journal.jsonl")) as ledger,
     ):
-        ledger.append("experiment_started", experiment=experiment.to_dict(), data={}, environment={})
+        append(ledger, "experiment_started", experiment=experiment.to_dict(), data={}, environment={})
         studies, scheduler = studies_type(experiment, ledger), scheduler_type(experiment, ledger)
         live: list[Trial] = []
         for _ in range(budget):
@@ -183,5 +184,5 @@ def judge(ledger: Ledger, problem: Problem, space: str) -> Outcome:
 def confirm(problem: Problem, trial: Trial) -> tuple[float, float]:
     """Return the mean of fresh trainings of a trial's setting, and its true mean."""
     seeds = [derive_seed(problem.seed, "fresh", index) for index in range(SEEDS)]
-    values = [max(problem.value({**trial.config, "seed": seed}, epoch) for epoch in (13, 14, 15)) for seed in seeds]
+    values = [max(problem.value(replace(trial.config, seed=seed), epoch) for epoch in (13, 14, 15)) for seed in seeds]
     return sum(values) / SEEDS, problem.mean(places_of(trial.config))

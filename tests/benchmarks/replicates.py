@@ -91,7 +91,7 @@ class Incumbent(SameSeed):
         if study.asked % 4 != 3 or leader is None:
             return super()._draw(study)
         study._asked += 1
-        config = TrialConfig.from_dict(leader.first.config)
+        config = leader.first.config
         again = replace(config, seed=replicate_seed(config.seed, len(leader.trainings)))
         return leader.first.params, again, leader.first.id
 
@@ -105,7 +105,7 @@ class Prior(SameSeed):
         if not number or draw.random() >= (0.5 if number < 10 else 0.2):
             return super()._draw(study)
         study._asked += 1
-        params, suggestion = study._ask_for({name: near(name, draw) for name in study.cell.space.bounds()}, number)
+        params, suggestion = study._ask_for({name: near(name, draw) for name in study.cell.space.bounds()})
         return params, self._experiment.suggested(study.cell, suggestion), None
 
 

@@ -38,3 +38,15 @@ def test_pace_and_slope_are_those_of_the_samples() -> None:
     found = Measurement("ours", (*samples, Sample(99.0, 100, 2700.0)))
     assert found.seconds_a_trial == pytest.approx(0.1)
     assert found.kilobytes_a_trial == pytest.approx(7.0)
+
+
+def test_the_processor_is_counted_from_the_first_trial_to_the_last() -> None:
+    # Two seconds a trial in the first half, four in the second; what comes after the last trial counts apart.
+    taken = [0.0, 50.0, *(50 + 2 * n for n in range(1, 11)), *(70 + 4 * n for n in range(1, 11)), 500.0]
+    ended = [0, 0, *range(1, 21), 20]
+    samples = [Sample(float(at), *pair) for at, pair in enumerate(zip(ended, [1.0] * 23, taken, strict=True))]
+    found = Measurement("ours", tuple(samples))
+    assert found.processor_a_trial(0.05, 0.5) == pytest.approx(2.0)
+    assert found.processor_a_trial(0.5, 1.0) == pytest.approx(4.0)
+    assert found.processor_a_trial() == pytest.approx((110 - 52) / 19)
+    assert found.seconds_after == 1.0

@@ -10,6 +10,7 @@ that has ended.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,9 @@ WARM_UP = 0.2
 """Part of the trials before the memory is looked at: imports and pools are not growth."""
 
 ENDS = (b'"state":"finished"', b'"state":"stopped_early"', b'"state":"diverged"', b'"state":"failed"')
+BEHIND = "behind"
+"""File of the folder of a driver of ours: what of its search is not in MLflow in the end, empty where all is."""
+
 MODES = {"ours": "orchestrator", "class": "Ray Tune, class, actors reused", "function": "Ray Tune, function"}
 
 
@@ -49,11 +53,13 @@ class Sample:
         seconds: Of a clock that does not jump.
         ended: Trials.
         kilobytes: Of memory that belongs to the driver alone.
+        processor: Seconds that the driver's threads have taken of the processors.
     """
 
     seconds: float
     ended: int
     kilobytes: float
+    processor: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,17 @@ class Measurement:
         return (last.seconds - first.seconds) / max(1, last.ended - first.ended)
 
     @property
+    def seconds_after(self) -> float:
+        """From the end of the last trial to the end of the process: what is left is delivered and summarised."""
+        return self.samples[-1].seconds - next(one.seconds for one in self.samples if one.ended == self.trials)
+
+    def processor_a_trial(self, begin: float = 0.0, end: float = 1.0) -> float:
+        """Seconds of the processors that the driver took a trial, between two parts of the trials in [0, 1]."""
+        first = next(one for one in self.samples if one.ended >= max(1.0, begin * self.trials))
+        last = next(one for one in self.samples if one.ended >= end * self.trials)
+        return (last.processor - first.processor) / max(1, last.ended - first.ended)
+
+    @property
     def kilobytes(self) -> float:
         """The most that the driver had."""
         return max(sample.kilobytes for sample in self.samples)
@@ -100,14 +117,31 @@ class Measurement:
         return float(np.polyfit(ended, [sample.kilobytes for sample in used], 1)[0])
 
 
-def measure(mode: str, trials: int, workers: int, folder: Path, epochs: int = EPOCHS) -> Measurement:
+def measure(
+    mode: str,
+    trials: int,
+    workers: int,
+    folder: Path,
+    epochs: int = EPOCHS,
+    seconds: float = 0.0,
+    tracking_uri: str | None = None,
+) -> Measurement:
     """Run a driver in a process of its own and watch it.
+
+    Args:
+        mode: One of ``MODES``.
+        trials: That end.
+        workers: Trials at a time; where there are fewer CPUs, each takes a part of one.
+        folder: Empty, for what the driver writes.
+        epochs: Of a whole trial.
+        seconds: For which an epoch sleeps.
+        tracking_uri: MLflow's store, of ``ours``; by default SQLite in the folder.
 
     Raises:
         RuntimeError: If it fails.
     """
     counted = folder / "tiny" / "journal.jsonl" if mode == "ours" else folder / "ended"
-    arguments = [mode, str(trials), str(workers), str(epochs), str(folder)]
+    arguments = [mode, str(trials), str(workers), str(epochs), str(seconds), str(folder), tracking_uri or ""]
     program = "from tests.benchmarks.throughput import *; drive(*sys.argv[1:])"
     started = time.monotonic()
     with (folder / "log").open("w") as log:
@@ -124,7 +158,7 @@ def measure(mode: str, trials: int, workers: int, folder: Path, epochs: int = EP
     return Measurement(mode, tuple(samples), started)
 
 
-def drive(mode: str, trials: str, workers: str, epochs: str, folder: str) -> None:
+def drive(mode: str, trials: str, workers: str, epochs: str, seconds: str, folder: str, tracking_uri: str = "") -> None:
     """Run trials in this process, and exit without the rest of its end, which is nobody's trial."""
     # The actors are to find the tests' modules as values, not as files.
     from ray import cloudpickle
@@ -134,26 +168,43 @@ def drive(mode: str, trials: str, workers: str, epochs: str, folder: str) -> Non
 
     cloudpickle.register_pickle_by_value(fake_workload)
     cloudpickle.register_pickle_by_value(this)
+    load = Load(int(trials), int(workers), int(epochs), float(seconds))
     if mode == "ours":
-        _drive_ours(int(trials), int(workers), int(epochs), Path(folder))
+        _drive_ours(load, Path(folder), tracking_uri or None)
     else:
-        _drive_plain(mode, int(trials), int(workers), int(epochs), Path(folder))
+        _drive_plain(mode, load, Path(folder))
 
 
-def _drive_ours(trials: int, workers: int, epochs: int, folder: Path) -> None:
+@dataclass(frozen=True)
+class Load:
+    """What a driver is given to do; see ``measure``."""
+
+    trials: int
+    workers: int
+    epochs: int
+    seconds: float
+
+    @property
+    def cpus(self) -> float:
+        """The CPUs that a trial asks for, so that all workers find room on this machine."""
+        return min(1.0, (os.cpu_count() or 1) / self.workers)
+
+
+def _drive_ours(load: Load, folder: Path, tracking_uri: str | None) -> None:
     from orchestrator.search.search import run_search
 
     experiment = make_experiment(
         losses=["nt_xent"],
-        training={"epochs": epochs},
-        search={"sampler": "tpe", "trials": trials},
+        training={"epochs": load.epochs},
+        search={"sampler": "tpe", "trials": load.trials},
         scheduler={"name": "asha", "grace_epochs": GRACE, "reduction_factor": REDUCTION},
-        resources={"cpus": 1, "gpus": 0, "max_concurrent": workers},
+        resources={"cpus": load.cpus, "gpus": 0, "max_concurrent": load.workers},
     )
-    run_search(experiment, FakeWorkload(), folder, quiet=True)
+    result = run_search(experiment, FakeWorkload(load.seconds), folder, tracking_uri=tracking_uri, quiet=True)
+    (folder / BEHIND).write_text(result.tracking_problem or "")
 
 
-def _drive_plain(mode: str, trials: int, workers: int, epochs: int, folder: Path) -> None:
+def _drive_plain(mode: str, load: Load, folder: Path) -> None:
     from orchestrator.journal.lock import make_scratch
     from orchestrator.tuner.runtime import ray_runtime
 
@@ -162,24 +213,24 @@ def _drive_plain(mode: str, trials: int, workers: int, epochs: int, folder: Path
         from ray.tune.schedulers import ASHAScheduler
         from ray.tune.search.optuna import OptunaSearch
 
-        trainable = _class(epochs) if mode == "class" else _function(epochs)
+        trainable = _class(load) if mode == "class" else _function(load)
         tune.Tuner(
-            tune.with_resources(trainable, {"cpu": 1}),
+            tune.with_resources(trainable, {"cpu": load.cpus}),
             param_space={"temperature": tune.loguniform(0.005, 0.5)},
             tune_config=tune.TuneConfig(
                 metric="rsum",
                 mode="max",
                 search_alg=OptunaSearch(),
-                scheduler=ASHAScheduler(max_t=epochs, grace_period=GRACE, reduction_factor=REDUCTION),
-                num_samples=trials,
-                max_concurrent_trials=workers,
+                scheduler=ASHAScheduler(max_t=load.epochs, grace_period=GRACE, reduction_factor=REDUCTION),
+                num_samples=load.trials,
+                max_concurrent_trials=load.workers,
                 reuse_actors=mode == "class",
             ),
             run_config=tune.RunConfig(storage_path=str(folder), verbose=0, callbacks=[_counter(folder / "ended")]),
         ).fit()
 
 
-def _class(epochs: int) -> type:
+def _class(load: Load) -> type:
     from ray import tune
 
     class Trainable(tune.Trainable):
@@ -191,8 +242,9 @@ def _class(epochs: int) -> type:
             return True
 
         def step(self) -> Mapping[str, object]:
+            time.sleep(load.seconds)
             self.epoch += 1
-            return {"rsum": curve(self.temperature, self.epoch), "done": self.epoch >= epochs}
+            return {"rsum": curve(self.temperature, self.epoch), "done": self.epoch >= load.epochs}
 
         def save_checkpoint(self, checkpoint_dir: str) -> dict[str, int]:
             return {"epoch": self.epoch}
@@ -203,11 +255,12 @@ def _class(epochs: int) -> type:
     return Trainable
 
 
-def _function(epochs: int) -> object:
+def _function(load: Load) -> object:
     from ray import tune
 
     def train(config: dict[str, float]) -> None:
-        for epoch in range(1, epochs + 1):
+        for epoch in range(1, load.epochs + 1):
+            time.sleep(load.seconds)
             tune.report({"rsum": curve(config["temperature"], epoch)})
 
     return train
@@ -236,7 +289,7 @@ def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
             place += len(new)
             ended += sum(new.count(end) for end in ENDS) + new.count(b"ended\n")
         if (kilobytes := _private(process.pid)) > 0:
-            samples.append(Sample(time.monotonic(), ended, kilobytes))
+            samples.append(Sample(time.monotonic(), ended, kilobytes, _processor(process.pid)))
         time.sleep(0.5)
     return samples
 
@@ -249,6 +302,15 @@ def _private(pid: int) -> float:
         return 0.0
     fields = {name: float(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
     return fields.get("Private_Clean", 0.0) + fields.get("Private_Dirty", 0.0)
+
+
+def _processor(pid: int) -> float:
+    """Return the seconds that a process has taken of the processors, without its children; 0 if it has just ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -23,6 +23,7 @@ from orchestrator.tracking.sync import deliver
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
 from tests.support.experiments import make_experiment, start
+from tests.support.records import append
 
 EPOCHS = 5
 LONGEST = 60.0
@@ -67,12 +68,12 @@ def write_search(output: Path, trials: int, metrics: int) -> None:
     start(ledger, experiment)
     for number in range(trials):
         params = {"temperature": 0.01 + number / 1000}
-        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
         for epoch in range(1, EPOCHS + 1):
             values = {f"cocos/count{place}": number + epoch / 10 for place in range(metrics - 1)}
             state = TrialState.FINISHED if epoch == EPOCHS else TrialState.RUNNING
             ledger.report(trial, epoch, {"val/rsum": float(number + epoch), **values}, state)
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
 
 

@@ -17,6 +17,7 @@ from orchestrator.journal.places import Place, write_places
 from orchestrator.journal.trial import TrialState
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.live_pages import served
+from tests.support.records import append
 
 pytestmark = pytest.mark.browser
 
@@ -79,6 +80,17 @@ def test_a_chart_grows_with_the_journal_and_keeps_its_place(browser: Browser, tm
         assert after == pytest.approx(before, abs=2)
 
 
+def test_of_few_trials_all_charts_are_drawn_though_nobody_looks(
+    browser: Browser, tmp_path: Path, screenshots: Path
+) -> None:
+    with closing(begin(tmp_path, 12)), served(tmp_path) as server, opened(browser, f"{server.address}/e/tiny/") as page:
+        page.wait_for_selector("[data-figure] [data-drawn]")
+        page.locator("[data-figure][data-pending]").first.wait_for(state="detached", timeout=180_000)
+        page.wait_for_selector("#spent")
+        assert page.evaluate("window.scrollY") == 0
+        page.screenshot(path=screenshots / "live-few.png", full_page=True)
+
+
 def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
     browser: Browser, tmp_path: Path, screenshots: Path
 ) -> None:
@@ -91,7 +103,7 @@ def test_the_first_trial_the_failure_and_the_end_of_a_search_appear(
             keep_error(tmp_path / "tiny", failed.id, 1, f"Traceback {EVIL}")
             page.wait_for_selector(".failures a")
             assert EVIL in page.locator(".failures").inner_text()
-            ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+            append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
             page.wait_for_selector("#live :text('interrupted')")
         page.wait_for_timeout(500)
         page.screenshot(path=screenshots / "live-interrupted.png", full_page=True)

@@ -15,14 +15,15 @@ import pytest
 from mlflow import MlflowClient
 from playwright.sync_api import Browser, Page
 
-from orchestrator.commands.ui import choose_port
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tracking import comparison_page, default_uri, newest_page
 from orchestrator.tracking.sync import deliver
-from tests.integration.test_ui import fetch
+from tests.integration.test_ui import end, fetch
+from tests.support.bucket import free_port
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
+from tests.support.records import append
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -63,7 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, store_template: Path, brows
     output = tmp_path_factory.mktemp("pages")
     shutil.copy(store_template, output / "mlflow.db")
     trials = write_searches(output)
-    port = choose_port(5000)
+    port = free_port()
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui", "--output", str(output)]
     with subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
@@ -72,8 +73,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, store_template: Path, brows
         root = f"http://127.0.0.1:{port}"
         fetch(f"{root}/health", started)
         yield Served(opens, root, default_uri(output), trials)
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(60) == 0
+        end(started, signal.SIGTERM)
 
 
 def write_searches(output: Path) -> dict[str, str]:
@@ -85,7 +85,7 @@ def write_searches(output: Path) -> dict[str, str]:
         best = write_trials(ledger)
         repeats = [add_repeat(ledger, best, index, 7 + index, 138.0 + index) for index in range(2)]
         open_test(ledger, repeats)
-        ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
         deliver(output / name, output, default_uri(output))
         ledger.close()
     client = MlflowClient(tracking_uri=default_uri(output))
@@ -117,7 +117,7 @@ def train(
 ) -> Trial:
     experiment = make_experiment()
     cell = next(cell for cell in experiment.cells() if cell.loss == loss)
-    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
     for epoch, value in enumerate(values, start=1):
         metrics = {"train/loss": 1 / epoch, "val/rsum": value, "val/rsum_best": value}
         metrics |= {"val/i2t_r1": value / 8, "val/t2i_r1": value / 9, "cocos/i2t_queries_without_gradient": 3.5}

@@ -55,6 +55,22 @@ def test_what_is_copied_is_there_and_let_in() -> None:
         assert any(source == entry or source.startswith(f"{entry}/") for source in sources), entry
 
 
+def images() -> set[str]:
+    """Return the images of others that any file of deploy/ builds on or runs."""
+    found = {f"python:{version}" for version in re.findall(r"^ARG PYTHON=(.*)$", DOCKERFILE.read_text(), re.MULTILINE)}
+    for path in DEPLOY.rglob("*.yaml"):
+        found |= set(re.findall(r"^\s*image: ([\w./-]+:.*)$", path.read_text(), re.MULTILINE))
+    return {image for image in found if not image.startswith("icr-orchestrator:")}
+
+
+def test_images_of_others_are_named_by_their_content() -> None:
+    """A tag can be given to other content later; a digest cannot. One image has one digest in all files."""
+    names = {re.sub(r"@sha256:[0-9a-f]{64}$", "", image) for image in images()}
+    assert not any("@" in name for name in names)
+    assert len(names) == len(images()) == 3 and all("@sha256:" in image for image in images())
+    assert all(re.fullmatch(r"[\w/-]+:\d[\w.-]+", name) for name in names)
+
+
 def locked(path: Path) -> dict[str, str]:
     """Return the versions in a lock file, by name."""
     pins = re.findall(r"^([\w.-]+)(?:\[.*\])?==([^ \\]+)", path.read_text(), re.MULTILINE)

@@ -13,7 +13,8 @@ import pytest
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from tests.deploy.files import DEPLOY, ROOT
-from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster, wait_until
+from tests.deploy.network import wait_until
+from tests.deploy.slurm_cluster import NODES, SlurmCluster, absent, slurm_cluster
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]

@@ -26,7 +26,7 @@ PROGRAMS = {
     "ray": """echo "ray $* $RAY_AUTH_MODE $RAY_health_check_period_ms" >> said
       [ "$1" != health-check ] || { [ "$HEAD" = well ]; exit; }
       for argument in "$@"; do case "$argument" in --temp-dir=*) mkdir -p "${argument#--temp-dir=}";; esac; done
-      trap 'kill $!; exit 0' TERM; sleep 60 & wait $!""",
+      trap 'kill $!; exit 0' TERM; sleep 600 & wait $!""",
     "python": """echo x >> counted; [ "$(wc -l < counted)" -lt 3 ] && echo 1 || echo "$JOINED" """,
     "orchestrator": """echo "orchestrator $*" >> said; cat "$RAY_AUTH_TOKEN_PATH" > token
       trap 'echo told >> said; exit 130' TERM; echo searching >> said
@@ -88,9 +88,13 @@ def start(
     )
 
 
+PATIENCE = 240
+"""Seconds that a slow machine may take for what takes one; what is to run until it is told to end runs for longer."""
+
+
 def end(process: "subprocess.Popen[str]") -> int:
     """Wait for the script, then end its steps as Slurm does."""
-    code = process.wait(60)
+    code = process.wait(PATIENCE)
     # Steps that have ended by themselves are gone with their group.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -134,8 +138,8 @@ def test_the_token_lives_as_long_as_the_job(job: Path) -> None:
 
 
 def run_until_searching(job: Path) -> "subprocess.Popen[str]":
-    process = start(job, tenths=600)
-    deadline = time.monotonic() + 60
+    process = start(job, tenths=6000)
+    deadline = time.monotonic() + PATIENCE
     said = job / "said"
     # The worker as well: what it says would come in between.
     while not said.exists() or not all(
@@ -172,7 +176,7 @@ def test_another_node_is_asked_for_the_address_of_the_head(job: Path) -> None:
 
 def test_a_node_whose_address_nobody_knows_ends_the_job(job: Path) -> None:
     process = start(job, known="no")
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and "no node knows the IPv4 address of one" in output
 
 

@@ -32,6 +32,8 @@ class SearchesHere:
                 run_search(experiment, workload, self.output, quiet=True)
         except UserError as error:
             came_to, self._errors = error.exit_code, f"{self._errors}{error}\n"
+        except OSError as error:
+            came_to, self._errors = 1, f"{self._errors}{error}\n"
         assert came_to == code, self.errors()
 
     def crash(self, experiment: Experiment, workload: TroubledWorkload, condition: Callable[[History], bool]) -> None:

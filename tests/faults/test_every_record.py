@@ -83,7 +83,7 @@ def write_past(output: Path) -> None:
         for number, cell in enumerate(experiment.cells() * 4):
             (name,) = cell.space.bounds()
             params = {name: 0.05 + 0.1 * number}
-            trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+            trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
             for epoch, state in enumerate([TrialState.RUNNING] * 2 + [TrialState.FINISHED], start=1):
                 ledger.report(trial, epoch, {"val/rsum": 90.0 - number}, state)
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -26,11 +25,10 @@ def test_a_search_whose_ray_dies_ends_in_order_and_goes_on(searches: Searches, t
         wait_for_epochs(searches, process)
         assert process.pid is not None
         family = psutil.Process(process.pid).children(recursive=True)
-        began = time.monotonic()
         next(one for one in family if one.name() == victim).kill()
-        process.join(120)
+        process.join(240)
+        # Ray itself would end the driver after 60 s, without the sentence that is looked for below.
         assert process.exitcode == 1, searches.errors()
-        assert time.monotonic() - began < 60, "Ray itself would end the driver after 60 s"
         snapshots.append(assert_nothing_left(searches, family))
         assert snapshots[-1].outcome is None
     told = searches.errors().splitlines()
@@ -60,7 +58,7 @@ def test_a_signal_to_a_search_and_its_ray_at_once_ends_both_in_order(
     family = driver.children(recursive=True)
     for one in (driver, *family):
         os.kill(one.pid, signal.SIGTERM)
-    ended, _ = psutil.wait_procs([driver], timeout=120)
+    ended, _ = psutil.wait_procs([driver], timeout=240)
     assert ended, "the driver waits for a Ray that is gone"
     if isinstance(process, ForkServerProcess):
         process.join()
@@ -80,7 +78,7 @@ def wait_for_epochs(searches: Searches, process: ForkServerProcess | psutil.Proc
 
 def assert_nothing_left(searches: Searches, family: list[psutil.Process]) -> History:
     """Return what the journal holds after the end of a search that had started these processes."""
-    gone, left = psutil.wait_procs(family, timeout=10)
+    gone, left = psutil.wait_procs(family, timeout=60)
     assert (len(gone), left) == (len(family), [])
     assert (searches.output / "tiny" / "lock").read_text() == ""
     return searches.history()

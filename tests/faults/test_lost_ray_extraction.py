@@ -44,7 +44,7 @@ def test_an_extraction_whose_ray_dies_ends_in_order_and_goes_on(tmp_path: Path) 
         else:
             assert process.returncode == 1 and said.startswith(f"error: {out}: Ray is gone ({CORE[victim]}): "), said
             assert said.endswith(f"; {GOES_ON}") and said.count("\n") == 1
-        gone, left = psutil.wait_procs(family, timeout=10)
+        gone, left = psutil.wait_procs(family, timeout=60)
         assert (len(gone), left) == (len(family), [])
         assert (out / ".extract" / "lock").read_text() == ""
     assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0

@@ -11,7 +11,8 @@ from tests.faults.searches import Searches, grid
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support.simulated_nodes import simulated_nodes
 
-pytestmark = pytest.mark.slow
+# In CI, tests/integration/test_two_hosts.py takes a host away.
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture

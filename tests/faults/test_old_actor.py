@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.claim import ClaimLostError
+from orchestrator.storage.folder_store import FolderStore
 from orchestrator.tuner.actor import TrialActor
 from orchestrator.workload.workload import Evaluation
 from tests.faults.invariants import assert_invariants
@@ -54,7 +55,7 @@ class Slow:
         yield EpochReport(2, second.metrics, True, save)
 
 
-def act(checkpoints: FolderCheckpoints, ask: Connection) -> None:
+def act(checkpoints: Checkpoints, ask: Connection) -> None:
     """Be an actor that trains two epochs, and tell what came of each."""
     actor = TrialActor.__new__(TrialActor)
     trial = TrialConfig(dataset="pets", loss_parameters={"temperature": 0.1}, training=TrainingConfig(epochs=5))
@@ -70,12 +71,12 @@ def act(checkpoints: FolderCheckpoints, ask: Connection) -> None:
 @pytest.mark.parametrize("claimed", [False, True], ids=["undisturbed", "claimed by another driver"])
 def test_what_it_was_writing_never_appears(cluster: str, tmp_path: Path, claimed: bool) -> None:
     ours, theirs = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=act, args=(FolderCheckpoints.claimed(tmp_path), theirs))
+    process = CONTEXT.Process(target=act, args=(Checkpoints(FolderStore.claimed(tmp_path)), theirs))
     process.start()
     assert ours.recv() is None
     assert ours.recv() == "may I?"
     if claimed:
-        FolderCheckpoints.claimed(tmp_path)
+        Checkpoints(FolderStore.claimed(tmp_path))
     ours.send("yes")
     refused = ours.recv()
     process.join(60)

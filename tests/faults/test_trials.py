@@ -8,6 +8,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid
+from tests.faults.searches_here import SearchesHere
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
 
 pytestmark = pytest.mark.slow
@@ -54,7 +55,8 @@ def test_trials_in_trouble_are_tried_again_or_given_up_with_the_reason(searches:
     assert_invariants(searches.output, log=workload.log, kills=0)
 
 
-def test_a_full_disk_stops_the_search_and_fails_no_trial(searches: Searches, tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_search_and_fails_no_trial(any_searches: Searches | SearchesHere, tmp_path: Path) -> None:
+    searches = any_searches
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("full disk", times=1)})
     searches.finish(grid(VALUES), workload, code=1)
     stopped = searches.history()

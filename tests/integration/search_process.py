@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from orchestrator.cli import end
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.machines.cluster import Cluster
 from orchestrator.search.search import run_search
@@ -26,7 +27,7 @@ def main() -> None:
         run_search(load_experiment(file), workload, Path(output), cluster=Cluster(*place))
     except UserError as error:
         print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
+        end(error)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ def test_the_loss_is_searched_from_the_first_trial_to_the_report(output: Path, t
     history = History.of(read_journal(output / "tiny" / "journal.jsonl"))
     trials = list(history.trials.values())
     assert {trial.study for trial in trials} == {"pets-vsepp-any"}
-    assert [trial.config["loss"] for trial in trials[:2]] == ["nt_xent", "triplet_sh"]
-    assert all(f"{trial.config['loss']}." in name for trial in trials for name in trial.params if name != "loss")
+    assert [trial.config.loss for trial in trials[:2]] == ["nt_xent", "triplet_sh"]
+    assert all(f"{trial.config.loss}." in name for trial in trials for name in trial.params if name != "loss")
     winner = result.summary["winners"]["pets"]
-    assert history.trials[winner["trial"]].config["loss"] == winner["loss"]
+    assert history.trials[winner["trial"]].config.loss == winner["loss"]
     assert_tracked(output, history)
     page = report_experiment(output / "tiny", data_root=None, device="cpu").read_text()
     assert "nt_xent.temperature" in page and "triplet_sh.margin" in page
@@ -42,5 +42,5 @@ def assert_tracked(output: Path, history: History) -> None:
     assert found is not None
     tags = [run.data.tags for run in client.search_runs([found.experiment_id])]
     of_trials = Counter((tag["trial"], tag["loss"]) for tag in tags if tag["kind"] == "trial")
-    assert of_trials == Counter((trial.id, trial.config["loss"]) for trial in history.trials.values())
+    assert of_trials == Counter((trial.id, trial.config.loss) for trial in history.trials.values())
     assert [tag["loss"] for tag in tags if tag["kind"] == "study"] == ["any"]

@@ -49,7 +49,7 @@ def assert_confirmed(output: Path, history: History, numbers: tuple[int, ...], s
     expected = {f"{STUDY}-{number:04d}-seed{index}" for number in numbers for index in range(seeds)}
     assert {trial.id for trial in repeats} == expected == set(history.tests) == set(history.tests_opened["pets"])
     for number in numbers:
-        own = [trial.config["seed"] for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
+        own = [trial.config.seed for trial in repeats if trial.candidate == f"{STUDY}-{number:04d}"]
         assert own == fresh_seeds(0, seeds)
     assert {(trial.state, trial.last_epoch) for trial in repeats} == {(TrialState.FINISHED, 6)}
     kinds = [record["kind"] for record in read_journal(output / "tiny" / "journal.jsonl")]
@@ -125,7 +125,7 @@ def test_a_search_without_a_confirmation_gets_one(trials_run: None, output: Path
     assert_invariants(output)
 
 
-def test_a_race_gives_its_trainings_to_those_that_can_win(ray_session: None, output: Path) -> None:
+def test_a_race_gives_its_trainings_to_those_that_can_win(trials_run: None, output: Path) -> None:
     result = run(confirming(top=2, trainings=12), output)
     race = result.summary["races"]["pets"]
     history = read(output)

@@ -15,11 +15,12 @@ from orchestrator.tracking import default_uri
 from orchestrator.workload.training import TrainablesWorkload
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_tracked_once
 from tests.orchestrator.studies.test_populations import outcome, population
-from tests.orchestrator.studies.test_populations import search as without_ray
+from tests.orchestrator.studies.test_populations import search as play
 from tests.support import drifting_workload, fake_workload
 from tests.support.drifting_workload import DriftingWorkload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload, curve
+from tests.support.in_process import without_ray
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.slow
@@ -55,7 +56,8 @@ def test_fused_trials_end_as_others_do(
 ) -> None:
     workload = FakeWorkload(diverges_above=0.4)
     fused = search(output, workload, 3)
-    assert fused == search(tmp_path_factory.mktemp("alone"), workload, 1)
+    with without_ray(tracked=True):
+        assert fused == search(tmp_path_factory.mktemp("alone"), workload, 1)
     assert sorted(state for state, _, _ in fused.values()) == ["diverged", *["finished"] * 5]
 
 
@@ -77,14 +79,15 @@ def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: P
 
 def test_a_population_moves_as_it_does_alone(ray_session: None, output: Path, tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
-    experiment = population(8, resources={"cpus": 1, "gpus": 0, "fuse": 3})
+    training = {"epochs": 6}
+    experiment = population(4, training=training, resources={"cpus": 1, "gpus": 0, "fuse": 3})
     run(output, experiment, DriftingWorkload())
     fused = History.of(read_journal(output / "tiny" / "journal.jsonl"))
-    assert outcome(fused) == outcome(without_ray(tmp_path / "alone", population(8)))
+    assert outcome(fused) == outcome(play(tmp_path / "alone", population(4, training=training)))
     assert any(trial.moves for trial in fused.trials.values())
 
 
-def test_how_many_are_fused_is_measured_once(ray_session: None, output: Path) -> None:
+def test_how_many_are_fused_is_measured_once(trials_run: None, output: Path) -> None:
     search(output, FakeWorkload(), "auto")
     records = read_journal(output / "tiny" / "journal.jsonl")
     (measured,) = [record for record in records if record["kind"] == "fusion_measured"]
@@ -102,7 +105,8 @@ def test_real_trainings_learn_fused_what_they_learn_alone(
     changes = {"models": ["wsabie", "vsepp"], "losses": ["triplet"], "training": training}
     changes["search"] = {"sampler": "random", "trials": 3, "seed": 1}
     fused = search(output, workload, 3, **changes)
-    alone = search(tmp_path_factory.mktemp("alone"), workload, 1, **changes)
+    with without_ray(tracked=True):
+        alone = search(tmp_path_factory.mktemp("alone"), workload, 1, **changes)
     assert fused.keys() == alone.keys() and len(fused) == 6
     for trial, (state, epochs, best) in fused.items():
         assert (state, epochs) == ("finished", 3)

@@ -10,12 +10,14 @@ import pytest
 import yaml
 from ray import cloudpickle
 
-from orchestrator.journal.journal import read_journal
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.journal import Record, read_journal
 from orchestrator.search.search import run_search
 from tests.integration.search_process import command
 from tests.support import fake_workload
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import FakeWorkload
+from tests.support.in_process import without_ray
 from tests.support.simulated_nodes import simulated_nodes
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
@@ -77,30 +79,47 @@ def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
     assert [record["state"] for record in records if record.get("state") == "finished"] == ["finished"] * 4
 
 
+def sharing(trials: int) -> Experiment:
+    """Return a search whose trials share a GPU as their memory lets them."""
+    search = {"sampler": "random", "trials": trials}
+    return make_experiment(search=search, resources={"cpus": 0.5, "gpus": "auto"}, training={"epochs": 2})
+
+
 def test_memory_is_measured_once_and_shared(output: Path) -> None:
+    for trials in (1, 2):
+        with without_ray(gpus=1, tracked=True):
+            run_search(sharing(trials), FakeWorkload(), output, quiet=True)
+    assert_measured_once(output)
+
+
+@pytest.mark.soak
+def test_memory_is_measured_once_on_ray_and_shared_as_its_cpus_allow(output: Path) -> None:
     from orchestrator.journal.lock import make_scratch
 
-    experiment = make_experiment(
-        search={"sampler": "random", "trials": 1}, resources={"cpus": 0.5, "gpus": "auto"}, training={"epochs": 2}
-    )
-    (output.parent / "tiny.yaml").write_text(yaml.safe_dump(experiment.to_dict()))
     for trials in (1, 2):
-        more = {**experiment.to_dict(), "search": {"sampler": "random", "trials": trials}}
-        (output.parent / "tiny.yaml").write_text(yaml.safe_dump(more))
+        (output.parent / "tiny.yaml").write_text(yaml.safe_dump(sharing(trials).to_dict()))
         with make_scratch() as scratch:
             arguments = [sys.executable, "-c", SCRIPT, str(output), str(output.parent / "tiny.yaml"), "0", str(scratch)]
             done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr
-    records = read_journal(output / "tiny" / "journal.jsonl")
-    measured = [(record["study"], record["peak"]) for record in records if record["kind"] == "memory_measured"]
-    assert measured == [("pets-vsepp-nt_xent", 4 * 2**30), ("pets-vsepp-triplet_sh", 4 * 2**30)]
-    assert {record["gpus"] for record in records if record["kind"] == "trial_started"} == {0.3333}
+    records = assert_measured_once(output)
     notes = {record["message"] for record in records if record["kind"] == "limit_noted"}
     (note,) = notes
     assert note.startswith("the GPUs would take 3 trials at a time, but 1 CPUs let 2 run at resources.cpus=0.5")
     assert note in done.stdout
 
 
+def assert_measured_once(output: Path) -> list[Record]:
+    """The memory of each study was measured once, and its trials got their shares; return the records."""
+    records = read_journal(output / "tiny" / "journal.jsonl")
+    measured = [(record["study"], record["peak"]) for record in records if record["kind"] == "memory_measured"]
+    assert measured == [("pets-vsepp-nt_xent", 4 * 2**30), ("pets-vsepp-triplet_sh", 4 * 2**30)]
+    assert {record["gpus"] for record in records if record["kind"] == "trial_started"} == {0.3333}
+    return records
+
+
+# In CI, tests/orchestrator/machines/test_nodes.py refuses such trials without a cluster.
+@pytest.mark.soak
 def test_a_trial_that_is_larger_than_every_node_is_refused(output: Path) -> None:
     file = output.parent / "tiny.yaml"
     file.write_text(yaml.safe_dump(make_experiment(resources={"cpus": 2, "gpus": 0}).to_dict()))

@@ -12,7 +12,8 @@ from mlflow import MlflowClient
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
-from orchestrator.storage.checkpoints import FolderCheckpoints as Folder
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.folder_store import FolderStore
 from orchestrator.tracking import Store, default_uri
 from orchestrator.tracking.registry import RegistryError, fetch_champion, model_name, register, register_all
 from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion, pack_champions, packed_champions
@@ -79,7 +80,7 @@ def directory(output: Path, checkpoint: Path) -> Path:
         (folder / "trials" / repeat.id).mkdir(parents=True)
         (folder / "trials" / repeat.id / checkpoint.name).symlink_to(checkpoint)
     Store(default_uri(output), output, "tiny").deliver(ledger.history, ledger.history.trials)
-    assert pack_champions(ledger.history, Packing(), Folder(folder / "trials"), folder) == []  # type: ignore[arg-type]
+    assert pack_champions(ledger.history, Packing(), Checkpoints(FolderStore(folder / "trials")), folder) == []  # type: ignore[arg-type]
     return folder
 
 
@@ -170,7 +171,7 @@ def test_what_fails_is_said_and_delivered_later(output: Path, directory: Path, t
 
 def test_packing_fails_in_words_and_is_not_repeated(directory: Path) -> None:
     ledger = Ledger(directory / "journal.jsonl")
-    checkpoints = Folder(directory / "trials")
+    checkpoints = Checkpoints(FolderStore(directory / "trials"))
     assert pack_champions(ledger.history, Empty(), checkpoints, directory) == [], "it is packed already"  # type: ignore[arg-type]
     card = directory / CHAMPIONS / "pets" / CARD
     card.write_text("{")

@@ -75,7 +75,7 @@ def test_worse_trials_are_stopped_early_by_those_before_them(trials_run: None, o
     assert_invariants(output)
 
 
-def test_trials_that_go_wrong_never_win(ray_session: None, output: Path) -> None:
+def test_trials_that_go_wrong_never_win(trials_run: None, output: Path) -> None:
     experiment = grid(TEMPERATURES, scheduler={"name": "none"})
     workload = FakeWorkload(diverges_above=0.4, fails_below=0.01, stumbles_below=0.04)
     result = search(experiment, output, workload)

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import psutil
@@ -14,6 +14,7 @@ import yaml
 from orchestrator.cli import app, main
 from orchestrator.tracking.password import PASSWORD, USERNAME
 from tests.support.bucket import free_port
+from tests.support.in_process import without_ray
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,9 @@ COMMANDS = {
 
 TRAINING = ("search", "resume", "extend", "confirm", "regress run")
 """Those that take longer: they are told the address in one way only."""
+
+ON_RAY = "search"
+"""The command whose trials Ray's workers train; those of the others, in which nothing else comes to Ray, train here."""
 
 
 @pytest.fixture
@@ -97,7 +101,8 @@ def test_no_command_tells_the_password(
             # As from the command line: what is told of it comes from there.
             line = [*arguments, *option]
             monkeypatch.setattr("sys.argv", ["orchestrator", *line])
-            with pytest.raises(SystemExit) as exit_:
+            where = nullcontext() if name == ON_RAY else without_ray(tracked=True)
+            with where, pytest.raises(SystemExit) as exit_:
                 main(line)
             codes.setdefault(name, []).append(exit_.value.code)
             said = "".join(capfd.readouterr())

@@ -22,6 +22,7 @@ from tests.support import fake_workload
 from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import FakeWorkload
+from tests.support.records import append
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -105,7 +106,7 @@ def test_a_server_with_passwords_takes_what_comes_with_one(
     ledger = Ledger(output / "tiny" / "journal.jsonl")
     start(ledger, make_experiment())
     add_trial(ledger, [1.0, 2.0])
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
     with mlflow_server(default_uri(tmp_path), tmp_path, account=("admin", "not the usual one")) as server:
         place = ["--output", str(output), "--tracking-uri", server.uri]

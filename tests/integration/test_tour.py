@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_ui import fetch, listen_to_interrupts
+from tests.integration.test_ui import end, fetch, listen_to_interrupts
 from tests.support.forked_commands import run_forked
 from tests.support.precomputed_folder import write_precomputed
 
@@ -86,5 +86,4 @@ def open_pages(command: str, folder: Path, environment: dict[str, str]) -> None:
         pages = re.search(r"http://127\.0\.0\.1:\d+", printed)
         assert pages is not None
         assert "MLflow" in fetch(f"{pages[0]}/", started)
-        started.send_signal(signal.SIGINT)
-        assert started.wait(60) == 0
+        end(started, signal.SIGINT)

@@ -14,8 +14,10 @@ import yaml
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
+from orchestrator.journal.places import read_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import summarise
+from orchestrator.watch.nodes import reports_of
 from tests.integration.hosts import Host, connect, cut, missing, ray_command, ray_environment, wait_until
 from tests.integration.search_process import command
 from tests.support.bucket import CREDENTIALS, s3_server
@@ -41,7 +43,7 @@ def base() -> Iterator[Path]:
 def hosts() -> Iterator[tuple[Host, Host]]:
     if reason := missing():
         pytest.skip(f"two hosts need namespaces: {reason}")
-    made = Host(), Host()
+    made = Host("first"), Host("second")
     try:
         connect(*made)
         yield made
@@ -53,6 +55,12 @@ def hosts() -> Iterator[tuple[Host, Host]]:
 def journal(base: Path) -> History:
     path = base / "runs" / "tiny" / "journal.jsonl"
     return History.of(read_journal(path)) if path.exists() else History()
+
+
+def hosts_that_report(base: Path) -> set[str]:
+    """Return the hosts whose trials have told what process and machine are doing, each under its own name."""
+    reports = reports_of(read_places(base / "runs" / "tiny"), lambda host: False).values()
+    return {one.host for one in reports if one.load and one.load.process.memory and one.load.machine.host == one.host}
 
 
 def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], base: Path) -> None:
@@ -86,6 +94,7 @@ def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], base: 
             log,
         )
         wait_until(lambda: len([t for t in journal(base).running() if t.last_epoch >= 3]) == 2, "two trials run", log)
+        wait_until(lambda: hosts_that_report(base) == {"first", "second"}, "each host says what it does", log)
         assert joined.poll() is None
         running = {trial.id: trial.last_epoch for trial in journal(base).running()}
         cut(worker)

@@ -12,14 +12,22 @@ from urllib.error import URLError
 import psutil
 import pytest
 
-from orchestrator.commands.ui import choose_port
+from tests.support.bucket import free_port
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+# The tour of the README interrupts the command, and the tests of MLflow's pages terminate it.
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.soak),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.soak),
+        pytest.param(signal.SIGKILL, id="SIGKILL"),
+    ],
+)
 def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path, number: int) -> None:
-    port = choose_port(5000)
+    port = free_port()
     command = [sys.executable, "-c", "from orchestrator.cli import main; main()", "ui"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     arguments = ["--output", str(output), "--port", str(port)]
@@ -36,10 +44,16 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
         assert str(output / "mlflow.db") not in str([child.cmdline() for child in children]), "it may hold a password"
         search = f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/experiments/search?max_results=5"
         assert '"name": "empty"' in fetch(search, started), "the store is the one that was named"
-        started.send_signal(number)
-        assert started.wait(30) == (-9 if number == signal.SIGKILL else 0)
+        end(started, number)
+
+
+def end(started: subprocess.Popen[str], number: int) -> None:
+    """Send a signal to the command: it ends, and its server with it."""
+    children = psutil.Process(started.pid).children(recursive=True)
+    started.send_signal(number)
+    assert started.wait(60) == (-9 if number == signal.SIGKILL else 0)
     _, alive = psutil.wait_procs(children, timeout=30)
-    assert alive == []
+    assert children and alive == []
 
 
 def listen_to_interrupts() -> None:

@@ -15,6 +15,7 @@ from orchestrator.report.plotly_figures import light_colours
 from orchestrator.results.summary import summarise
 from orchestrator.search.loaded import LoadedExperiment
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import append
 from trainables.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -34,7 +35,7 @@ def directory(tmp_path: Path) -> Path:
     repeats = [add_repeat(ledger, good, index, 10 + index, 5.0 + index) for index in range(2)]
     repeats += [add_repeat(ledger, other, index, 10 + index, 2.0 + index) for index in range(2)]
     open_test(ledger, repeats)
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
     return folder
 

@@ -1,12 +1,13 @@
 """Small experiments and ledgers for tests that need no Ray."""
 
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.ledger import Ledger, PlannedTrial
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from trainables.config import TrialConfig
+from tests.support.records import append
 
 
 def make_experiment(**changes: Any) -> Experiment:
@@ -30,7 +31,7 @@ def start(ledger: Ledger, experiment: Experiment, **changes: Any) -> None:
         "environment": {"git_revision": "abc", "versions": {"torch": "2"}},
         **changes,
     }
-    ledger.append("experiment_started", experiment=experiment.to_dict(), **fields)
+    append(ledger, "experiment_started", experiment=experiment.to_dict(), **fields)
 
 
 def add_trial(
@@ -48,8 +49,8 @@ def add_trial(
     cell = next(cell for cell in experiment.cells() if cell.loss == loss)
     params = {"temperature": 0.1} if loss == "nt_xent" else {"margin": 0.2}
     number = len(ledger.history.study(cell.name)) if number is None else number
-    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
-    ledger.append("trial_started", trial=trial.id, gpus=0.0)
+    trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
+    append(ledger, "trial_started", trial=trial.id, gpus=0.0)
     ends_with_report = state in (TrialState.FINISHED, TrialState.STOPPED_EARLY)
     for epoch, value in enumerate(values, start=1):
         is_last = epoch == len(values)
@@ -62,7 +63,7 @@ def add_trial(
 
 def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: float | None) -> Trial:
     """Write down a trial's repetition with a fresh seed, evaluated on test; without a value, it diverged."""
-    config = TrialConfig.from_dict({**candidate.config, "seed": seed})
+    config = replace(candidate.config, seed=seed)
     name = f"{candidate.id}-seed{index}"
     planned = PlannedTrial(name, candidate.study, candidate.number, config, candidate.params, candidate.id)
     trial = ledger.plan(planned, Stage.CONFIRM)
@@ -75,6 +76,6 @@ def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: f
 
 def open_test(ledger: Ledger, trials: list[Trial], dataset: str = "pets", *, values: list[float] | None = None) -> None:
     """Write down that the test split was opened for some trials, with these values, or those they have on val."""
-    ledger.append("test_opened", dataset=dataset, trials=[trial.id for trial in trials])
+    append(ledger, "test_opened", dataset=dataset, trials=[trial.id for trial in trials])
     for trial, value in zip(trials, values or [trial.best_value for trial in trials], strict=True):
-        ledger.append("test_evaluated", trial=trial.id, metrics={"rsum": value})
+        append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": value})

@@ -68,6 +68,8 @@ class Stage:
                 self.begin(config, resources)
             if not self.live:
                 assert config == "FINISHED"
+                if self.issuer.problem is not None:
+                    raise run.no_further_trial(self.session, self.issuer.problem)
                 return
             self.step(chance.choice(self.live))
             if self.callback.problem is not None:

@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.record import Record, make
-from orchestrator.journal.records import KINDS
+from orchestrator.journal.record import Record
 
 
 class UnwrittenLedger(Ledger):
@@ -17,6 +15,5 @@ class UnwrittenLedger(Ledger):
     def __init__(self, experiment: Experiment) -> None:
         self.history, self.listeners, self._times = History(experiment=experiment.to_dict()), [], count()
 
-    def append(self, event: Record | str, **fields: Any) -> None:
-        made = make(KINDS[event], fields) if isinstance(event, str) else event
-        self.history.apply(replace(made, time=float(next(self._times))))
+    def append(self, event: Record) -> None:
+        self.history.apply(replace(event, time=float(next(self._times))))

@@ -6,8 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainables.block_scores import BlockScores
 from trainables.chance import chance_rsum
-from trainables.class_metrics import class_metrics, products, rank_classmates
+from trainables.class_metrics import class_metrics, rank_classmates
 
 PLACES = (1, 2, 4, 5, 8, 10)
 
@@ -32,7 +33,7 @@ def test_recall_is_that_of_a_loop(seed: int, classes: int, each: int, levels: in
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randint(-levels, levels, (classes * each, 3), generator=generator).double()
     labels = torch.arange(classes).repeat(each)
-    found = class_metrics(rank_classmates(products(vectors, vectors), labels))
+    found = class_metrics(rank_classmates(BlockScores(vectors, vectors), labels))
     for places in PLACES:
         expected = recall(vectors.tolist(), labels.tolist(), places)
         assert found[f"i2t_r{places}"] == pytest.approx(expected, abs=1e-9)
@@ -44,19 +45,19 @@ def test_recall_is_that_of_a_loop(seed: int, classes: int, each: int, levels: in
 def test_chunks_change_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = torch.nn.functional.normalize(torch.randn(50, 8, generator=torch.Generator().manual_seed(0)), dim=-1)
     labels = torch.arange(10).repeat(5)
-    whole = rank_classmates(products(vectors, vectors), labels)
+    whole = rank_classmates(BlockScores(vectors, vectors), labels)
     monkeypatch.setattr("trainables.class_metrics.QUERIES_AT_A_TIME", 7)
-    assert rank_classmates(products(vectors, vectors), labels).tolist() == whole.tolist()
+    assert rank_classmates(BlockScores(vectors, vectors), labels).tolist() == whole.tolist()
 
 
 def test_a_collapsed_model_finds_nothing() -> None:
-    ranks = rank_classmates(products(torch.ones(40, 3), torch.ones(40, 3)), torch.arange(10).repeat(4))
+    ranks = rank_classmates(BlockScores(torch.ones(40, 3), torch.ones(40, 3)), torch.arange(10).repeat(4))
     assert class_metrics(ranks)["rsum"] == 0.0
 
 
 def test_a_class_of_one_image_has_nothing_to_find() -> None:
     with pytest.raises(ValueError, match="every class needs two images"):
-        rank_classmates(products(torch.eye(3), torch.eye(3)), torch.tensor([0, 0, 1]))
+        rank_classmates(BlockScores(torch.eye(3), torch.eye(3)), torch.tensor([0, 0, 1]))
 
 
 def test_chance_is_that_of_random_vectors() -> None:
@@ -65,5 +66,7 @@ def test_chance_is_that_of_random_vectors() -> None:
     found = []
     for _ in range(300):
         order = torch.randn(48, 48, generator=generator).double()
-        found.append(class_metrics(rank_classmates(products(order, torch.eye(48)), torch.from_numpy(labels)))["rsum"])
+        found.append(
+            class_metrics(rank_classmates(BlockScores(order, torch.eye(48).double()), torch.from_numpy(labels)))["rsum"]
+        )
     assert np.mean(found) == pytest.approx(chance_rsum(np.arange(48), labels), abs=3.0)

@@ -24,7 +24,6 @@ from trainables.reports import EpochReport
 from trainables.trial import Trial, run_trial
 
 CPU = torch.device("cpu")
-STEPS = 50
 PUBLISHED = {"region_norm": "published", "norm_before_reasoning": False}
 SHIFTS = re.compile(r"blocks\.\d\.(w\.bias|norm\.running_mean)$")
 """What a batch norm takes out again: its gradient is rounding and nothing else, of which Adam makes steps."""
@@ -87,6 +86,27 @@ DIFFERENT = {
         )
         for seed, value in [(0, 0.1), (0, 0.2), (1, 0.1)]
     ],
+    "lambdas of pairs": [
+        config(
+            model="scan",
+            model_parameters={"lambda_softmax": softmax, "lambda_lse": lse},
+            seed=seed,
+            optimizer="sgd",
+            # Larger steps make of the rounding of one step another training within ten.
+            learning_rate=2e-4,
+        )
+        for seed, softmax, lse in [(0, 4.0, 6.0), (0, 9.0, 20.0), (1, 9.0, 6.0)]
+    ],
+    "words attended": [
+        config(
+            "triplet_sh",
+            model="scan",
+            model_parameters={"cross_attention": "i2t", "aggregation": "mean"},
+            optimizer="sgd",
+            learning_rate=rate,
+        )
+        for rate in (2e-4, 1e-4)
+    ],
     **{
         f"heads, {kind}": [
             config(
@@ -127,14 +147,14 @@ def snapshot(trial: Trial) -> Snapshot:
     return Snapshot({name: value.detach().clone() for name, value in (parameters | statistics).items()}, gradients)
 
 
-def alone(trial_config: TrialConfig, data: Dataset) -> tuple[float, list[Snapshot]]:
+def alone(trial_config: TrialConfig, data: Dataset, steps: int) -> tuple[float, list[Snapshot]]:
     """Train as the product does without fusion; return the mean loss and the trial after each step."""
     trial, after = Trial(trial_config, data, CPU), []
     batches = trial.batches
 
     def watched() -> Iterator[Batch]:
         for index, batch in enumerate(batches()):
-            if index == STEPS:
+            if index == steps:
                 return
             if index:
                 after.append(snapshot(trial))
@@ -153,21 +173,22 @@ def close(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
         assert float((got[name] - other).double().norm()) <= 1e-4 * float(other.double().norm()) + 1e-7, name
 
 
+@pytest.mark.parametrize("steps", [20, pytest.param(50, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("configs", [pytest.param(value, id=name) for name, value in DIFFERENT.items()])
 def test_losses_gradients_and_parameters_are_those_of_each_trial_alone(
-    configs: list[TrialConfig], data: Dataset
+    configs: list[TrialConfig], steps: int, data: Dataset
 ) -> None:
     data = suited(data, configs[0])
     trials = [Trial(each, data, CPU) for each in configs]
     for trial in trials:
         trial.begin_epoch()
     epoch, fused = StackedEpoch(trials), []
-    while epoch.steps < STEPS and epoch.step():
+    while epoch.steps < steps and epoch.step():
         fused.append([snapshot(trial) for trial in trials])
     losses = epoch.finish()
-    assert epoch.steps == len(fused) == STEPS
+    assert epoch.steps == len(fused) == steps
     for place, each in enumerate(configs):
-        loss, after = alone(each, data)
+        loss, after = alone(each, data, steps)
         assert losses[place] == pytest.approx(loss, rel=1e-4)
         for step, wanted in enumerate(after):
             close(fused[step][place].parameters, wanted.parameters)

@@ -15,6 +15,7 @@ from trainables.model_parameters import MODEL_PARAMETERS
         ("vsepp", {}),
         ("vsrn", {"region_norm": "published", "norm_before_reasoning": False}),
         ("vsrn", {"region_norm": "features"}),
+        ("scan", {"cross_attention": "i2t", "aggregation": "mean", "lambda_softmax": 4, "negative_slope": 0}),
         ("wsabie", {"radius": 2}),
         ("wsabie", {"radius": 0.1}),
     ],
@@ -30,6 +31,9 @@ def test_good_parameters_are_taken(model: str, parameters: dict) -> None:
         ("vsrn", {"region_nrom": "published"}, "did you mean region_norm?"),
         ("vsrn", {"region_norm": "regions"}, "must be one of features, published, got 'regions'"),
         ("vsrn", {"norm_before_reasoning": 1}, "must be true or false, got 1"),
+        ("scan", {"raw_feature_norm": "clipped_l3norm"}, "must be one of clipped_l2norm, l2norm"),
+        ("scan", {"negative_slope": -0.1}, "negative_slope must be a finite number of at least 0, got -0.1"),
+        ("scan", {"lambda_lse": 0}, "lambda_lse must be a finite number above 0, got 0"),
         ("wsabie", {"radius": 0}, "radius must be a finite number above 0, got 0"),
         ("wsabie", {"radius": float("nan")}, "got nan"),
         ("wsabie", {"radius": float("inf")}, "got inf"),
@@ -44,12 +48,17 @@ def test_bad_parameters_are_refused(model: str, parameters: dict, message: str) 
 
 
 def test_the_table_names_what_the_models_take() -> None:
+    from trainables.models.cross_attention import AGGREGATIONS, NORMS
     from trainables.models.region_reasoning import RegionReasoning
+    from trainables.models.scan import SCAN
     from trainables.models.wsabie import WSABIE
 
-    for model, encoder in {"vsrn": RegionReasoning, "wsabie": WSABIE}.items():
+    for model, encoder in {"vsrn": RegionReasoning, "wsabie": WSABIE, "scan": SCAN}.items():
         parameters = inspect.signature(encoder).parameters.values()
         assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} == MODEL_PARAMETERS[model].keys()
+    words = MODEL_PARAMETERS["scan"]
+    assert all(words["raw_feature_norm"].accepts(norm) for norm in NORMS)
+    assert all(words["aggregation"].accepts(name) for name in AGGREGATIONS)
 
 
 def test_parameters_are_checked_without_torch() -> None:

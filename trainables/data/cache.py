@@ -12,6 +12,7 @@ from typing import Any
 
 from trainables.errors import DataError
 from trainables.files import aside, force_directory, write_whole
+from trainables.json_files import read_state
 
 _CHECKS = 2
 """Raised when files are accepted by another rule, so that what an older version found is not used."""
@@ -37,7 +38,7 @@ def remembered(cache: Path, path: Path, compute: Callable[[Path], dict[str, Any]
     identity = [str(path), status.st_size, status.st_ino, *times, compute.__qualname__, _CHECKS]
     record = cache / "files" / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError, RecursionError):
-        kept = json.loads(record.read_text())
+        kept = read_state(record)
         if kept["identity"] == identity:
             return kept["value"]
     value = compute(path)

@@ -20,6 +20,7 @@ from trainables.data.cache import whole_directory
 from trainables.data.corpus import SPLITS, Corpus, Image
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary, tokenize
+from trainables.json_files import read_state
 
 VERSION = 1
 """Raised when the files or the tokeniser change, so that what older versions prepared is not used."""
@@ -71,7 +72,7 @@ def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str) -> None:
 def open_prepared(folder: Path) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
     """Map a prepared folder; ``None`` if it is not there or damaged."""
     try:
-        meta = json.loads((folder / "meta.json").read_text())
+        meta = read_state(folder / "meta.json")
         vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"))
         splits = {name: _open_split(folder / name) for name in SPLITS}
         whole = all(len(splits[name]["image_rows"]) == meta["images"][name] for name in SPLITS)

@@ -16,7 +16,8 @@ from trainables.data.formats import clip_retrieval, clips, coco, flickr, karpath
 from trainables.data.npy_files import SAFETENSORS
 from trainables.errors import DataError
 from trainables.plugins.blame import Blaming
-from trainables.plugins.in_use import offered, run_offer
+from trainables.plugins.in_use import offered, owner_of, run_offer, use_installed
+from trainables.plugins.plugin import Plugin
 
 
 class Format(Protocol):
@@ -120,14 +121,28 @@ def find_source(name: str, data_root: Path) -> Source:
         folder = Path(name)
     if not folder.is_dir():
         raise DataError(_unknown(name, data_root))
-    readers = formats()
-    for reader in readers:
-        if files := _find(reader, folder):
-            # The dataset's folder may itself be a link: the person put it there. What lies in it may not lead on.
-            roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
-            return Source(folder.resolve().name, folder, roots, reader, tuple(files))
-    known = "; ".join(reader.FORMAT for reader in readers)
-    raise DataError(f"{folder}: holds no dataset of a known format: {known}")
+    found = _read_by(folder)
+    if found is None:
+        # Only now, because the code of installed packages runs.
+        use_installed("formats")
+        found = _read_by(folder)
+    if found is None:
+        known = "; ".join(reader.FORMAT for reader in formats())
+        raise DataError(f"{folder}: holds no dataset of a known format: {known}")
+    # The dataset's folder may itself be a link: the person put it there. What lies in it may not lead on.
+    roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
+    return Source(folder.resolve().name, folder, roots, *found)
+
+
+def plugin_that_reads(name: str, data_root: Path) -> Plugin | None:
+    """Return the plug-in whose form of data a dataset has; ``None`` where ours reads the dataset.
+
+    Raises:
+        DataError: See ``find_source``.
+    """
+    reader = find_source(name, data_root).format
+    owners = (owner_of("formats", form) for form in offered("formats") if _thing(form) is reader)
+    return next(owners, None)
 
 
 def dataset_names(data_root: Path) -> list[str]:
@@ -145,8 +160,21 @@ def formats() -> list[Format]:
     Raises:
         PluginError: If a plug-in that offers a form of data cannot be run.
     """
-    found = [run_offer("formats", name) for name in offered("formats")]
-    return [*FORMATS, *(offer.thing for offer, _ in filter(None, found))]
+    return [*FORMATS, *(_thing(name) for name in offered("formats"))]
+
+
+def _thing(form: str) -> Format:
+    """Return the form of data that a plug-in in use offers."""
+    found = run_offer("formats", form)
+    assert found is not None
+    thing: Format = found[0].thing
+    return thing
+
+
+def _read_by(folder: Path) -> tuple[Format, tuple[Path, ...]] | None:
+    """Return what reads a folder, with the files that it reads; ``None`` where nothing that is known does."""
+    found = ((reader, tuple(_find(reader, folder))) for reader in formats())
+    return next((one for one in found if one[1]), None)
 
 
 def _find(reader: Format, folder: Path) -> list[Path]:

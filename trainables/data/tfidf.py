@@ -30,6 +30,7 @@ from trainables.data.vocabulary import tokenize
 from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.files import write_whole
+from trainables.json_files import parse_state
 
 NAME = "tfidf-svd"
 """What ``data extract --text`` calls this extractor."""
@@ -127,7 +128,7 @@ def read_extractor(path: Path) -> TfidfSvd:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            terms = json.loads(file.metadata()["terms"])
+            terms = parse_state(file.metadata()["terms"])
             return TfidfSvd(tuple(terms), file.get_tensor("idf"), file.get_tensor("directions"))
     except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise DataError(f"{path}: is no extractor of captions' features: {error}; make the features again") from None

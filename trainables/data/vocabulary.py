@@ -16,6 +16,7 @@ from functools import cache
 from typing import Literal
 
 from trainables.extras import require
+from trainables.json_files import parse_state
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 """Ids that no word has: padding, begin and end of a caption, a word that is not in the vocabulary."""
@@ -101,7 +102,7 @@ class Vocabulary:
     @classmethod
     def from_json(cls, text: str) -> "Vocabulary":
         """Read what ``to_json`` gave; ``ValueError`` if it is something else."""
-        words: Sequence[str] = json.loads(text)
+        words: Sequence[str] = parse_state(text)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("a vocabulary is a JSON list of words")
         return cls(tuple(words))

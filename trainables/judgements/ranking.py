@@ -1,4 +1,6 @@
-"""Rank the candidates that people judged, from embeddings; see ``judged_ranks`` for what is counted."""
+"""Rank the candidates that people judged, by the scores of a model; see ``judged_ranks`` for what is counted."""
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -7,38 +9,35 @@ from torch import Tensor
 
 from trainables.judgements.judged_ranks import TOP, DirectionRanks, JudgedRanks
 from trainables.judgements.judgements import Integers, JudgedQueries, Judgements, Pairs
-from trainables.positive_ranks import ROUNDING
+from trainables.scores import Scores
 
 QUERIES_AT_A_TIME = 256
 """Bounds memory, changes no number."""
 
 
-def rank_judged(images: Tensor, captions: Tensor, judgements: Judgements) -> JudgedRanks:
-    """Return where dot products of embeddings put the candidates that fit.
+def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
+    """Return where scores put the candidates that fit.
 
     Args:
-        images: Of all images of the split, shape (I, D), floating, finite.
-        captions: Of all captions of the split, shape (C, D), on the same device.
+        scores: Of all images and captions of the split.
         judgements: Of the split.
     """
     return JudgedRanks(
         judgements.name,
         judgements.digest,
-        _rank(images, captions, judgements.i2t),
-        _rank(captions, images, judgements.t2i),
+        _rank(scores.between, judgements.i2t, scores),
+        _rank(lambda captions, images: scores.between(images, captions).T, judgements.t2i, scores),
     )
 
 
-def _rank(asking: Tensor, asked: Tensor, direction: JudgedQueries) -> DirectionRanks:
-    queries, gallery = (
-        _taken(vectors, places) for vectors, places in ((asking, direction.queries), (asked, direction.gallery))
-    )
-    # Sums round: a wrong candidate within rounding of a right one is a tie, and ranks first.
-    tolerance = ROUNDING * float(queries.norm(dim=1).max() * gallery.norm(dim=1).max())
+def _rank(ask: Callable[[Tensor, Tensor], Tensor], direction: JudgedQueries, scores: Scores) -> DirectionRanks:
+    """Rank the candidates of one direction, whose ``ask`` gives the scores of queries with candidates."""
+    queries, gallery = (_placed(places, scores.device) for places in (direction.queries, direction.gallery))
     parts: list[tuple[Integers, ...]] = []
     for first in range(0, len(queries), QUERIES_AT_A_TIME):
         rows = slice(first, first + QUERIES_AT_A_TIME)
-        parts.append(_rank_block(queries[rows] @ gallery.T, direction, first, tolerance))
+        # Scores round: a wrong candidate within rounding of a right one is a tie, and ranks first.
+        parts.append(_rank_block(ask(queries[rows], gallery), direction, first, scores.tolerance))
     positions, annotated, condensed, known = (np.concatenate(part) for part in zip(*parts, strict=True))
     counts = np.bincount(direction.positives[0], minlength=len(queries)).astype(np.int32)
     return DirectionRanks(direction.owners, counts, positions, annotated, condensed, known)
@@ -60,8 +59,8 @@ def _rank_block(scores: Tensor, direction: JudgedQueries, first: int, tolerance:
     return positions, own[best], _positions(scores, positives, judged & ~positives, tolerance), known
 
 
-def _taken(vectors: Tensor, places: NDArray[np.int32]) -> Tensor:
-    return vectors.detach()[torch.from_numpy(places.astype(np.int64)).to(vectors.device)].double()
+def _placed(places: NDArray[np.int32], device: torch.device) -> Tensor:
+    return torch.from_numpy(places.astype(np.int64)).to(device)
 
 
 def _mask(pairs: Pairs, scores: Tensor, first: int) -> Tensor:

@@ -5,13 +5,20 @@ from trainables.data.dataset import Dataset
 from trainables.errors import PluginError
 from trainables.models.head import HeadModel
 from trainables.models.retrieval_model import RetrievalModel
+from trainables.models.scan import SCAN
 from trainables.models.vsepp import VSEPP
 from trainables.models.vsrn import VSRN
 from trainables.models.wsabie import WSABIE
 from trainables.plugins.blame import Blaming
 from trainables.plugins.in_use import run_offer
 
-MODELS: dict[str, type[RetrievalModel]] = {"vsepp": VSEPP, "vsrn": VSRN, "wsabie": WSABIE, "head": HeadModel}
+MODELS: dict[str, type[RetrievalModel]] = {
+    "vsepp": VSEPP,
+    "vsrn": VSRN,
+    "scan": SCAN,
+    "wsabie": WSABIE,
+    "head": HeadModel,
+}
 
 
 def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> RetrievalModel:

@@ -1,4 +1,4 @@
-"""Plug-ins: losses, models and forms of data of other people, which join the tables of ours.
+"""Plug-ins: losses, models, forms of data and samplers of other people, which join the tables of ours.
 
 A plug-in is one Python file, or an installed package with entry points. What it offers is decorated:
 
@@ -13,6 +13,6 @@ journal and into a packed winner. What it offers (names, parameters, where to lo
 an experiment is read without running its plug-ins. Nothing here imports torch before a loss or a model is made.
 """
 
-from trainables.plugins.offers import data_format, loss, model
+from trainables.plugins.offers import data_format, loss, model, sampler
 
-__all__ = ["data_format", "loss", "model"]
+__all__ = ["data_format", "loss", "model", "sampler"]

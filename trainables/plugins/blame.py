@@ -1,4 +1,4 @@
-"""Who is to blame: an error that comes out of a plug-in names the plug-in's file and line."""
+"""Errors that come out of the code of a plug-in, told with the plug-in's file and line."""
 
 import re
 from types import TracebackType
@@ -14,9 +14,9 @@ LABELS: set[str] = set()
 
 
 class Blaming:
-    """Turns an error that went through a plug-in's code into one that says where, and lets all others pass.
+    """Turns an error that went through a plug-in's code into one with file and line; all other errors pass unchanged.
 
-    What a plug-in raises can be anything. Want of memory stays what it is: a search then runs fewer trials at a time.
+    A plug-in can raise any error. An error about memory passes unchanged: the search then runs fewer trials at a time.
     """
 
     def __enter__(self) -> Self:

@@ -6,43 +6,21 @@ draws random numbers is called after one seed, and its order is not checked.
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError, PluginError
 from trainables.losses import Loss, build_loss, loss_class
+from trainables.plugins.findings import BrokenError, Finding, PerhapsMeantError
 
 STEP = 1e-5
 """Of finite differences, in units of similarity."""
 
 TOLERANCE = 1e-4
 """Largest difference of gradients, relative to the largest gradient of the batch."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check came to.
-
-    Attributes:
-        check: Its name.
-        status: ``ok``, ``warn`` where that may be meant, or ``fail``.
-        message: What is wrong and what usually causes it; of ``ok``, what was looked at.
-    """
-
-    check: str
-    status: Literal["ok", "warn", "fail"]
-    message: str
-
-
-class BrokenError(Exception):
-    """A check that does not hold."""
-
-
-class PerhapsMeantError(Exception):
-    """A check that does not hold, which may be meant."""
 
 
 def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainables.errors import PluginError
 from trainables.plugins.blame import Blaming
-from trainables.plugins.contract import Finding
+from trainables.plugins.findings import Finding
 from trainables.plugins.in_use import run_offer
 
 

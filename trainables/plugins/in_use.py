@@ -9,7 +9,7 @@ from typing import Any
 from trainables.config import FEATURES
 from trainables.errors import ConfigError
 from trainables.model_parameters import MODEL_PARAMETERS, Like
-from trainables.plugins.installed import is_installed, read_installed
+from trainables.plugins.installed import installed_plugins, is_installed, providers, read_installed
 from trainables.plugins.offers import FEATURES as KNOWN_FEATURES
 from trainables.plugins.offers import Offer
 from trainables.plugins.outline import outline_of
@@ -111,6 +111,17 @@ def owner_of(kind: str, name: str) -> Plugin | None:
     return None if owner is None else _in_use[owner]
 
 
+def find_owner(kind: str, name: str) -> Plugin | None:
+    """Return the plug-in that offers a name; one that is installed and not in use yet is taken into use, and runs.
+
+    Raises:
+        ConfigError: If two installed packages offer the name, or the one that does cannot be used.
+    """
+    if owner_of(kind, name) is None:
+        use(find_plugin(source) for source in providers({kind: {name}}))
+    return owner_of(kind, name)
+
+
 def offered(kind: str) -> dict[str, Mapping[str, Any]]:
     """Return what plug-ins offer of a kind, by name, without running them."""
     return {name: _in_use[owner].offers[kind][name] for (of, name), owner in _owners.items() if of == kind}
@@ -121,8 +132,9 @@ def run_offer(kind: str, name: str) -> tuple[Offer, str] | None:
 
     Raises:
         PluginError: If the code cannot be run.
+        ConfigError: See ``find_owner``.
     """
-    plugin = owner_of(kind, name)
+    plugin = find_owner(kind, name)
     if plugin is None:
         return None
     return offers_of(plugin)[kind, name], plugin.offers[kind][name]["place"]
@@ -133,6 +145,15 @@ def references(loss: str, model: str) -> tuple[str, ...]:
     owners = [owner_of("losses", loss), owner_of("models", model)]
     owners += [plugin for plugin in _in_use.values() if "formats" in plugin.offers]
     return tuple(dict.fromkeys(plugin.reference for plugin in owners if plugin is not None))
+
+
+def use_installed(kind: str) -> None:
+    """Take all installed packages into use that offer something of a kind; their code runs.
+
+    Raises:
+        ConfigError: If one of them cannot be used.
+    """
+    use(find_plugin(name) for name, offers in installed_plugins().items() if kind in offers)
 
 
 def _refuse_clashes(plugin: Plugin) -> None:

@@ -1,10 +1,12 @@
 """Plug-ins that are installed packages: found by entry points, and read as text like a file.
 
-A package offers what its entry points of the groups ``icr_orchestrator.losses``, ``.models`` and ``.formats`` name.
+A package offers what its entry points of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats`` and
+``.samplers`` name.
 Nothing of it is imported to find it.
 """
 
 import sys
+from collections.abc import Collection, Mapping
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
@@ -28,17 +30,30 @@ def installed_plugins() -> dict[str, dict[str, list[str]]]:
     return {found.name: _names(entries) for found in distributions() if (entries := _entries(found))}
 
 
-def providers(names: dict[str, set[str]]) -> list[str]:
-    """Return the installed distributions that offer one of some names, each once.
+def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
+    """Return the installed distributions that offer some names, each once; nothing is imported.
 
     Args:
         names: Wanted names by kind.
+        chosen: Distributions that are taken in any case: what one of them offers is not looked for elsewhere.
+
+    Raises:
+        ConfigError: If two distributions offer one of the names.
     """
-    found = []
-    for distribution_name, offers in installed_plugins().items():
-        if any(wanted & set(offers.get(kind, ())) for kind, wanted in names.items()):
-            found.append(distribution_name)
-    return sorted(set(found))
+    installed = installed_plugins()
+    found: dict[str, None] = {}
+    for kind, wanted in names.items():
+        for name in wanted:
+            offering = sorted(one for one, offers in installed.items() if name in offers.get(kind, ()))
+            if not offering or not {*offering}.isdisjoint(chosen):
+                continue
+            if len(offering) > 1:
+                raise ConfigError(
+                    f"the {KINDS[kind]} {name!r} is offered by {' and by '.join(offering)}, which are all installed; "
+                    f"name the package that is meant with --plugin, or under plugins of the experiment"
+                )
+            found[offering[0]] = None
+    return sorted(found)
 
 
 def read_installed(name: str) -> Plugin:

@@ -12,8 +12,10 @@ from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPECIAL, Vocabulary
 from trainables.errors import ConfigError, PluginError
 from trainables.models import RetrievalModel, build_model
+from trainables.models.pair_model import PairModel
 from trainables.plugins.blame import Blaming
-from trainables.plugins.contract import BrokenError, Finding
+from trainables.plugins.findings import BrokenError, Finding
+from trainables.representations import Sets
 
 IMAGES, SIZE, WORDS, LONGEST = 6, 12, 20, 7
 
@@ -34,44 +36,54 @@ def check_model(name: str) -> Iterator[Finding]:
 
 
 def shapes(name: str) -> None:
-    """Check that images and captions become float vectors of one size."""
+    """Check that images and captions become float vectors of one size, or sets of such, and pairs a similarity."""
     model, features, tokens, lengths = _example(name)
     images, captions = model.encode_images(features), model.encode_captions(tokens, lengths)
-    for what, vectors, count in (("images", images, len(features)), ("captions", captions, len(tokens))):
-        if not (isinstance(vectors, Tensor) and vectors.dim() == 2 and len(vectors) == count):
+    for what, made, count in (("images", images, len(features)), ("captions", captions, len(tokens))):
+        vectors = made.vectors if isinstance(made, Sets) else made
+        shape = f"Sets with vectors ({count}, T, E)" if isinstance(model, PairModel) else f"({count}, E)"
+        dimensions = 3 if isinstance(model, PairModel) else 2
+        if not (isinstance(vectors, Tensor) and vectors.dim() == dimensions and len(vectors) == count):
             got = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
-            raise BrokenError(f"encode_{what} must return ({count}, E) for {count} {what}, got {got}")
+            raise BrokenError(f"encode_{what} must return {shape} for {count} {what}, got {got}")
         if not (vectors.is_floating_point() and bool(vectors.isfinite().all())):
             raise BrokenError(f"encode_{what} must return finite floats")
-    if images.shape[1] != captions.shape[1]:
+    if isinstance(images, Tensor) and isinstance(captions, Tensor) and images.shape[1] != captions.shape[1]:
         raise BrokenError(
             f"vectors of images have {images.shape[1]} dimensions, those of captions {captions.shape[1]}; "
             f"their dot product is the similarity"
         )
+    similarity, wanted = model.compare(images, captions), (len(features), len(tokens))
+    if similarity.shape != wanted or not bool(similarity.isfinite().all()):
+        raise BrokenError(f"the similarity must be finite and of shape {wanted}, got shape {tuple(similarity.shape)}")
 
 
 def padding(name: str) -> None:
-    """Check that a caption's vector depends on nothing but the caption."""
-    model, _, tokens, lengths = _example(name)
+    """Check that the similarity of a pair depends on nothing but its image and its caption."""
+    model, features, tokens, lengths = _example(name)
     model.eval()
     with torch.no_grad():
-        together = model.encode_captions(tokens, lengths)
+        together = _similarity(model, features, tokens, lengths)
         for place, length in enumerate(lengths.tolist()):
             caption = tokens[place : place + 1]
             caption = caption if caption.is_floating_point() else caption[:, :length]
-            alone = model.encode_captions(caption, lengths[place : place + 1])
-            if not torch.allclose(alone[0], together[place], atol=1e-4):
+            alone = _similarity(model, features, caption, lengths[place : place + 1])
+            if not torch.allclose(alone[:, 0], together[:, place], atol=1e-4):
                 raise BrokenError(
-                    f"a caption of {length} words has another vector alone than beside captions of up to {LONGEST}: "
-                    f"padding (0 after lengths[i] words) must not count, nor the other captions in eval mode"
+                    f"a caption of {length} words has other similarities alone than beside captions of up to "
+                    f"{LONGEST}: padding (0 after lengths[i] words) must not count, nor the other captions in eval mode"
                 )
+        for place in range(len(features)):
+            alone = _similarity(model, features[place : place + 1], tokens, lengths)
+            if not torch.allclose(alone[0], together[place], atol=1e-4):
+                raise BrokenError("an image has other similarities alone than beside other images in eval mode")
 
 
 def learning(name: str) -> None:
     """Check that every parameter gets a gradient."""
     model, features, tokens, lengths = _example(name)
     model.train()
-    similarity = model.encode_images(features) @ model.encode_captions(tokens, lengths).mT
+    similarity = _similarity(model, features, tokens, lengths)
     (similarity * torch.randn(similarity.shape)).sum().backward()
     without = [key for key, parameter in model.named_parameters() if parameter.requires_grad and parameter.grad is None]
     if without:
@@ -79,28 +91,29 @@ def learning(name: str) -> None:
 
 
 def weights(name: str) -> None:
-    """Check that a checkpoint has all that the vectors depend on."""
+    """Check that a checkpoint has all that the similarities depend on."""
     model, features, tokens, lengths = _example(name)
     other = _example(name, seed=1)[0]
     other.load_state_dict(model.state_dict())
     model.eval(), other.eval()
     with torch.no_grad():
-        pairs = (
-            (model.encode_images(features), other.encode_images(features)),
-            (model.encode_captions(tokens, lengths), other.encode_captions(tokens, lengths)),
-        )
-    if not all(torch.allclose(first, second, atol=1e-5) for first, second in pairs):
+        first, second = (_similarity(one, features, tokens, lengths) for one in (model, other))
+    if not torch.allclose(first, second, atol=1e-5):
         raise BrokenError(
-            "a second model with the same state_dict has other vectors: register tensors as nn.Parameter or buffer, "
-            "and draw nothing in eval mode"
+            "a second model with the same state_dict has other similarities: register tensors as nn.Parameter or "
+            "buffer, and draw nothing in eval mode"
         )
+
+
+def _similarity(model: RetrievalModel, features: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
+    return model.compare(model.encode_images(features), model.encode_captions(tokens, lengths))
 
 
 CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
-    "shapes": (shapes, "images and captions become float vectors of one size"),
-    "padding": (padding, "a caption's vector depends on nothing but the caption"),
+    "shapes": (shapes, "images and captions become float vectors of one size, or sets of such that have a similarity"),
+    "padding": (padding, "the similarity of a pair depends on nothing but the pair"),
     "learning": (learning, "every parameter gets a gradient"),
-    "weights": (weights, "a checkpoint has all that the vectors depend on"),
+    "weights": (weights, "a checkpoint has all that the similarities depend on"),
 }
 """All checks of a model by name, each with what holds where it passes."""
 

@@ -1,4 +1,4 @@
-"""The decorators of a plug-in: what a loss, a model or a form of data is called, and where its parameters are searched.
+"""The decorators of a plug-in: what a loss, a model, a form of data or a sampler is called, and what it can do.
 
 A decorator writes down and changes nothing: a decorated function is still the function.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from trainables.errors import ConfigError
+from trainables.plugins.sampler_signature import check_signature
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
 Space = Mapping[str, Sequence[Any]]
@@ -30,11 +31,11 @@ class Offer:
     """What one decorator wrote down.
 
     Attributes:
-        kind: ``losses``, ``models`` or ``formats``.
+        kind: ``losses``, ``models``, ``formats`` or ``samplers``.
         name: By which experiments call it.
         thing: The function or class.
         space: Where its parameters are searched.
-        options: What only its kind has: ``features`` of a model, ``vectorised`` of a loss.
+        options: What only its kind has: ``features`` of a model, ``vectorised`` of a loss, what a sampler can search.
     """
 
     kind: str
@@ -101,6 +102,26 @@ def data_format(*, name: str | None = None) -> Callable[[Thing], Thing]:
     return _offer("formats", name, {}, {})
 
 
+def sampler(
+    *, conditional: bool = False, several_objectives: bool = False, name: str | None = None
+) -> Callable[[Thing], Thing]:
+    """Offer a sampler, which suggests the point of the next trial (``search.sampler``).
+
+    A function gets a ``search_spaces.StudySoFar``, with the bounds and all trials so far, and a seed of its own for
+    each suggestion; it returns a dict of parameters and values within the bounds. What it leaves out is drawn at
+    random. A class is made anew for each suggestion and called with the same two. A class of Optuna's ``BaseSampler``
+    is made anew with ``seed``. Nothing is kept from one suggestion to the next, so that a search that was interrupted
+    suggests what an undisturbed one would.
+
+    Args:
+        conditional: Whether it can search a space in which some parameters exist only at some values of others:
+            ``search.loss: choose``, or a polynomial of several degrees.
+        several_objectives: Whether it can search with ``search.objectives``.
+        name: By which experiments call it; by default the function's name, or the class's in small letters.
+    """
+    return _offer("samplers", name, {}, {"conditional": conditional, "several_objectives": several_objectives})
+
+
 def offer_of(thing: Any) -> Offer | None:
     """Return what a decorator wrote down of an object of a module."""
     # Of its own: a subclass of something decorated is not offered by that.
@@ -125,7 +146,9 @@ def parameters_of(offer: Offer, place: str) -> dict[str, Any]:
     Raises:
         ConfigError: If one has no default, or one that is no number, word, truth value or list of numbers.
     """
-    if offer.kind == "formats":
+    if offer.kind == "samplers":
+        check_signature(offer.thing, offer.name, place)
+    if offer.kind in ("formats", "samplers"):
         return {}
     taken = _parameters(offer, place)
     found = {}

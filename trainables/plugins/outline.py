@@ -1,4 +1,4 @@
-"""What a plug-in's file offers, by an outline of its text: what the file imports stays where it is.
+"""What a plug-in's file offers, read from an outline of its text without the imports of the file.
 
 A plug-in imports torch, which takes longer than refusing an experiment that has a mistake elsewhere. An outline has the
 decorators, signatures, fields and literal constants of the text; it runs in milliseconds, and offers the same. A text

@@ -12,8 +12,8 @@ from trainables.errors import ConfigError
 LARGEST = 2**20
 """Characters of a plug-in: its text goes to every actor and into the journal."""
 
-KINDS = ("losses", "models", "formats")
-"""What a plug-in can offer; the entry points of a kind are the group ``icr_orchestrator.KIND``."""
+KINDS = {"losses": "loss", "models": "model", "formats": "form of data", "samplers": "sampler"}
+"""What a plug-in can offer -> what one of them is called; the entry points of a kind are ``icr_orchestrator.KIND``."""
 
 Offers = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Kind -> name -> what is known of it without running its code, see ``offers.Offer.describe``."""
@@ -24,12 +24,12 @@ class Plugin:
     """The code of a plug-in.
 
     Attributes:
-        name: Of its file, such as ``my_losses.py``, or of its distribution.
-        version: Of the distribution; empty for a file.
-        module: What is imported.
+        name: Name of the file, such as ``my_losses.py``, or of the distribution.
+        version: Version of the distribution; empty for a file.
+        module: Name of the module that is imported.
         files: Path -> text of each Python file.
         entries: Kind -> name -> attribute of a module (``MODULE:ATTRIBUTE``), as entry points name them.
-        offers: What it has, by kind and name; empty until the code has been run once.
+        offers: What the plug-in offers, by kind and name; empty until the code has run, or has been outlined.
         digest: SHA-256 of module, files and entries; computed where it is left empty.
     """
 
@@ -49,7 +49,7 @@ class Plugin:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a single file, and no package."""
+        """Whether the plug-in is a single file, and no package."""
         return list(self.files) == [self.name]
 
     @property
@@ -58,13 +58,13 @@ class Plugin:
         return f"{self.name}@{self.digest[:12]}"
 
     def __str__(self) -> str:
-        """Name it for people, with its version."""
+        """Return name, version and digest, as messages show a plug-in."""
         version = f" {self.version}" if self.version else ""
         return f"{self.name}{version} (digest {self.digest[:12]})"
 
 
 def read_file(path: Path) -> Plugin:
-    """Return the plug-in that a Python file is; nothing of it runs.
+    """Return the plug-in of a Python file, whose code does not run.
 
     Raises:
         ConfigError: If the file cannot be read, or is larger than any plug-in.
@@ -84,7 +84,7 @@ def check_size(name: str, files: Mapping[str, str]) -> None:
     """Refuse a plug-in that is too large to travel with each actor.
 
     Raises:
-        ConfigError: If it is.
+        ConfigError: If the plug-in is too large.
     """
     size = sum(map(len, files.values()))
     if size > LARGEST:

@@ -1,7 +1,7 @@
 """Running a plug-in's code from its text: the same on the machine that has the file and on a node that has the text.
 
 A module's text is compiled under the plug-in's own name for the file (``my_losses.py``), so that a traceback shows one
-name on every machine. The modules of a package have their real names, and those of a file one that nothing else has.
+name on every machine. The modules of a package have their real names; the module of a file has a name of its own.
 """
 
 import ast

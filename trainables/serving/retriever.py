@@ -1,6 +1,7 @@
 """A trained model packed with the images and captions of a split, so that it answers queries without its dataset.
 
-A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16) and
+A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16; of a
+model that compares sets, the vectors of all sets and ``images.lengths`` and ``captions.lengths``) and
 ``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, names). Nothing in it can run
 code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under ``plugins/``, and
 the text of a model's plug-in runs only for who trusts it. MLflow finds ``_load_pyfunc`` here, which makes of such a
@@ -30,7 +31,9 @@ from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.files import write_whole
+from trainables.json_files import read_state
 from trainables.models import RetrievalModel, build_model
+from trainables.representations import Gallery, converted, from_tensors, to_tensors
 from trainables.serving.packed_plugins import use_packed, write_plugins
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ class Answer:
         image: What the source calls the image.
         filename: Of the image; empty where the source has none.
         caption: As written; empty where images were asked for.
-        score: Cosine similarity to the query (WSABIE: dot product); larger is closer.
+        score: Similarity to the query, as the model has it (mostly a cosine); larger is closer.
     """
 
     image: str
@@ -98,7 +101,8 @@ def write_retriever(
         gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
-    save_file({name: value.half().contiguous() for name, value in gallery.items()}, folder / GALLERY)
+    kept = {name: converted(value, _halved) for name, value in gallery.items()}
+    save_file({name: value for each in kept for name, value in to_tensors(each, kept[each]).items()}, folder / GALLERY)
     if text_extractor is not None:
         write_whole(folder / TEXT_EXTRACTOR, text_extractor.read_bytes())
     caption_features = data.splits["train"].caption_features
@@ -147,7 +151,8 @@ class Retriever:
         self._config = TrialConfig.from_dict(self.about["config"])
         self._vocabulary = Vocabulary(tuple(self.about["vocabulary"]))
         try:
-            gallery = load_file(folder / GALLERY)
+            tensors = load_file(folder / GALLERY)
+            gallery = {name: from_tensors(name, tensors) for name in ("images", "captions")}
             sizes = self.about["feature_shape"], self.about.get("caption_size")
             self._model = _build(self._config, self._vocabulary, *sizes, bool(self.about.get("has_one_modality")))
             self._model.load_state_dict(load_file(folder / MODEL))
@@ -156,7 +161,7 @@ class Retriever:
                 f"{folder}: damaged: {str(error).splitlines()[0]}; register the model again"
             ) from None
         self._extractor = read_extractor(folder / TEXT_EXTRACTOR) if (folder / TEXT_EXTRACTOR).exists() else None
-        self._images, self._captions = gallery["images"].float(), gallery["captions"].float()
+        self._images, self._captions = (converted(each, self._placed) for each in gallery.values())
         self._model.to(self._device)
 
     def images_for(self, caption: str, top: int = TOP) -> list[Answer]:
@@ -165,7 +170,7 @@ class Retriever:
         Raises:
             DataError: If the model reads features of captions, and what made these is not packed with it.
         """
-        scores = self._images @ self._query_caption(caption).float().cpu()
+        scores = self._compare(self._images, self._query_caption(caption))[:, 0]
         return [self._answer(image, score) for image, score in _best(scores, top)]
 
     def captions_for(self, image: str | Path | Sequence[float], top: int = TOP) -> list[Answer]:
@@ -178,8 +183,7 @@ class Retriever:
         Raises:
             DataError: If there is no such image, or features cannot be made of a picture.
         """
-        query = self._query_image(image)
-        scores = self._captions @ query.float().cpu()
+        scores = self._compare(self._query_image(image), self._captions)[0]
         owners = self.about["image_of_caption"]
         best = _best(scores, top)
         return [self._answer(owners[caption], score, self.about["captions"][caption]) for caption, score in best]
@@ -208,17 +212,36 @@ class Retriever:
         if answers[0].score < usual:
             kind = "captions" if caption is not None else "images"
             doubts.append(
-                f"the best score, {answers[0].score:.3f}, is lower than that of 99 in 100 {kind} of "
-                f"{self.about['dataset']} {self.about['split']}, {usual:.3f}: probably nothing there fits"
+                f"the best score, {answers[0].score:.3f}, is lower than the best score of 99 in 100 {kind} of "
+                f"{self.about['dataset']} {self.about['split']} ({usual:.3f}): nothing there may fit, or the model has "
+                f"learned too little to tell"
             )
         return doubts
 
     def _usual_best(self, *, of_captions: bool) -> float:
-        """Return the score that the best answer has in 99 of 100 queries by what is in the gallery."""
+        """Return the score that the best answer has in 99 of 100 queries by what is in the gallery.
+
+        The queries are all of the gallery, or as many, evenly spread, as are compared in about a second.
+        """
         queries, gallery = (self._captions, self._images) if of_captions else (self._images, self._captions)
+        step = max(1, -(-len(queries) * len(gallery) // self._model.quick_pairs))
+        best = []
         # In parts, because COCO has 25,000 captions of 5,000 images.
-        best = torch.cat([(part @ gallery.T).amax(1) for part in queries.split(1024)])
-        return float(best.quantile(0.01))
+        for part in torch.arange(0, len(queries), step).split(1024):
+            some = queries[part.to(self._device)]
+            if of_captions:
+                best.append(self._compare(gallery, some).amax(0))
+            else:
+                best.append(self._compare(some, gallery).amax(1))
+        return float(torch.cat(best).quantile(0.01))
+
+    def _compare(self, images: Gallery, captions: Gallery) -> Tensor:
+        """Return the similarity of each image to each caption, on the CPU."""
+        with evaluating(self._model):
+            return self._model.compare(images, captions).float().cpu()
+
+    def _placed(self, values: Tensor) -> Tensor:
+        return values.float().to(self._device)
 
     def _answer(self, image: int, score: float, caption: str = "") -> Answer:
         return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
@@ -229,8 +252,8 @@ class Retriever:
             return not self._extractor.unknown(word)
         return self._vocabulary.id_of(word) != UNKNOWN
 
-    def _query_caption(self, caption: str) -> Tensor:
-        """Return the vector of a caption, shape (E,)."""
+    def _query_caption(self, caption: str) -> Gallery:
+        """Return a caption as a gallery of one."""
         tokens = torch.tensor([self._vocabulary.encode(caption)])
         lengths = torch.tensor([tokens.shape[1]])
         if self._config.reads_text_features:
@@ -241,14 +264,17 @@ class Retriever:
                 )
             tokens = torch.from_numpy(self._extractor.transform([caption]))
         with evaluating(self._model):
-            return self._model.encode_captions(tokens.to(self._device), lengths)[0]
+            encoded: Gallery = self._model.gather([self._model.encode_captions(tokens.to(self._device), lengths)])
+            return encoded
 
-    def _query_image(self, image: str | Path | Sequence[float]) -> Tensor:
+    def _query_image(self, image: str | Path | Sequence[float]) -> Gallery:
+        """Return an image as a gallery of one."""
         if not isinstance(image, str | Path):
             return self._encode_features(np.asarray(image, dtype=np.float32))
         for names in (self.about["images"], self.about["filenames"]):
             if str(image) in names:
-                return self._images[names.index(str(image))]
+                place = names.index(str(image))
+                return self._images[place : place + 1]
         if Path(image).is_file():
             return self._encode_picture(Path(image))
         raise DataError(
@@ -256,22 +282,23 @@ class Retriever:
             f"({', '.join(self.about['images'][:3])} ...) nor a file"
         )
 
-    def _encode_features(self, features: np.ndarray) -> Tensor:
+    def _encode_features(self, features: np.ndarray) -> Gallery:
         if list(features.shape) != self.about["feature_shape"] or not np.isfinite(features).all():
             wanted = tuple(self.about["feature_shape"])
             raise DataError(f"features must be finite and of shape {wanted}, got shape {features.shape}")
         return self._encode(torch.from_numpy(features)[None])
 
-    def _encode_picture(self, path: Path) -> Tensor:
+    def _encode_picture(self, path: Path) -> Gallery:
         from trainables.serving.picture_features import features_of_picture, pixels_of_picture
 
         if self._model.crop_size:
             return self._encode(torch.from_numpy(pixels_of_picture(path, self._model.crop_size).copy())[None])
         return self._encode_features(features_of_picture(path, self.about["origin"], self._config.features))
 
-    def _encode(self, images: Tensor) -> Tensor:
+    def _encode(self, images: Tensor) -> Gallery:
         with evaluating(self._model):
-            return self._model.encode_images(images.to(self._device))[0]
+            encoded: Gallery = self._model.gather([self._model.encode_images(images.to(self._device))])
+            return encoded
 
 
 class Served:
@@ -340,7 +367,7 @@ def _load_pyfunc(path: str) -> Served:
 
 def _read_about(folder: Path) -> dict[str, Any]:
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = read_state(folder / ABOUT)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder / ABOUT}: cannot be read: {error}; register the model again") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -371,6 +398,10 @@ def _build(
         labels=np.zeros(0, dtype=np.int64) if has_one_modality else None,
     )
     return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
+
+
+def _halved(values: Tensor) -> Tensor:
+    return values.half().contiguous()
 
 
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:

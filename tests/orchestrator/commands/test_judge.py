@@ -14,6 +14,7 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 from tests.support.ranked import metrics_of
+from tests.support.records import append
 from tests.trainables.judgements.folders import write_flickr
 from trainables.data.dataset import Split, load_dataset
 from trainables.positive_ranks import rank_positives, rank_similarity
@@ -38,10 +39,10 @@ def confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Spli
         for trial, value in zip(trials, losses.values(), strict=True)
         for index in range(3)
     ]
-    ledger.append("test_opened", dataset="small", trials=[one.id for one in repeats])
+    append(ledger, "test_opened", dataset="small", trials=[one.id for one in repeats])
     for number, repeat in enumerate(repeats):
         ranks = ranks_of(splits["test"], number, "test")
-        ledger.append("test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), ranks=ranks.to_text())
+        append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), ranks=ranks.to_text())
     ledger.close()
     return splits
 

@@ -20,6 +20,7 @@ from orchestrator.tracking.relocation import correct_addresses
 from orchestrator.tracking.tracker import Tracker
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import report
+from tests.support.records import append
 from trainables.checkpoint import find_latest, save_epoch
 
 NAME = "pets-vsepp-nt_xent"
@@ -36,7 +37,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         trial = add_trial(ledger, [1.0, 2.0, 3.0], state=state)
         for epoch in (1, 2, 3):
             save_epoch(folder / "trials" / trial.id, report(0.1, epoch))
-    ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+    append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
     ledger.close()
     assert states(folder, repair=True) == {"file": "repaired", "tracking": "repaired"}
     return folder
@@ -215,8 +216,8 @@ def test_a_removed_database_is_made_again(folder: Path) -> None:
 
 def test_a_contradiction_in_the_journal_is_found(folder: Path) -> None:
     ledger = Ledger(folder / "journal.jsonl")
-    ledger.append("epoch", trial=f"{NAME}-0000", epoch=3, metrics={"val/rsum": 3.0}, state="finished")
-    ledger.append("epoch", trial=f"{NAME}-0001", epoch=5, metrics={"val/rsum": 3.0}, state="running")
+    append(ledger, "epoch", trial=f"{NAME}-0000", epoch=3, metrics={"val/rsum": 3.0}, state="finished")
+    append(ledger, "epoch", trial=f"{NAME}-0001", epoch=5, metrics={"val/rsum": 3.0}, state="running")
     ledger.close()
     found = [finding.found for finding in check_experiment(folder, default_uri(folder.parent))]
     assert f"{NAME}-0000: ended 2 times" in found

@@ -98,7 +98,7 @@ def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Pa
     ledger = Ledger(tmp_path / "journal.jsonl")
     start(ledger, experiment)
     cell = experiment.cells()[0]
-    ledger.create(cell.name, 0, {"scale": 1.0}, experiment.trial_config(cell, {"scale": 1.0}).to_dict())
+    ledger.create(cell.name, 0, {"scale": 1.0}, experiment.trial_config(cell, {"scale": 1.0}))
     ledger.close()
     history = History.of(Ledger(tmp_path / "journal.jsonl").past)
     check_unchanged(experiment, dict(history.data), history, tmp_path)

@@ -30,7 +30,7 @@ def test_the_loss_is_a_parameter_on_which_others_depend(ledger: Ledger) -> None:
     (cell,) = found.cells()
     assert (cell.name, cell.space.is_conditional) == ("pets-vsepp-any", True)
     trials = suggested(found, ledger, 40)
-    first = [(trial.config["loss"], trial.params) for trial in trials[:3]]
+    first = [(trial.config.loss, trial.params) for trial in trials[:3]]
     assert first == [
         ("nt_xent", {"loss": "nt_xent", "nt_xent.temperature": 0.1}),
         ("triplet_sh", {"loss": "triplet_sh", "triplet_sh.margin": 0.2}),
@@ -45,10 +45,10 @@ def test_the_loss_is_a_parameter_on_which_others_depend(ledger: Ledger) -> None:
             },
         ),
     ]
-    assert {trial.config["loss"] for trial in trials[3:]} == {"nt_xent", "triplet_sh", "polynomial_relative"}
+    assert {trial.config.loss for trial in trials[3:]} == {"nt_xent", "triplet_sh", "polynomial_relative"}
     for trial in trials:
-        assert trial.params["loss"] == trial.config["loss"]
-        assert all(name == "loss" or name.startswith(f"{trial.config['loss']}.") for name in trial.params)
+        assert trial.params["loss"] == trial.config.loss
+        assert all(name == "loss" or name.startswith(f"{trial.config.loss}.") for name in trial.params)
 
 
 def test_settings_beside_the_loss_are_suggested_and_reach_the_training(ledger: Ledger) -> None:
@@ -74,11 +74,11 @@ def test_settings_beside_the_loss_are_suggested_and_reach_the_training(ledger: L
         }
     ]
     for trial in suggested(found, ledger, 20):
-        training, params = trial.config["training"], trial.params
-        assert trial.config["model_parameters"]["radius"] == params["model.radius"]
+        training, params = trial.config.training, trial.params
+        assert trial.config.model_parameters["radius"] == params["model.radius"]
         for name in beside:
-            assert training[name] == params[f"training.{name}"]
-        assert isinstance(training["learning_rate_drop_epochs"], int)
+            assert getattr(training, name) == params[f"training.{name}"]
+        assert isinstance(training.learning_rate_drop_epochs, int)
 
 
 def test_a_study_begins_with_what_the_model_has_when_nobody_says_anything() -> None:

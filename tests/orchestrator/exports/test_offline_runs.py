@@ -47,6 +47,7 @@ def test_runs_hold_settings_epochs_and_what_was_best(
     kept = records(files["pets-vsepp-nt_xent-0000"])
     (run,) = [one.run for one in kept if one.HasField("run")]
     assert (run.project, run.run_id, run.run_group) == ("tiny", "pets-vsepp-nt_xent-0000", "pets-vsepp-nt_xent-0000")
+    assert run.host == "" and not run.git.remote_url, "nothing about the machine that exports"
     config = {one.key or one.nested_key[0]: json.loads(one.value_json) for one in run.config.update}
     assert (config["temperature"], config["loss"], config["state"]) == (0.1, "nt_xent", "finished")
     assert config["trial_config"]["dataset"] == "pets"

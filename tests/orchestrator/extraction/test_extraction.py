@@ -101,15 +101,16 @@ def start(*arguments: str) -> "subprocess.Popen[bytes]":
 def test_killed_halfway_and_resumed_gives_the_same_bytes(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
 ) -> None:
-    arguments = ("photos", *NETWORK, "--augmentations", "3", "--workers", workers, "--out")
+    arguments = ("photos", *NETWORK, "--features", "both", "--augmentations", "3", "--workers", workers, "--out")
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = start(*arguments, str(killed))
+    # Of a shard, the regions are written last.
     shards = killed / ".extract"
     deadline = time.monotonic() + 120
-    while len(list(shards.glob("global_*.npy"))) < 2 and process.poll() is None and time.monotonic() < deadline:
+    while len(list(shards.glob("regions_*.npy"))) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     kill_with_workers(process)
-    there = len(list(shards.glob("global_*.npy")))
+    there = len(list(shards.glob("regions_*.npy")))
     assert 2 <= there < 6 and not (killed / "features_global.npy").exists()
     scratch = Path(json.loads((shards / "lock").read_text())["scratch"])
     assert scratch.is_dir()

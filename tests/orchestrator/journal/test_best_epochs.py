@@ -1,24 +1,26 @@
 """Which epoch and which value stand for a trial, and by which metric trials of several studies are compared."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.experiment.sections import Budget
 from orchestrator.journal.history import History
-from orchestrator.journal.ledger import Ledger, PlannedTrial
+from orchestrator.journal.ledger import Ledger, PlannedMove, PlannedTrial
 from orchestrator.journal.trial import Move, Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
 from orchestrator.results.confirmed import champion_of, metrics_of, verdicts_of
 from orchestrator.results.summary import find_winners
 from orchestrator.search.budget import Meter
 from tests.support.experiments import add_trial, make_experiment, open_test, start
+from tests.support.records import append
 from trainables.config import TrialConfig
 
 
 def trial_of(values: list[float], **fields: object) -> Trial:
     plain = TrialConfig(dataset="pets", loss="nt_xent", loss_parameters={"temperature": 0.1}).to_dict()
-    config = {**plain, **fields}
+    config = TrialConfig.from_dict({**plain, **fields})
     trial = Trial("a", "s", 0, {}, config, 0.0)
     trial.epochs |= {epoch: {"val/rsum": value} for epoch, value in enumerate(values, start=1)}
     return trial
@@ -62,17 +64,17 @@ def test_a_learned_parameter_has_the_value_that_it_had_reached(values: list[floa
 
 def test_an_epoch_before_a_move_had_the_former_config() -> None:
     trial = trial_of([1.0] * 5)
-    trial.moves = (Move(2, "b", {"seed": 1}), Move(4, "c", {"seed": 2}))
-    assert [trial.config_in(epoch) for epoch in range(1, 6)] == [{"seed": 1}] * 2 + [{"seed": 2}] * 2 + [trial.config]
+    first, second = replace(trial.config, seed=1), replace(trial.config, seed=2)
+    trial.moves = (Move(2, "b", first), Move(4, "c", second))
+    assert [trial.config_in(epoch) for epoch in range(1, 6)] == [first] * 2 + [second] * 2 + [trial.config]
 
 
 def test_a_move_takes_over_the_epochs_up_to_it_and_keeps_the_own_ones_aside(ledger: Ledger) -> None:
     own, source = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING), add_trial(ledger, [5.0, 6.0, 7.0])
-    moves = [{"trial": own.id, "from": source.id, "params": {"temperature": 0.2}, "config": {**own.config, "seed": 9}}]
-    ledger.append("population_moved", study=own.study, epoch=2, moves=moves)
+    ledger.move(own.study, 2, [PlannedMove(own, source, {"temperature": 0.2}, replace(own.config, seed=9))])
     assert {epoch: metrics["val/rsum"] for epoch, metrics in own.epochs.items()} == {1: 5.0, 2: 6.0}
     assert {epoch: metrics["val/rsum"] for epoch, metrics in own.abandoned.items()} == {1: 1.0, 2: 2.0}
-    assert (own.params, own.config["seed"], own.moves[0].former["seed"]) == ({"temperature": 0.2}, 9, 0)
+    assert (own.params, own.config.seed, own.moves[0].former.seed) == ({"temperature": 0.2}, 9, 0)
 
 
 def test_setbacks_are_counted_since_the_newest_epoch_and_without_those_for_want_of_memory(ledger: Ledger) -> None:
@@ -82,7 +84,7 @@ def test_setbacks_are_counted_since_the_newest_epoch_and_without_those_for_want_
         return trial.retries, trial.setbacks, trial.memory_retries
 
     for cause in (None, "memory", None):
-        ledger.append("trial_retried", trial=trial.id, cause=cause, error="")
+        append(ledger, "trial_retried", trial=trial.id, cause=cause, error="")
     assert counts() == (3, 2, 1)
     ledger.report(trial, 2, {"val/rsum": 1.0}, TrialState.RUNNING)
     assert counts() == (3, 0, 1)
@@ -91,7 +93,7 @@ def test_setbacks_are_counted_since_the_newest_epoch_and_without_those_for_want_
 def other_metric(ledger: Ledger, study: str, rsum: float, own: float) -> Trial:
     """Write down a trial whose study selects its epochs by another metric than the experiment."""
     number = len(ledger.history.trials)
-    config = {**add_trial(ledger, [1.0], state=TrialState.FAILED).config, "metric": "val/i2t_r1"}
+    config = replace(add_trial(ledger, [1.0], state=TrialState.FAILED).config, metric="val/i2t_r1")
     trial = ledger.create(study, number, {}, config)
     metrics = {"val/rsum": rsum, "val/i2t_r1": own}
     ledger.report(trial, 1, metrics, TrialState.FINISHED)
@@ -114,7 +116,7 @@ def test_a_target_is_a_value_of_the_metric_of_the_experiment(ledger: Ledger) -> 
 
 
 def repeat(ledger: Ledger, candidate: Trial, seed: int, values: list[float]) -> Trial:
-    config = TrialConfig.from_dict({**candidate.config, "seed": seed})
+    config = replace(candidate.config, seed=seed)
     planned = PlannedTrial(f"{candidate.id}-seed{seed}", candidate.study, 0, config, candidate.params, candidate.id)
     trial = ledger.plan(planned, Stage.CONFIRM)
     for epoch, value in enumerate(values, start=1):

@@ -9,6 +9,7 @@ from orchestrator.journal.record import Record
 from orchestrator.journal.records import parse
 from orchestrator.journal.trial import Trial
 from tests.support.experiments import make_experiment
+from trainables.config import Change, TrainingConfig, TrialConfig
 
 HERE = {"host": "a", "system": "Linux", "cpus": 8}
 
@@ -57,14 +58,15 @@ def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
         number=0,
         # Searched by its slopes, shown beside the coefficients that they stand for; what stood still is left out.
         params={"loss": "polynomial_relative", "polynomial_relative.slope0": 1.0, "training.learning_rate": 0.01},
-        config={
-            "loss": "polynomial_relative",
-            "loss_parameters": {"coefficients": [0.2, 1.0]},
-            "training": {"learning_rate": 0.002, "weight_decay": 0.5},
-            "model_parameters": {"radius": 1.0},
-            "metric": "val/rsum",
-            "schedule": [{"epoch": 3, "loss_parameters": {}, "training": {"learning_rate": 0.01}}],
-        },
+        config=TrialConfig(
+            dataset="pets",
+            model="wsabie",
+            loss="polynomial_relative",
+            loss_parameters={"coefficients": [0.2, 1.0]},
+            training=TrainingConfig(learning_rate=0.002, weight_decay=0.5),
+            model_parameters={"radius": 1.0},
+            schedule=(Change(epoch=3, training={"learning_rate": 0.01}),),
+        ),
         created=0.0,
         epochs={1: {"val/rsum": 1.0}, 3: {"val/rsum": 2.0}},
     )

@@ -15,6 +15,7 @@ from orchestrator.journal.journal import Journal, JournalError, JournalGoneError
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.tracking import default_uri
+from tests.support.records import append
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -137,7 +138,7 @@ def test_without_its_lock_file_a_journal_still_has_one_writer(tmp_path: Path) ->
 @pytest.mark.parametrize("change", ["removed", "moved", "replaced"])
 def test_a_journal_that_is_no_longer_in_its_place_gets_no_record(tmp_path: Path, change: str) -> None:
     ledger = Ledger(tmp_path / "journal.jsonl")
-    ledger.append("limit_noted", message="")
+    append(ledger, "limit_noted", message="")
     if change == "removed":
         ledger.path.unlink()
     else:
@@ -146,6 +147,6 @@ def test_a_journal_that_is_no_longer_in_its_place_gets_no_record(tmp_path: Path,
         ledger.path.write_text("")
     for _ in range(2):
         with pytest.raises(JournalGoneError, match=r"journal\.jsonl: was removed, moved or replaced"):
-            ledger.append("limit_noted", message="")
+            append(ledger, "limit_noted", message="")
     assert not ledger.path.exists() or ledger.path.read_text() == ""
     ledger.close()

@@ -1,6 +1,7 @@
 """The ledger: one terminal state a trial, each epoch once, and a reader knows what the writer knew."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.ledger import Ledger, LeftBehindError
 from orchestrator.journal.trial import TrialState
 from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import append
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["report", "end"]), st.integers(1, 4), st.sampled_from(list(TrialState))), max_size=12
@@ -76,7 +78,7 @@ def test_after_a_record_that_could_not_be_written_nothing_is(tmp_path: Path, led
     with monkeypatch.context() as patch:
         patch.setattr(ledger._journal, "append", full)
         with pytest.raises(OSError, match=r"No space left on device: .*journal\.jsonl"):
-            ledger.append("limit_noted", message="")
+            append(ledger, "limit_noted", message="")
     with pytest.raises(OSError, match="No space left on device"):
         add_trial(ledger, [1.0])
     assert ledger.history.trials == {}
@@ -89,7 +91,7 @@ def test_what_many_trials_have_alike_is_kept_once(tmp_path: Path) -> None:
     start(ledger, make_experiment())
     first, second = add_trial(ledger, [1.0]), add_trial(ledger, [2.0])
     ledger.close()
-    assert first.config["training"] is second.config["training"]
+    assert first.config.training is second.config.training
     assert first.config == second.config and first.config is not second.config
     # The same text, but made anew by each parse, were it not for the journal.
     names = [next(iter(trial.epochs[1])) for trial in (first, second)]
@@ -101,11 +103,11 @@ def test_what_many_trials_have_alike_is_kept_once(tmp_path: Path) -> None:
 def test_trainings_that_differ_are_not_mistaken_for_each_other(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "journal.jsonl")
     start(ledger, make_experiment())
-    config = make_experiment().trial_config(make_experiment().cells()[0], {}).to_dict()
+    config = make_experiment().trial_config(make_experiment().cells()[0], {})
     rates = [1e-3, 1e-3, 2e-3, 1e-3]
     for number, rate in enumerate(rates):
-        ledger.create("study", number, {}, {**config, "training": {**config["training"], "learning_rate": rate}})
-    found = [trial.config["training"]["learning_rate"] for trial in ledger.history.trials.values()]
+        ledger.create("study", number, {}, replace(config, training=replace(config.training, learning_rate=rate)))
+    found = [trial.config.training.learning_rate for trial in ledger.history.trials.values()]
     ledger.close()
     assert found == rates
 
@@ -115,7 +117,7 @@ def test_a_thread_that_was_left_behind_writes_nothing_more(ledger: Ledger) -> No
 
     def write() -> None:
         try:
-            ledger.append("trial_ended", trial="a", state="failed", error="")
+            append(ledger, "trial_ended", trial="a", state="failed", error="")
         except LeftBehindError as error:
             refused.append(error)
 
@@ -123,6 +125,6 @@ def test_a_thread_that_was_left_behind_writes_nothing_more(ledger: Ledger) -> No
     other = threading.Thread(target=write)
     other.start()
     other.join()
-    ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+    append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
     assert len(refused) == 1
     assert [record["kind"] for record in read_journal(ledger.path)][1:] == ["experiment_ended"]

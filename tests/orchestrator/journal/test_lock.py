@@ -56,7 +56,7 @@ def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: P
     assert find_holder(tmp_path) is None
     with hold(tmp_path):
         assert not (tmp_path / "icr-scratch").exists()
-        assert left.wait(30) == -9
+        assert left.wait(120) == -9
         assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
     assert (tmp_path / "lock").read_text() == ""
 

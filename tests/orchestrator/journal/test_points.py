@@ -1,5 +1,6 @@
 """Points: trainings of one setting count with their mean, and the lucky one of several never wins."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def add(ledger: Ledger, temperature: float, values: list[float], state: TrialSta
     cell = next(cell for cell in experiment.cells() if cell.name == STUDY)
     trials = ledger.history.study(STUDY)
     same = [trial for trial in trials if trial.params["temperature"] == temperature]
-    config = {**experiment.trial_config(cell, {"temperature": temperature}).to_dict(), "seed": len(same)}
+    config = replace(experiment.trial_config(cell, {"temperature": temperature}), seed=len(same))
     candidate = same[0].id if same else None
     trial = ledger.create(STUDY, len(trials), {"temperature": temperature}, config, candidate)
     for epoch, value in enumerate(values, start=1):

@@ -19,6 +19,7 @@ from orchestrator.journal.salvage import salvage
 from orchestrator.journal.trial import Stage, TrialState, WarmTrial
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.record_kinds import written_kinds
+from tests.support.records import append
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "begun_search" / "begun" / "journal.jsonl"
 
@@ -152,7 +153,7 @@ def test_a_journal_without_a_format_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(FIXTURE.read_bytes())
     ledger = Ledger(path)
-    ledger.append("limit_noted", message="")
+    append(ledger, "limit_noted", message="")
     ledger.close()
     assert path.read_bytes().startswith(FIXTURE.read_bytes())
     assert {record.format for record in read_journal(path)} == {None}

@@ -15,6 +15,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import has_ended
 from orchestrator.studies.study import Studies
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import append
 
 
 def write(path: Path) -> list[bytes]:
@@ -29,7 +30,7 @@ def write(path: Path) -> list[bytes]:
     add_trial(ledger, [7.0, 8.0], loss="triplet_sh", state=TrialState.DIVERGED)
     repeat = add_repeat(ledger, winner, 0, 7, 19.0)
     open_test(ledger, [repeat])
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
     return path.read_bytes().splitlines(keepends=True)
 

@@ -32,13 +32,13 @@ def test_it_ends_with_its_starter_and_its_own_children_do(how: signal.Signals) -
         children = psutil.Process(starter.pid).children(recursive=True)
         assert len(children) >= 2
         starter.send_signal(how)
-        starter.wait(30)
-        _, alive = psutil.wait_procs(children, timeout=30)
+        starter.wait(120)
+        _, alive = psutil.wait_procs(children, timeout=120)
         assert alive == []
 
 
 def test_it_ends_with_the_block() -> None:
-    done = subprocess.run([sys.executable, "-c", STARTER, "leave"], cwd=ROOT, timeout=30)
+    done = subprocess.run([sys.executable, "-c", STARTER, "leave"], cwd=ROOT, timeout=120)
     assert done.returncode == 0
 
 
@@ -48,7 +48,7 @@ def test_its_exit_code_is_that_of_the_command() -> None:
         "with bound_process([sys.executable, '-c', 'raise SystemExit(7)'], os.environ) as process:\n"
         "    sys.exit(process.wait())"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=30, env=os.environ).returncode == 7
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120, env=os.environ).returncode == 7
 
 
 def listen_to_interrupts() -> None:

@@ -48,9 +48,7 @@ def train(suite: Suite, cell: int, seeds: range, data: Dataset, change: Change =
     )
     for seed in seeds:
         config = change(suite.config(suite.cells[cell], seed))
-        trial = Trial(
-            f"{title}-{seed}", title, seed, {}, config.to_dict(), 0.0, Stage.REGRESS, state=TrialState.FINISHED
-        )
+        trial = Trial(f"{title}-{seed}", title, seed, {}, config, 0.0, Stage.REGRESS, state=TrialState.FINISHED)
         trial.epochs = {report.epoch: dict(report.metrics) for report in run_trial(config, data, device="cpu")}
         history.trials[trial.id] = trial
     return cell_runs(suite, history, {cell.title: cell.title for cell in suite.cells})[title]

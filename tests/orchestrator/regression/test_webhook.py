@@ -92,4 +92,4 @@ def test_a_redirect_is_no_delivery_and_is_not_followed(monkeypatch: pytest.Monke
         monkeypatch.setenv(VARIABLE, url)
         problem = notify("text", {}, pause=0.01)
     assert (len(came), reached) == (1, [])
-    assert problem is not None and "not delivered: it redirects" in problem and "secret" not in problem
+    assert problem is not None and "not delivered: the address redirects" in problem and "secret" not in problem

@@ -130,7 +130,7 @@ def test_an_axis_is_logarithmic_where_the_space_is(
     cell = next(cell for cell in asked.cells() if cell.loss == loss)
     for number, value in enumerate(values):
         params = {name: value, "training.learning_rate": 1e-4 * (1 + number)}
-        trial = ledger.create(cell.name, number, params, asked.trial_config(cell, {name: value}).to_dict())
+        trial = ledger.create(cell.name, number, params, asked.trial_config(cell, {name: value}))
         ledger.report(trial, 1, {"val/rsum": 1.0 * number}, TrialState.FINISHED)
     assert log_ranges(ledger.history)[cell.name] == {name: is_log, "training.learning_rate": True}
     (study,) = studies_of(ledger.history)

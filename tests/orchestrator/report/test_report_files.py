@@ -29,8 +29,8 @@ def directory(tmp_path: Path) -> Path:
     history = search(4)
     journal.append("experiment_started", experiment=dict(history.experiment), data=dict(history.data), environment={})
     for trial in history.trials.values():
-        fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params", "config")}
-        journal.append("trial_created", trial=trial.id, **fields)
+        fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params")}
+        journal.append("trial_created", trial=trial.id, config=trial.config.to_dict(), **fields)
         for epoch, metrics in trial.epochs.items():
             state = trial.state if epoch == trial.last_epoch else "running"
             journal.append("epoch", trial=trial.id, epoch=epoch, metrics=metrics, state=state)
@@ -68,7 +68,7 @@ def test_hostile_strings_are_text_and_data_never_markup() -> None:
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert data is not None
     assert "<" not in data[1]
-    assert json.loads(data[1])["rows"][0]["id"] == trial
+    assert json.loads(data[1])["data"]["rows"][0]["id"] == trial
 
 
 def test_same_history_gives_the_same_file() -> None:

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from orchestrator.report.queries import ANSWERS, QUERIES, Queries, retrieve
-from tests.trainables.tiny import tiny_config, tiny_dataset
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.data.dataset import Dataset
 from trainables.data.resident import ResidentSplit
@@ -71,6 +71,24 @@ def test_answers_and_ranks_are_those_of_a_loop(asked: Asked) -> None:
         column = scores[:, place * 10]
         own = int(split.image_of_caption[place * 10])
         assert query.rank == 1 + sum(column[i] >= column[own] for i in range(len(column)) if i != own)
+
+
+def test_a_model_that_compares_pairs_is_asked_for_pairs(tmp_path: Path) -> None:
+    config = replace(tiny_config(epochs=1), model="scan")
+    data = suited(tiny_dataset(), config)
+    (report,) = run_trial(config, data, device="cpu")
+    checkpoint = save_epoch(tmp_path, report)
+    found = retrieve(checkpoint, data, Source("tiny", tmp_path, (tmp_path,), None, ()), "val", device="cpu")
+    model, _ = load_best(checkpoint, data)
+    split = ResidentSplit(data.splits["val"], torch.device("cpu"))
+    with evaluating(model):
+        scores = model.compare(encode_images(model, split), encode_captions(model, split))
+    for row, query in zip(scores[::2], found.i2t, strict=True):
+        wanted = row.sort(descending=True).values[:ANSWERS].tolist()
+        assert [answer.score for answer in query.answers] == pytest.approx(wanted, abs=1e-5)
+    for column, query in zip(scores.T[::10], found.t2i, strict=True):
+        wanted = column.sort(descending=True).values[:ANSWERS].tolist()
+        assert [answer.score for answer in query.answers] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_images_are_small_jpegs_and_a_broken_one_is_its_name(asked: Asked) -> None:

@@ -16,6 +16,7 @@ from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmed import verdicts_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 from tests.support.ranked import metrics_of
+from tests.support.records import append
 from tests.trainables.tiny import tiny_dataset
 from trainables.data.dataset import Split
 from trainables.data.source import Source
@@ -41,14 +42,15 @@ def confirmed(
         for number, one in enumerate(trials)
         for seed in range(SEEDS)
     ]
-    ledger.append("test_opened", dataset="pets", trials=[one.id for _, one in repeats])
+    append(ledger, "test_opened", dataset="pets", trials=[one.id for _, one in repeats])
     for number, repeat in repeats:
         i2t, t2i = (np.full(len(owner), 5, dtype=np.int32) for _ in range(2))
         i2t[owner == 0], t2i[-1] = (1, 1) if number == 0 else (20, 9)
         i2t[owner == 1] = 7 if number == 0 else 6
         ranks = change(Ranks(i2t, t2i, owner, split.queries_digest(), "test"))
         kept = {} if ranks is None else {"ranks": ranks.to_text()}
-        ledger.append("test_evaluated", trial=repeat.id, metrics=metrics_of(Ranks(i2t, t2i, owner, "", "test")), **kept)
+        metrics = metrics_of(Ranks(i2t, t2i, owner, "", "test"))
+        append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics, **kept)
     (verdict,) = verdicts_of(ledger.history).values()
     return verdict
 

@@ -11,6 +11,7 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.results.caveats import caveats
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.outputs import read_output
+from tests.support.records import append
 
 OLD = {"git_revision": "0123456789abcdef", "versions": {"torch": "2.14.1", "ray": "2.60.0"}}
 BOTH = "torch 2.14.1 and 2.15.0"
@@ -30,7 +31,7 @@ def write(folder: Path, second: dict[str, Any], *, trains: bool = True) -> Ledge
     start(ledger, experiment, environment=second)
     if trains:
         add_trial(ledger, [20.0])
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     return ledger
 
 

@@ -22,7 +22,7 @@ CONFIRM = make_experiment(confirm={"top": 2, "seeds": 3})
 def vary(trial: Trial, value: float) -> Trial:
     """Give a trial a parameter of its own."""
     name = next(iter(trial.params))
-    trial.params, trial.config = {name: value}, {**trial.config, "loss_parameters": {name: value}}
+    trial.params, trial.config = {name: value}, replace(trial.config, loss_parameters={name: value})
     return trial
 
 

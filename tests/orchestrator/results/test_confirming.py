@@ -31,6 +31,7 @@ from orchestrator.studies.planned import PlannedTrials
 from orchestrator.winners.test_split import selected
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.experiments import make_experiment, open_test, start
+from tests.support.records import append
 from trainables.errors import ConfigError
 
 MEANS = (50.0, 49.5, 40.0, 49.0)
@@ -48,7 +49,7 @@ def searched(folder: Path, experiment: Experiment) -> Ledger:
     (cell,) = experiment.cells()
     for number, mean in enumerate(MEANS):
         params = {"temperature": 0.1 + number / 100}
-        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
         ledger.report(trial, 1, {"val/rsum": mean}, TrialState.RUNNING)
         ledger.report(trial, 6, {"val/rsum": mean}, TrialState.FINISHED)
     return ledger
@@ -57,7 +58,7 @@ def searched(folder: Path, experiment: Experiment) -> Ledger:
 def train(ledger: Ledger, trial: Trial) -> None:
     """Finish a training: a value that depends on its candidate and its seed alone."""
     mean = MEANS[ledger.history.trials[str(trial.candidate)].number]
-    value = mean + float(np.random.default_rng(trial.config["seed"] + round(mean)).normal())
+    value = mean + float(np.random.default_rng(trial.config.seed + round(mean)).normal())
     ledger.report(trial, 1, {"val/rsum": value}, TrialState.FINISHED)
 
 
@@ -66,7 +67,7 @@ def confirm(ledger: Ledger, experiment: Experiment, most: int | None = None) -> 
     plans = current_plans(experiment, ledger.history)
     for plan in plans:
         if ledger.history.plans.get(plan.dataset) != plan:
-            ledger.append("confirmation_planned", **plan.to_dict())
+            append(ledger, "confirmation_planned", **plan.to_dict())
     source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
     done = 0
     while done != most and (trial := source.next()) is not None:
@@ -93,7 +94,7 @@ def test_a_race_gives_its_trainings_to_those_that_can_win(tmp_path: Path) -> Non
     assert done == race.used == len(ledger.history.stage(Stage.CONFIRM)) <= 20
     far_behind = "pets-vsepp-nt_xent-0002"
     assert race.seeds[far_behind] == 2 < max(race.seeds.values())
-    own = [trial.config["seed"] for trial in ledger.history.stage(Stage.CONFIRM) if trial.candidate == far_behind]
+    own = [trial.config.seed for trial in ledger.history.stage(Stage.CONFIRM) if trial.candidate == far_behind]
     assert own == fresh_seeds(0, 2)
     assert race_outcome(race, far_behind) == "left after 2 seeds: trailed"
     assert verdicts_of(ledger.history) == {}, "test was not opened yet"

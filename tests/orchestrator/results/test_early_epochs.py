@@ -12,6 +12,7 @@ from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.early_epochs import FEWEST, EarlyEpochs, early_epochs, rank_correlations, sentences
 from orchestrator.results.summary import summarise
 from tests.support.experiments import make_experiment
+from trainables.config import TrialConfig
 
 STUDY = "pets-vsepp-nt_xent"
 CURVES = st.lists(st.lists(st.integers(0, 4), min_size=4, max_size=4), min_size=FEWEST, max_size=9)
@@ -21,9 +22,9 @@ def history_of(curves: list[list[float]], experiment: Experiment | None = None, 
     """Return a study of one trial a curve, of which the last few were stopped early."""
     history = History(experiment=(experiment or make_experiment(losses=["nt_xent"])).to_dict())
     for number, curve in enumerate(curves):
-        config = {"dataset": "pets", "model": "vsepp", "loss": "nt_xent", "metric": "val/rsum", "seed": 0}
         state = TrialState.FINISHED if number < len(curves) - stopped else TrialState.STOPPED_EARLY
-        trial = Trial(f"{STUDY}-{number}", STUDY, number, {}, {**config, "loss_parameters": {}}, 0.0, state=state)
+        config = TrialConfig(dataset="pets", loss="nt_xent")
+        trial = Trial(f"{STUDY}-{number}", STUDY, number, {}, config, 0.0, state=state)
         trial.epochs = {epoch: {"val/rsum": float(value)} for epoch, value in enumerate(curve, start=1)}
         history.trials[trial.id] = trial
     return history

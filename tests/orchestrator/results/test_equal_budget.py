@@ -1,7 +1,7 @@
 """Answers at equal budget, from a journal to sentences, tables and figures."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,7 @@ def add(
     number = len(ledger.history.study(cell.name))
     name = "temperature" if loss == "nt_xent" else "margin"
     params = {name: 0.1 + number / 100 if setting is None else setting}
-    config = {**make_experiment().trial_config(cell, params).to_dict(), "seed": seed}
+    config = replace(make_experiment().trial_config(cell, params), seed=seed)
     trial = ledger.create(cell.name, number, params, config)
     for epoch in range(1, epochs + 1):
         state = TrialState.FINISHED if epoch == epochs and value is not None else TrialState.RUNNING

@@ -20,6 +20,7 @@ from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.rows import rows_of
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 from tests.support.ranked import metrics_of
+from tests.support.records import append
 from trainables.judgements.judged_metrics import judged_metrics, named_metrics
 from trainables.judgements.judged_ranks import DirectionRanks, JudgedRanks
 from trainables.ranks import Ranks
@@ -71,7 +72,7 @@ def confirmed(ledger: Ledger, judged: list[JudgedRanks | None]) -> None:
         for number, trial in enumerate(trials)
         for index in range(3)
     ]
-    ledger.append("test_opened", dataset="pets", trials=[one.id for one in repeats])
+    append(ledger, "test_opened", dataset="pets", trials=[one.id for one in repeats])
     owners = np.repeat(np.arange(IMAGES, dtype=np.int32), 5)
     for number, (repeat, each) in enumerate(zip(repeats, judged, strict=True)):
         drawn = np.random.default_rng(number).geometric(1 / (3.0 if number < 3 else 9.0), (2, len(owners)))
@@ -80,7 +81,7 @@ def confirmed(ledger: Ledger, judged: list[JudgedRanks | None]) -> None:
         if each is not None:
             kept["judged"] = [each.to_text()]
         named = named_metrics([each] if each else [])
-        ledger.append("test_evaluated", trial=repeat.id, metrics=metrics_of(ranks) | named, **kept)
+        append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks) | named, **kept)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.pareto import pareto_fronts
 from tests.support.experiments import make_experiment
+from trainables.config import TrialConfig
 
 GOALS = (
     Objective(metric="val/rsum"),
@@ -20,8 +21,7 @@ def history_of(points: list[tuple[str, int, int]], state: TrialState = TrialStat
     """Return trials of one epoch with a value to maximise and a value to minimise."""
     history = History(experiment=make_experiment().to_dict())
     for number, (dataset, rsum, negatives) in enumerate(points):
-        config = {"dataset": dataset, "metric": "val/rsum"}
-        trial = Trial(str(number), dataset, number, {}, config, 0.0, state=state)
+        trial = Trial(str(number), dataset, number, {}, TrialConfig(dataset=dataset), 0.0, state=state)
         trial.epochs[1] = {"val/rsum": float(rsum), "cocos/gradient_negatives": float(negatives)}
         history.trials[trial.id] = trial
     return history

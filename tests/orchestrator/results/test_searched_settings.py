@@ -17,6 +17,7 @@ from orchestrator.winners.champions import CARD, describe_champion, read_champio
 from search_spaces.space import FixedPoint
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
 from tests.support.outputs import OUTPUTS, read_output
+from tests.support.records import append
 
 RATE, RADIUS, MARGIN, LOSS = 0.001234, 1.375, 0.3125, "triplet_sh"
 """What the winner has: a setting of training, of the model, of the loss, and the loss itself, all of them searched."""
@@ -53,14 +54,14 @@ def write(output: Path, name: str, *, confirmed: bool, **search: object) -> Path
     trials = []
     for number, (point, reached) in enumerate(zip(POINTS, REACHED, strict=True)):
         config = experiment.suggested(cell, cell.space.suggest(FixedPoint(point)))
-        trials.append(ledger.create(cell.name, number, point, config.to_dict()))
+        trials.append(ledger.create(cell.name, number, point, config))
         ledger.report(trials[-1], 1, dict(zip(("val/rsum", COUNT), reached, strict=True)), TrialState.FINISHED)
     if confirmed:
         repeats = [
             add_repeat(ledger, trial, seed, seed, trial.best_value + seed) for trial in trials for seed in (0, 1, 2)
         ]
         open_test(ledger, repeats)
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
     return folder
 

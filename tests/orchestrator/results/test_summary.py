@@ -9,6 +9,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import find_winners, summarise
 from tests.support.experiments import add_trial, make_experiment
+from tests.support.records import append
 from tests.support.unwritten_ledger import UnwrittenLedger
 
 TRIAL = st.tuples(
@@ -50,8 +51,8 @@ def test_the_summary_says_what_a_person_asks(ledger: Ledger) -> None:
     add_trial(ledger, [1.0, 5.0, 4.0])
     add_trial(ledger, [2.0], state=TrialState.DIVERGED, error="train/loss is nan")
     add_trial(ledger, [3.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
-    ledger.append("test_opened", dataset="pets", trials=["pets-vsepp-nt_xent-0000"])
-    ledger.append("test_evaluated", trial="pets-vsepp-nt_xent-0000", metrics={"rsum": 4.5})
+    append(ledger, "test_opened", dataset="pets", trials=["pets-vsepp-nt_xent-0000"])
+    append(ledger, "test_evaluated", trial="pets-vsepp-nt_xent-0000", metrics={"rsum": 4.5})
     summary = summarise(ledger.history)
     winner = summary["winners"]["pets"]
     assert (winner["trial"], winner["loss"], winner["params"]) == (

@@ -16,6 +16,7 @@ from orchestrator.results.trial_comparison import NoSuchTrialError, Side, compar
 from orchestrator.tracking import default_uri, refuse_default_password
 from orchestrator.tracking.sync import deliver
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import append
 from trainables.errors import ConfigError
 
 
@@ -31,7 +32,7 @@ def output(tmp_path: Path) -> Path:
         if name == "two":
             add_trial(ledger, [90.0], state=TrialState.RUNNING)
         else:
-            ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+            append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
         ledger.close()
     return tmp_path
 

@@ -17,6 +17,7 @@ from orchestrator.search.preparation import start as start_experiment
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
 from tests.support.experiments import add_repeat, add_trial, make_experiment, start
 from tests.support.ranked import metrics_of
+from tests.support.records import append
 from trainables.errors import DataError
 from trainables.ranks import Ranks
 
@@ -169,11 +170,11 @@ def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str =
         for number, trial in enumerate(trials)
         for index in range(3)
     ]
-    ledger.append("test_opened", dataset="pets", trials=[one.id for one in repeats])
+    append(ledger, "test_opened", dataset="pets", trials=[one.id for one in repeats])
     for number, repeat in enumerate(repeats):
         ranks = ranks_of(number, 3.0 if number < 3 else 9.0, queries if number == 5 else "ab" * 32)
         text = {"ranks": ranks.to_text()} if number in kept else {}
-        ledger.append("test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), **text)
+        append(ledger, "test_evaluated", trial=repeat.id, metrics=metrics_of(ranks), **text)
     (verdict,) = verdicts_of(ledger.history).values()
     return verdict
 
@@ -216,7 +217,7 @@ def test_a_confirmation_that_was_begun_before_keeps_its_rule(ledger: Ledger) -> 
     described = make_experiment(confirm=CONFIRM).to_dict()
     for key in ("verdict", "smallest_difference"):
         del described["confirm"][key]
-    ledger.append("experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
+    append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
     verdict = confirmed(ledger)
     assert verdict.decided_by == "seeds"
     assert BEGUN_BEFORE in verdict.warnings
@@ -236,7 +237,7 @@ def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
 
     described = make_experiment(confirm=CONFIRM).to_dict()
     del described["confirm"]["verdict"]
-    ledger.append("experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
+    append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
     for _ in range(2):
         start_experiment(ledger, make_experiment(confirm={**CONFIRM, **given}), {"pets": "d1"}, tmp_path, Cluster())
         assert ledger.history.experiment["confirm"]["verdict"] == kept

@@ -9,8 +9,9 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
-from orchestrator.search.continuation import extend_experiment, read_experiment
-from tests.support.experiments import make_experiment, start
+from orchestrator.search.continuation import check_folder, extend_experiment, read_experiment
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import append
 from trainables.errors import ConfigError, UserError
 
 GRID = {"sampler": "grid", "trials": 9, "space": {"nt_xent": {"temperature": {"values": [0.1, 0.2]}}}}
@@ -35,7 +36,7 @@ def test_more_trials_and_hours_are_added_to_what_there_was(tmp_path: Path, monke
     ledger = Ledger(tmp_path / "journal.jsonl")
     start(ledger, make_experiment(budget={"hours": 0.5}))
     now[0] += 1800
-    ledger.append("experiment_ended", outcome="budget_spent", ended_by="hours")
+    append(ledger, "experiment_ended", outcome="budget_spent", ended_by="hours")
     ledger.close()
     extended = extend_experiment(tmp_path, 3, 2.0, ["budget.plateau=7"])
     assert (extended.search.trials, extended.budget.hours, extended.budget.plateau) == (7, 2.5, 7)
@@ -76,3 +77,26 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
     (folder / "journal.jsonl").write_text(json.dumps({"n": 0}) + "\n{}\n")
     with pytest.raises(UserError, match=r"journal\.jsonl: line 1: damaged"):
         read_experiment(folder)
+
+
+@pytest.mark.parametrize("arguments", [["resume"], ["extend", "--hours", "1"], ["confirm"]], ids=lambda given: given[0])
+def test_a_copy_under_another_name_is_refused_instead_of_the_original_being_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    begun(tmp_path / "copy")
+    ledger = Ledger(tmp_path / "copy" / "journal.jsonl")
+    add_trial(ledger, [1.0])
+    ledger.close()
+    before = (tmp_path / "copy" / "journal.jsonl").read_bytes()
+    with pytest.raises(SystemExit) as exit_:
+        main([*arguments, "copy", "--output", str(tmp_path)])
+    assert exit_.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "copy: holds the experiment 'tiny', whose folder must be called tiny; rename the folder" in said
+    assert (tmp_path / "copy" / "journal.jsonl").read_bytes() == before
+    assert not (tmp_path / "tiny").exists()
+
+
+def test_a_link_to_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "newest").symlink_to(begun(tmp_path / "tiny"))
+    check_folder(tmp_path / "newest", read_experiment(tmp_path / "newest"))

@@ -16,6 +16,7 @@ from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress, des
 from orchestrator.search.trial_table import ROWS
 from orchestrator.text.values import format_parameters
 from tests.support.experiments import add_trial
+from tests.support.records import append
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_every_end_has_its_line(
     clock[0] += 31
     shown.refresh()
     shown.refresh()
-    ledger.append("trial_retried", trial=running.id, error="RuntimeError: no luck")
+    append(ledger, "trial_retried", trial=running.id, error="RuntimeError: no luck")
     clock[0] += 31
     shown.refresh()
     name = "pets-vsepp-nt_xent"
@@ -62,7 +63,7 @@ def test_every_end_has_its_line(
 
 def test_defaults_are_not_told(ledger: Ledger) -> None:
     trial = add_trial(ledger, [10.0])
-    trial = replace(trial, params={}, config={**trial.config, "loss_parameters": {}})
+    trial = replace(trial, params={}, config=replace(trial.config, loss_parameters={}))
     assert describe_end(trial) == "finished after epoch 1, best val/rsum 10.00 in epoch 1"
 
 
@@ -70,7 +71,7 @@ def test_defaults_are_not_told(ledger: Ledger) -> None:
 def test_of_a_polynomial_both_what_was_searched_and_its_coefficients_are_told(ledger: Ledger, prefix: str) -> None:
     trial = add_trial(ledger, [10.0])
     params = {f"{prefix}scale": 128.0, f"{prefix}margin": 0.2, f"{prefix}shape2": 0.5, "training.learning_rate": 2e-4}
-    config = {**trial.config, "loss": "polynomial_relative", "loss_parameters": {"coefficients": [25.6, 128.0]}}
+    config = replace(trial.config, loss="polynomial_relative", loss_parameters={"coefficients": [25.6, 128.0]})
     told = "scale=128 margin=0.2 shape2=0.5 coefficients=[25.6, 128] training.learning_rate=0.0002"
     assert told in describe_end(replace(trial, params=params, config=config))
 
@@ -101,10 +102,10 @@ def test_the_table_shows_running_trials_first_and_is_bounded(ledger: Ledger) -> 
 @pytest.mark.parametrize(("values", "words"), [([2.0], "half trained"), ([], "not begun")])
 def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], words: str) -> None:
     trial = add_trial(ledger, values, state=TrialState.RUNNING)
-    ledger.append("trial_paused", trial=trial.id, epoch=1)
+    append(ledger, "trial_paused", trial=trial.id, epoch=1)
     text = rendered(trials_table(ledger.history, "tiny"))
     assert words in text and "running" not in text
-    ledger.append("trial_started", trial=trial.id, gpus=0.0)
+    append(ledger, "trial_started", trial=trial.id, gpus=0.0)
     text = rendered(trials_table(ledger.history, "tiny"))
     assert "running" in text and words not in text
 
@@ -112,7 +113,7 @@ def test_only_a_trial_with_an_actor_runs(ledger: Ledger, values: list[float], wo
 def test_the_winners_are_printed(ledger: Ledger) -> None:
     trial = add_trial(ledger, [10.0, 30.0])
     add_trial(ledger, [1.0], state=TrialState.FAILED)
-    ledger.append("test_evaluated", trial=trial.id, metrics={"rsum": 28.0})
+    append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 28.0})
     lines: list[str] = []
     print_summary(summarise(ledger.history), lambda what: lines.append(rendered(what)))
     assert "30.00" in lines[0]
@@ -139,7 +140,7 @@ def test_the_live_table_has_every_limit_under_it_once(ledger: Ledger) -> None:
     shown = LiveDisplay(Progress(ledger.history, 5, 6), Live(auto_refresh=False, console=console), "tiny")
     ledger.listeners.append(shown.listen)
     for message in ("trials are not fused", "too few CPUs", "trials are not fused"):
-        ledger.append("limit_noted", message=message)
+        append(ledger, "limit_noted", message=message)
     shown._live.start()
     shown.refresh()
     shown._live.stop()

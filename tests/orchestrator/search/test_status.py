@@ -11,8 +11,10 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
 from orchestrator.search.continuation import extend_experiment
+from orchestrator.search.followed import Followed
 from orchestrator.search.status import read_status
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import append
 
 BUDGET = {"hours": 2, "gpu_hours": 1, "target": 60, "plateau": 5}
 
@@ -28,7 +30,7 @@ def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(
     ledger = begin(tmp_path, budget=BUDGET, confirm={"top": 1, "seeds": 2})
     add_trial(ledger, [30.0])
     add_trial(ledger, [20.0], state=TrialState.STOPPED_EARLY)
-    (search,) = read_status(tmp_path).stages
+    (search,) = read_status(Followed(tmp_path)).stages
     assert (search.stage, search.total, search.waiting) == ("search", 3, 1)
     assert search.to_dict() == {
         "total": 3,
@@ -38,7 +40,7 @@ def test_a_search_tells_what_is_done_and_to_come_and_what_of_its_budget_is_used(
         "stopped_early": 1,
         "not_begun": 1,
     }
-    budget = read_status(tmp_path).budget
+    budget = read_status(Followed(tmp_path)).budget
     assert budget.keys() == BUDGET.keys()
     assert (budget["target"], budget["plateau"]) == ((30.0, 60.0), (1.0, 5.0))
     assert 0 <= budget["hours"][0] < 0.1
@@ -49,12 +51,12 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
     ledger = begin(tmp_path)
     add_trial(ledger, [30.0], state=TrialState.RUNNING)
     waits = add_trial(ledger, [20.0], state=TrialState.RUNNING)
-    ledger.append("trial_retried", trial=waits.id, error="RuntimeError: no luck")
+    append(ledger, "trial_retried", trial=waits.id, error="RuntimeError: no luck")
     with hold(tmp_path):
-        (search,) = read_status(tmp_path).stages
+        (search,) = read_status(Followed(tmp_path)).stages
         assert (search.states, search.waiting) == ({"running": 1, "half_trained": 1, "not_begun": 1}, 2)
-        assert read_status(tmp_path).command is None
-    killed = read_status(tmp_path)
+        assert read_status(Followed(tmp_path)).command is None
+    killed = read_status(Followed(tmp_path))
     assert (killed.words, killed.stages[0].states) == ("killed", {"half_trained": 2, "not_begun": 1})
     ledger.close()
 
@@ -74,7 +76,7 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_go_on(
         add_trial(ledger, [30.0])
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
         for end in ends:
-            ledger.append("experiment_ended", **end)
+            append(ledger, "experiment_ended", **end)
     shown = {}
     for form in ("table", "--json"):
         with pytest.raises(SystemExit):
@@ -101,8 +103,8 @@ def test_what_reached_a_limit_goes_on_with_a_larger_one(tmp_path: Path, limit: d
     (tmp_path / "tiny").mkdir()
     with closing(begin(tmp_path / "tiny", budget=limit)) as ledger:
         add_trial(ledger, [20.0], state=TrialState.RUNNING)
-        ledger.append("experiment_ended", outcome="budget_spent", ended_by=next(iter(limit)))
-        assert str(read_status(tmp_path / "tiny").command).startswith(command)
+        append(ledger, "experiment_ended", outcome="budget_spent", ended_by=next(iter(limit)))
+        assert str(read_status(Followed(tmp_path / "tiny")).command).startswith(command)
         # The command is taken: what it asks for is larger than what was.
         extend_experiment(tmp_path / "tiny", None, limit.get("hours"), ["budget.gpu_hours=3"] * ("gpu_hours" in limit))
 
@@ -111,26 +113,26 @@ def test_what_has_come_to_its_end_needs_no_command(tmp_path: Path) -> None:
     with closing(begin(tmp_path)) as ledger:
         for value in (30.0, 20.0, 10.0):
             add_trial(ledger, [value])
-        ledger.append("experiment_ended", outcome="finished", ended_by="trials")
-    assert read_status(tmp_path).command is None
+        append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
+    assert read_status(Followed(tmp_path)).command is None
 
 
 def test_a_confirmation_is_a_stage_of_its_own(tmp_path: Path) -> None:
     ledger = begin(tmp_path, confirm={"top": 1, "seeds": 2})
     trials = [add_trial(ledger, [value]) for value in (30.0, 40.0, 50.0)]
-    assert [(one.stage, one.total) for one in read_status(tmp_path).stages] == [("search", 3), ("confirm", 2)]
+    assert [(one.stage, one.total) for one in read_status(Followed(tmp_path)).stages] == [("search", 3), ("confirm", 2)]
     repeat = add_repeat(ledger, trials[2], 0, 7, None)
     assert repeat.state is TrialState.DIVERGED
-    confirm = read_status(tmp_path).stages[1]
+    confirm = read_status(Followed(tmp_path)).stages[1]
     assert (confirm.total, confirm.waiting, confirm.states) == (2, 1, {"diverged": 1, "not_begun": 1})
     with hold(tmp_path):
-        assert read_status(tmp_path).words.startswith("running as process")
+        assert read_status(Followed(tmp_path)).words.startswith("running as process")
     ledger.close()
 
 
 def test_an_experiment_that_has_only_begun_has_a_status(tmp_path: Path) -> None:
     Ledger(tmp_path / "journal.jsonl").close()
-    status = read_status(tmp_path)
+    status = read_status(Followed(tmp_path))
     assert (status.words, status.stages, status.budget) == ("killed", (), {})
 
 
@@ -140,7 +142,7 @@ def test_the_command_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[s
     trials = [add_trial(ledger, [value]) for value in (30.0, 20.0, 10.0)]
     repeats = [add_repeat(ledger, trials[0], index, index + 1, 21.0 + index) for index in (0, 1)]
     open_test(ledger, repeats)
-    ledger.append("experiment_ended", outcome="finished", ended_by="trials")
+    append(ledger, "experiment_ended", outcome="finished", ended_by="trials")
     ledger.close()
     for arguments in ([], ["--json"]):
         with pytest.raises(SystemExit) as exit_:

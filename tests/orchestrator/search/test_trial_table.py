@@ -25,7 +25,7 @@ def add_long(ledger: Ledger, value: float, count: int = 12) -> None:
     params = {f"e{power}": power / 7 for power in range(count)}
     experiment = make_experiment(losses=["polynomial_relative"])
     cell = experiment.cells()[0]
-    config = {**experiment.trial_config(cell, {"coefficients": [0.2, 1.0]}).to_dict()}
+    config = experiment.trial_config(cell, {"coefficients": [0.2, 1.0]})
     number = len(ledger.history.study(cell.name))
     trial = ledger.create(cell.name, number, params, config)
     ledger.report(trial, 1, {"val/rsum": value}, TrialState.FINISHED)
@@ -93,7 +93,7 @@ def test_settings_beside_the_loss_have_short_names_where_these_are_clear(ledger:
     experiment = make_experiment()
     start(ledger, experiment)
     cell = experiment.cells()[0]
-    config = experiment.trial_config(cell, {"temperature": 0.1}).to_dict()
+    config = experiment.trial_config(cell, {"temperature": 0.1})
     ledger.create(cell.name, 0, {"temperature": 0.1, "training.learning_rate": 2e-4}, config)
     text = "\n".join(drawn(trials_table(ledger.history, "tiny"), 100))
     assert " learning_rate=0.0002" in text

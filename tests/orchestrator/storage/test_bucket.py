@@ -10,8 +10,10 @@ import pytest
 
 from orchestrator.journal.lock import AlreadyRunningError
 from orchestrator.storage.bucket import ObjectStore, StorageError
-from orchestrator.storage.checkpoints import Checkpoints, FolderCheckpoints, StoredCheckpoints, actor_scratch
+from orchestrator.storage.bucket_store import BucketStore, actor_scratch
+from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.claim import CLAIM_FILE, Claim, ClaimLostError
+from orchestrator.storage.folder_store import FolderStore
 from orchestrator.tuner.failures import Cause, Failure
 from tests.support.bucket import CREDENTIALS, free_port, make_bucket, s3_server
 from tests.support.fake_workload import report
@@ -137,9 +139,9 @@ def test_what_cannot_be_written_says_why(endpoint: str, monkeypatch: pytest.Monk
 def checkpoints(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) -> Checkpoints:
     """Both kinds have one contract."""
     if request.param == "bucket":
-        return StoredCheckpoints.claimed(store, tmp_path)
+        return Checkpoints(BucketStore.claimed(store, tmp_path))
     (tmp_path / "trials").mkdir()
-    return FolderCheckpoints.claimed(tmp_path / "trials")
+    return Checkpoints(FolderStore.claimed(tmp_path / "trials"))
 
 
 def epoch_of(checkpoint: Path | None) -> int | None:
@@ -176,11 +178,11 @@ def put_strays(checkpoints: Checkpoints, folder: Path) -> set[str]:
     """Put directories that are no checkpoints, though whole, beside those of trial ``a``; return their names."""
     names = {"epoch_0001.bak", "epoch_9", "backup", "epoch_0009-copy"}
     for name in names:
-        if isinstance(checkpoints, StoredCheckpoints):
+        if isinstance(checkpoints.store, BucketStore):
             source = directory(folder / name, **{MANIFEST: "{}"})
-            checkpoints.store.put(source, f"a/{name}")
-        elif isinstance(checkpoints, FolderCheckpoints):
-            directory(checkpoints.trials / "a" / name, **{MANIFEST: "{}"})
+            checkpoints.store.bucket.put(source, f"a/{name}")
+        elif isinstance(checkpoints.store, FolderStore):
+            directory(checkpoints.store.trials / "a" / name, **{MANIFEST: "{}"})
     return names
 
 
@@ -197,28 +199,28 @@ def test_whatever_else_lies_there_stops_nothing_and_stays(checkpoints: Checkpoin
     checkpoints.prune("a")
     checkpoints.rewind({"a": 1}, ["a"])
     assert epoch_of(checkpoints.bring("a", tmp_path / "kept")) == 1
-    if isinstance(checkpoints, StoredCheckpoints):
-        there = {name for (name,) in checkpoints.store.names("a")}
+    if isinstance(checkpoints.store, BucketStore):
+        there = {name for (name,) in checkpoints.store.bucket.names("a")}
     else:
-        assert isinstance(checkpoints, FolderCheckpoints)
-        there = {path.name for path in (checkpoints.trials / "a").iterdir()}
+        assert isinstance(checkpoints.store, FolderStore)
+        there = {path.name for path in (checkpoints.store.trials / "a").iterdir()}
     assert names < there
     assert len(there - names) == 1
 
 
 def tear(checkpoints: Checkpoints, trial: str, epoch: int) -> None:
     """Leave a file of a checkpoint cut off."""
-    if isinstance(checkpoints, FolderCheckpoints):
-        (checkpoints.trials / trial / f"epoch_{epoch:04d}" / "state.pt").write_text("cu")
+    if isinstance(checkpoints.store, FolderStore):
+        (checkpoints.store.trials / trial / f"epoch_{epoch:04d}" / "state.pt").write_text("cu")
         return
-    assert isinstance(checkpoints, StoredCheckpoints)
-    (name,) = [name for (name,) in checkpoints.store.names(trial) if name.startswith(f"epoch_{epoch:04d}")]
+    assert isinstance(checkpoints.store, BucketStore)
+    (name,) = [name for (name,) in checkpoints.store.bucket.names(trial) if name.startswith(f"epoch_{epoch:04d}")]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
-        checkpoints.store.get(f"{trial}/{name}", copy)
+        checkpoints.store.bucket.get(f"{trial}/{name}", copy)
         (copy / "state.pt").write_text("cu")
-        checkpoints.store.delete(f"{trial}/{name}")
-        checkpoints.store.put(copy, f"{trial}/{name}")
+        checkpoints.store.bucket.delete(f"{trial}/{name}")
+        checkpoints.store.bucket.put(copy, f"{trial}/{name}")
 
 
 def test_an_ended_trial_keeps_its_newest_good_checkpoint(checkpoints: Checkpoints) -> None:
@@ -259,7 +261,7 @@ def test_a_checkpoint_of_another_trial_takes_the_place_of_all(checkpoints: Check
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_named(store: ObjectStore) -> None:
-    stored = StoredCheckpoints(store)
+    stored = Checkpoints(BucketStore(store))
     for epoch in (1, 2):
         stored.save("a", report(0.1, epoch))
     (name,) = (name for trial, name in store.names("", depth=2) if name.startswith("epoch_0002"))
@@ -275,17 +277,17 @@ def claim_of(store: ObjectStore, **changes: object) -> None:
 
 
 def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore, tmp_path: Path) -> None:
-    first = StoredCheckpoints.claimed(store, tmp_path / "original")
+    first = Checkpoints(BucketStore.claimed(store, tmp_path / "original"))
     first.save("a", report(0.1, 1))
     with pytest.raises(AlreadyRunningError, match=f"process {os.getpid()} on .*original; if it is gone.*/.driver"):
-        StoredCheckpoints.claimed(store, tmp_path / "copy")
+        Checkpoints(BucketStore.claimed(store, tmp_path / "copy"))
     claim_of(store, host="elsewhere", boot_id="x", pid=2**22 + 1)
     for directory in ("copy", "original"):
         with pytest.raises(AlreadyRunningError, match="on elsewhere"):
-            StoredCheckpoints.claimed(store, tmp_path / directory)
+            Checkpoints(BucketStore.claimed(store, tmp_path / directory))
     first.save("a", report(0.1, 2))
     first.close()
-    StoredCheckpoints.claimed(store, tmp_path / "copy").close()
+    Checkpoints(BucketStore.claimed(store, tmp_path / "copy")).close()
     assert CLAIM_FILE not in store.listing("")
 
 
@@ -300,9 +302,9 @@ def test_a_second_driver_is_refused_while_the_first_may_live(store: ObjectStore,
 def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
     store: ObjectStore, tmp_path: Path, where: str, changes: dict[str, object]
 ) -> None:
-    first = StoredCheckpoints.claimed(store, tmp_path / "original")
+    first = Checkpoints(BucketStore.claimed(store, tmp_path / "original"))
     claim_of(store, **changes)
-    second = StoredCheckpoints.claimed(store, tmp_path / where)
+    second = Checkpoints(BucketStore.claimed(store, tmp_path / where))
     for act in (lambda: first.save("a", report(0.1, 1)), lambda: first.adopt("a", "b", 1)):
         with pytest.raises(ClaimLostError, match=f"claimed by another driver now: process {os.getpid()} on"):
             act()
@@ -313,7 +315,7 @@ def test_a_driver_that_is_gone_is_followed_and_its_actors_save_nothing(
 
 def test_a_claim_that_cannot_be_read_is_nobodys(store: ObjectStore, tmp_path: Path) -> None:
     store.write(CLAIM_FILE, b'{"pid": 1, "ho')
-    StoredCheckpoints.claimed(store, tmp_path).save("a", report(0.1, 1))
+    Checkpoints(BucketStore.claimed(store, tmp_path)).save("a", report(0.1, 1))
 
 
 def test_of_two_drivers_at_once_one_is_refused(
@@ -332,7 +334,7 @@ def test_of_two_drivers_at_once_one_is_refused(
 
 
 def test_two_actors_of_one_trial_do_not_spoil_each_others_checkpoints(store: ObjectStore) -> None:
-    stored = StoredCheckpoints(store)
+    stored = Checkpoints(BucketStore(store))
     stored.save("a", report(0.1, 1))
     stored.save("a", report(0.1, 1))
     assert len(store.names("a")) == 2
@@ -343,12 +345,13 @@ def test_a_folder_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
     mine, others = tmp_path / "mine", tmp_path / "others"
     mine.mkdir()
     others.mkdir()
-    shared = FolderCheckpoints.claimed(mine)
+    store = FolderStore.claimed(mine)
+    shared, mark = Checkpoints(store), store.token
     assert shared.latest("a") is None
-    FolderCheckpoints.claimed(mine)
+    Checkpoints(FolderStore.claimed(mine))
     for trials in (others, tmp_path / "none"):
         with pytest.raises(StorageError, match="is not the folder that the driver writes to; give --storage"):
-            FolderCheckpoints(trials, shared.token).latest("a")
+            Checkpoints(FolderStore(trials, mark)).latest("a")
     with pytest.raises(ClaimLostError, match="another driver"):
         shared.latest("a")
     with pytest.raises(ClaimLostError, match="another driver"):
@@ -391,7 +394,7 @@ def test_credentials_in_an_address_are_refused_unseen(address: str, environment:
 
 
 def test_a_small_file_is_kept_beside_the_checkpoints_of_its_trial(store: ObjectStore, tmp_path: Path) -> None:
-    checkpoints = StoredCheckpoints(store)
+    checkpoints = Checkpoints(BucketStore(store))
     checkpoints.save("one", report(0.1, 1))
     for content in (b"first", b"second"):
         (tmp_path / "ranks_test.npz").write_bytes(content)

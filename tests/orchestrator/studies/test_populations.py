@@ -3,7 +3,6 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,8 @@ from orchestrator.results.confirming import plan_confirmation
 from orchestrator.results.summary import find_winners, summarise
 from orchestrator.search.continuation import extend_experiment
 from orchestrator.search.display import print_summary
-from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.folder_store import FolderStore
 from orchestrator.studies.populations import Populations
 from orchestrator.studies.study import Studies
 from orchestrator.tuner.actor import TrialActor
@@ -51,7 +51,7 @@ class Machine:
         self.ledger = Ledger(folder / "journal.jsonl")
         if not self.ledger.history.experiment:
             start(self.ledger, experiment)
-        self.checkpoints = FolderCheckpoints(folder / "trials")
+        self.checkpoints = Checkpoints(FolderStore(folder / "trials"))
         studies = Studies(experiment, self.ledger)
         self.issuer = Issuer(Populations(experiment, studies, self.ledger, self.checkpoints), slots)
         self.scheduler = PopulationScheduler(experiment.scheduler, self.ledger)
@@ -117,9 +117,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> History:
     return search(tmp_path_factory.mktemp("undisturbed"))
 
 
-def temperatures(config: Mapping[str, Any]) -> list[float]:
-    trial = TrialConfig.from_dict(config)
-    return [float(trial.at(epoch).loss_parameters["temperature"]) for epoch in range(1, EPOCHS + 1)]  # type: ignore[arg-type]
+def temperatures(config: TrialConfig) -> list[float]:
+    return [float(config.at(epoch).loss_parameters["temperature"]) for epoch in range(1, EPOCHS + 1)]  # type: ignore[arg-type]
 
 
 def test_the_winner_beats_every_constant_temperature(undisturbed: History) -> None:
@@ -166,8 +165,8 @@ def test_the_worst_go_on_from_the_best_near_their_temperature(undisturbed: Histo
             source = undisturbed.trials[move.source]
             assert all(other.epoch != epoch for other in source.moves)
             assert before(source, epoch) > before(trial, epoch)
-            own = TrialConfig.from_dict(trial.config_in(epoch + 1))
-            taken = TrialConfig.from_dict(source.config_in(epoch))
+            own = trial.config_in(epoch + 1)
+            taken = source.config_in(epoch)
             assert own.until(epoch) == taken.until(epoch)
             assert own.schedule[-1].epoch == epoch + 1
 
@@ -254,8 +253,8 @@ def test_coefficients_stay_feasible_and_other_settings_move_along(tmp_path: Path
             assert {move.source.number} <= {6, 7}
             now = move.config.at(3)
             SPACES[cell.loss].check_parameters(now.loss_parameters)
-            assert now.training.embedding_size == move.source.config["training"]["embedding_size"]
-            assert now.training.learning_rate != move.source.config["training"]["learning_rate"]
+            assert now.training.embedding_size == move.source.config.training.embedding_size
+            assert now.training.learning_rate != move.source.config.training.learning_rate
             assert set(move.params) == set(move.source.params)
         ledger.close()
 

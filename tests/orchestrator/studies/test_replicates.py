@@ -31,7 +31,7 @@ def listed(trials: int, sampler: str = "tpe", **changes: Any) -> Experiment:
 
 def value(trial: Trial, epoch: int) -> float:
     """Return what a training reaches: highest for a temperature of 0.1, and different for each seed."""
-    luck = random.Random(f"{trial.config['seed']} {trial.params} {epoch}").gauss(0, 1)
+    luck = random.Random(f"{trial.config.seed} {trial.params} {epoch}").gauss(0, 1)
     return 10.0 * epoch - 100 * abs(float(trial.params["temperature"]) - 0.1) + luck
 
 
@@ -96,8 +96,8 @@ def test_a_replicate_names_the_first_trial_of_its_setting_and_has_a_seed_of_its_
         setting = trial.params["temperature"]
         first = firsts.setdefault(setting, trial)
         assert trial.candidate == (None if trial is first else first.id)
-        assert (trial.config["seed"] == 0) is (trial is first)
-        seeds.add((setting, trial.config["seed"]))
+        assert (trial.config.seed == 0) is (trial is first)
+        seeds.add((setting, trial.config.seed))
     assert len(seeds) == 15 > len(firsts)
 
 
@@ -107,7 +107,7 @@ def test_optuna_sees_each_setting_once_with_the_mean_of_its_finished_trainings(t
     ledger = Ledger(tmp_path / "journal.jsonl")
     study = Studies(experiment, ledger)._studies[STUDY]
     study.ask()
-    told = {trial.params["temperature"]: trial for trial in study._study.get_trials(deepcopy=False)[:-1]}
+    told = {trial.params["temperature"]: trial for trial in study.known().shown()}
     ledger.close()
     assert len(told) == len(trainings(history)) < 12
     for setting, seen in told.items():
@@ -139,7 +139,7 @@ def test_what_a_person_asks_for_is_never_drawn_anew(tmp_path: Path) -> None:
     enqueued = {"nt_xent": [{"temperature": 0.2}] * 3}
     history = search(tmp_path / "journal.jsonl", listed(4, replicates=0, enqueue=enqueued))
     assert [trial.params["temperature"] for trial in history.study(STUDY)] == [0.1, 0.2, 0.2, 0.2]
-    assert len({trial.config["seed"] for trial in history.study(STUDY)[1:]}) == 3
+    assert len({trial.config.seed for trial in history.study(STUDY)[1:]}) == 3
 
 
 def test_a_population_refuses_replicates() -> None:
@@ -158,4 +158,4 @@ def test_the_trials_of_a_population_are_no_replicates(tmp_path: Path) -> None:
     trials = list(iter(Studies(experiment, ledger).next, None))
     ledger.close()
     assert len(trials) == 8
-    assert {(trial.candidate, trial.config["seed"]) for trial in trials} == {(None, 0)}
+    assert {(trial.candidate, trial.config.seed) for trial in trials} == {(None, 0)}

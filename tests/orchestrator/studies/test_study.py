@@ -10,6 +10,7 @@ from optuna.trial import TrialState as OptunaState
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
+from orchestrator.studies import shown
 from orchestrator.studies.study import Studies, Study
 from orchestrator.tuner.issuer import Issuer
 from tests.support.experiments import make_experiment, start
@@ -23,7 +24,7 @@ def run(searcher: Issuer, ledger: Ledger, count: int) -> Iterator[dict[str, Any]
         if config == "FINISHED":
             return
         trial = ledger.history.trials[config["trial"]]
-        (parameter,) = trial.config["loss_parameters"].values()
+        (parameter,) = trial.config.loss_parameters.values()
         for epoch in (1, 2, 3):
             state = TrialState.FINISHED if epoch == 3 else TrialState.RUNNING
             ledger.report(trial, epoch, {"val/rsum": curve(parameter, epoch)}, state)
@@ -138,4 +139,16 @@ def test_optuna_is_told_what_happened_with_the_best_value(
 
 
 def optuna_trials(study: Study) -> list[Any]:
-    return study._study.get_trials(deepcopy=False)
+    return study.known().shown()
+
+
+def test_a_restart_changes_no_suggestion_of_a_study_that_is_not_shown_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shown, "NEWEST", 6)
+    monkeypatch.setattr(shown, "BEST", 3)
+    experiment = make_experiment(losses=["nt_xent"], search={"sampler": "tpe", "trials": 20})
+    whole = suggestions(tmp_path / "a.jsonl", experiment, [])
+    assert suggestions(tmp_path / "b.jsonl", experiment, [8, 1, 5]) == whole
+    monkeypatch.undo()
+    assert suggestions(tmp_path / "c.jsonl", experiment, []) != whole, "what is shown decides what is suggested"

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.studies.samplers import _from_unit, _to_unit
 from orchestrator.studies.study import Studies
 from search_spaces.space import Range
 from tests.support.experiments import make_experiment, start
@@ -24,7 +23,7 @@ def suggest(path: Path, values: Sequence[float], state: TrialState) -> float:
     start(ledger, experiment)
     for number, (temperature, value) in enumerate(zip(TEMPERATURES, values, strict=True)):
         params = {"temperature": temperature}
-        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params).to_dict())
+        trial = ledger.create(cell.name, number, params, experiment.trial_config(cell, params))
         for epoch, rsum in enumerate((0.0, float(value), 0.5), start=1):
             ledger.report(trial, epoch, {"val/rsum": rsum}, state if epoch == 3 else TrialState.RUNNING)
     suggested = Studies(experiment, ledger).next()
@@ -58,7 +57,7 @@ def test_further_objectives_are_those_of_the_best_epoch(ledger: Ledger, directio
         ledger.report(trial, epoch, {"val/rsum": rsum, "cocos/i2t_negatives_per_query": negatives}, state)
     studies.observe(trial)
     (study,) = studies._studies.values()
-    (told,) = study._study.get_trials(deepcopy=False)
+    (told,) = study.known().shown()
     assert told.values == [3.0, 50.0]
 
 
@@ -72,14 +71,14 @@ BOUNDS = {
 
 @pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
 def test_a_place_between_the_ends_of_a_range_goes_to_a_value_and_back(bound: Range) -> None:
-    assert (_from_unit(bound, 0.0), _from_unit(bound, 1.0)) == (bound.low, bound.high)
-    assert (_to_unit(bound, bound.low), _to_unit(bound, bound.high)) == (0.0, 1.0)
+    assert (bound.at(0.0), bound.at(1.0)) == (bound.low, bound.high)
+    assert (bound.share_of(bound.low), bound.share_of(bound.high)) == (0.0, 1.0)
     for place in (0.1, 0.5, 0.8):
-        value = _from_unit(bound, place)
+        value = bound.at(place)
         assert isinstance(value, int) == bound.whole
-        assert _from_unit(bound, _to_unit(bound, value)) == pytest.approx(value)
+        assert bound.at(bound.share_of(value)) == pytest.approx(value)
     middle = (bound.low * bound.high) ** 0.5 if bound.log else (bound.low + bound.high) / 2
-    assert _to_unit(bound, middle) == pytest.approx(0.5)
+    assert bound.share_of(middle) == pytest.approx(0.5)
 
 
 def test_a_study_that_is_closed_gets_no_new_trial_until_it_is_open_again(ledger: Ledger) -> None:

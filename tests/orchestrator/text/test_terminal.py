@@ -31,6 +31,7 @@ from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress
 from orchestrator.text.terminal import make_console
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.outputs import OUTPUTS, read_output
+from tests.support.records import append
 from trainables.data.describe import Description
 from trainables.serving.retriever import Answer
 
@@ -68,8 +69,8 @@ def folder(tmp_path: Path) -> Path:
         add_trial(ledger, [20.0], dataset=dataset, loss="triplet_sh")
         add_trial(ledger, [], dataset=dataset, state=TrialState.FAILED, error=f"no luck {CANARY}")
         running = add_trial(ledger, [10.0], dataset=dataset, state=TrialState.RUNNING)
-        ledger.append("checkpoint_damaged", trial=running.id, damage=CANARY)
-        ledger.append("trial_retried", trial=running.id, error=CANARY)
+        append(ledger, "checkpoint_damaged", trial=running.id, damage=CANARY)
+        append(ledger, "trial_retried", trial=running.id, error=CANARY)
         assert CANARY in trial.id
     return found
 

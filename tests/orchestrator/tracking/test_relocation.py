@@ -19,6 +19,7 @@ from orchestrator.tracking.registry import fetch_champion
 from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.champions import CARD, CHAMPIONS, MODEL, Champion
 from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import append
 from trainables.files import write_whole
 
 
@@ -40,7 +41,7 @@ def runs(tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch) 
         ledger = Ledger(output / name / "journal.jsonl")
         start(ledger, make_experiment(name=name))
         trial = add_trial(ledger, [20.0])
-        ledger.append("experiment_ended", outcome="interrupted", ended_by="signal")
+        append(ledger, "experiment_ended", outcome="interrupted", ended_by="signal")
         ledger.close()
     packed = output / "tiny" / CHAMPIONS / "pets"
     (packed / MODEL).mkdir(parents=True)
@@ -93,7 +94,9 @@ def test_a_folder_that_came_from_elsewhere_is_said_to_and_sync_corrects_it(
     assert (finding["state"], "orchestrator sync" in finding["way_out"]) == ("fail", True)
     run("doctor", "--output", str(there), code=1)
     said = capsys.readouterr().out
-    assert f"it looks for files in {runs}" in said and f"`orchestrator sync --output {there}` corrects it" in said
+    assert (
+        f"the store looks for files in {runs}" in said and f"`orchestrator sync --output {there}` corrects it" in said
+    )
     run("sync", "--output", str(there))
     assert tracking(there, capsys) == []
     assert runs.as_uri() not in content(there)

@@ -21,6 +21,7 @@ from orchestrator.tracking.tracker import Tracker
 from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
+from tests.support.records import append
 
 
 @pytest.fixture
@@ -77,9 +78,9 @@ def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> 
     winner = add_trial(ledger, [1.0, 3.0, 2.0])
     add_trial(ledger, [1.0], state=TrialState.DIVERGED)
     add_trial(ledger, [1.0], state=TrialState.STOPPED_EARLY, loss="triplet_sh")
-    ledger.append("test_opened", dataset="pets", trials=[winner.id])
-    ledger.append("test_evaluated", trial=winner.id, metrics={"rsum": 2.5})
-    ledger.append("experiment_ended", outcome="finished")
+    append(ledger, "test_opened", dataset="pets", trials=[winner.id])
+    append(ledger, "test_evaluated", trial=winner.id, metrics={"rsum": 2.5})
+    append(ledger, "experiment_ended", outcome="finished")
     tracker.close(30)
     assert tracker.problem is None
     assert_store_agrees(ledger.history, output)
@@ -118,7 +119,7 @@ def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_c
         ledger.close()
         ledger = Ledger(output / "journal.jsonl")
         tracker = session(ledger, output)
-        ledger.append("experiment_ended", outcome="finished")
+        append(ledger, "experiment_ended", outcome="finished")
         tracker.close(30)
         assert tracker.problem is None
         found = stored(output)
@@ -149,7 +150,7 @@ def test_killed_and_started_again_it_goes_on_in_the_same_runs(output: Path) -> N
     tracker = session(ledger, output)
     add_trial(ledger, [1.0, 2.0])
     trial = add_trial(ledger, [1.0, 2.0], state=TrialState.RUNNING)
-    ledger.append("experiment_ended", outcome="interrupted")
+    append(ledger, "experiment_ended", outcome="interrupted")
     tracker.close(30)
     assert_store_agrees(ledger.history, output)
     # What the next process finds: epochs written down that the killed one did not deliver.
@@ -161,7 +162,7 @@ def test_killed_and_started_again_it_goes_on_in_the_same_runs(output: Path) -> N
         tracker = session(ledger, output)
         trial = ledger.history.trials[trial.id]
         ledger.report(trial, trial.last_epoch + 1, {"val/rsum": 4.0}, outcome)
-        ledger.append("experiment_ended", outcome="finished")
+        append(ledger, "experiment_ended", outcome="finished")
         tracker.close(30)
         assert_store_agrees(ledger.history, output)
         ledger.close()
@@ -199,7 +200,7 @@ def test_a_store_that_fails_now_and_then_has_everything_once_in_the_end(
     tracker = session(ledger, output)
     for _ in range(3):
         add_trial(ledger, [1.0, 2.0, 3.0])
-    ledger.append("experiment_ended", outcome="finished")
+    append(ledger, "experiment_ended", outcome="finished")
     tracker.close(60)
     assert tracker.problem is None
     assert_store_agrees(ledger.history, output)
@@ -221,7 +222,7 @@ def test_of_a_run_that_was_made_again_too_late_nothing_stays(output: Path, earli
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
     trial = add_trial(ledger, [1.0, 2.0])
-    ledger.append("experiment_ended", outcome="finished")
+    append(ledger, "experiment_ended", outcome="finished")
     tracker.close(30)
     client = MlflowClient(tracking_uri=default_uri(output))
     run = stored(output)[trial.id][0]
@@ -271,7 +272,7 @@ def test_what_strangers_wrote_stays_text(output: Path) -> None:
     tracker.start()
     start(ledger, make_experiment(description="*bold* <script>x</script> & \x07"))
     trial = add_trial(ledger, [1.0], state=TrialState.FAILED, error="\x1b[31m <b>no</b>\x00")
-    ledger.append("experiment_ended", outcome="finished")
+    append(ledger, "experiment_ended", outcome="finished")
     tracker.close(30)
     assert tracker.problem is None
     assert stored(output)[trial.id][0].data.tags["error"] == "\\x1b[31m <b>no</b>\\x00"

@@ -1,5 +1,7 @@
 """The rules that end trials early, at their boundaries: medians, minimum numbers, grace and brackets."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.experiment.sections import Scheduler
@@ -8,7 +10,6 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import Brackets, Median, Rungs, StudyScheduler
 from tests.support.experiments import add_trial, make_experiment
-from trainables.config import TrialConfig
 
 EPOCHS = 27
 
@@ -70,7 +71,7 @@ def test_a_confirmation_that_is_in_the_journal_judges_no_trial_of_the_search(led
     """Values of a confirmation's epochs would raise the bar for the search after a restart."""
     candidate = add_trial(ledger, [], state=TrialState.RUNNING)
     for index in range(4):
-        config = TrialConfig.from_dict({**candidate.config, "seed": 100 + index})
+        config = replace(candidate.config, seed=100 + index)
         planned = PlannedTrial(f"repeat{index}", candidate.study, 0, config, candidate.params, candidate.id)
         ledger.report(ledger.plan(planned, Stage.CONFIRM), 1, {"val/rsum": 500.0}, TrialState.RUNNING)
     ledger.close()

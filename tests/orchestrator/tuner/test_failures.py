@@ -7,6 +7,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.tuner.failures import MAX_FAILURES, Cause, Failure, give_up
 from tests.support.experiments import add_trial
+from tests.support.records import append
 
 KILLED = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: TrialActor\n"
@@ -71,7 +72,7 @@ def test_a_trial_that_gets_on_is_tried_again_and_one_that_does_not_is_given_up(l
     for epoch in (2, 3):
         for _ in range(MAX_FAILURES):
             assert give_up(trial, failure, Patience()) is None
-            ledger.append("trial_retried", trial=trial.id, cause=failure.cause, error=failure.message)
+            append(ledger, "trial_retried", trial=trial.id, cause=failure.cause, error=failure.message)
         assert give_up(trial, failure, Patience()) == "no luck"
         ledger.report(trial, epoch, {"val/rsum": 1.0}, TrialState.RUNNING)
     assert give_up(trial, Failure.hung(0.5), Patience()) is None
@@ -83,11 +84,11 @@ def test_a_machine_that_is_taken_away_costs_no_try(ledger: Ledger) -> None:
     taken, failure = Failure.preempted(), Failure(Cause.ERROR, "no luck")
     for _ in range(10 * MAX_FAILURES):
         assert give_up(trial, taken, Patience()) is None
-        ledger.append("trial_retried", trial=trial.id, cause=taken.cause, error=taken.message)
+        append(ledger, "trial_retried", trial=trial.id, cause=taken.cause, error=taken.message)
     assert (trial.retries, trial.setbacks) == (10 * MAX_FAILURES, 0)
     for _ in range(MAX_FAILURES):
         assert give_up(trial, failure, Patience()) is None
-        ledger.append("trial_retried", trial=trial.id, cause=failure.cause, error=failure.message)
+        append(ledger, "trial_retried", trial=trial.id, cause=failure.cause, error=failure.message)
     assert give_up(trial, failure, Patience()) == "no luck"
     assert give_up(trial, taken, Patience()) is None
 
@@ -97,7 +98,7 @@ def test_want_of_memory_has_its_own_patience_and_ends_with_advice(ledger: Ledger
     short = Failure(Cause.MEMORY, "CUDA out of memory")
     for epoch in (2, 3):
         assert give_up(trial, short, Patience(memory_retries=2)) is None
-        ledger.append("trial_retried", trial=trial.id, cause=short.cause, error=short.message)
+        append(ledger, "trial_retried", trial=trial.id, cause=short.cause, error=short.message)
         ledger.report(trial, epoch, {"val/rsum": 1.0}, TrialState.RUNNING)
     reason = give_up(trial, short, Patience(memory_retries=2))
     assert reason is not None

@@ -1,6 +1,7 @@
 """Waiting for the first machine that runs trials, with a cluster that is a list and a clock that a test moves."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,8 +41,8 @@ def grow(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[float, dict[str, Any
     def made(comes: dict[float, dict[str, Any]]) -> Growing:
         cluster = Growing(comes)
         monkeypatch.setattr(first_machine.ray, "nodes", cluster.nodes)
-        monkeypatch.setattr(first_machine.time, "monotonic", lambda: cluster.now)
-        monkeypatch.setattr(first_machine.time, "sleep", cluster.sleep)
+        # In this module alone: threads that other tests have left behind sleep, too.
+        monkeypatch.setattr(first_machine, "time", SimpleNamespace(monotonic=lambda: cluster.now, sleep=cluster.sleep))
         monkeypatch.setattr(first_machine, "request_resources", lambda bundles: cluster.asked.append(bundles))
         return cluster
 

@@ -6,6 +6,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.tuner.issuer import Issuer
 from tests.support.experiments import add_trial
+from tests.support.records import append
 
 
 class Listed:
@@ -95,7 +96,7 @@ def test_one_that_failed_twice_has_its_last_chance_alone(ledger: Ledger) -> None
         trial = next(iter(ledger.history.trials.values()))
         issuer.issue_again(trial)
         alone.append(issuer.suggest(f"again {number}")["alone"])
-        ledger.append("trial_retried", trial=trial.id, cause="error", error="died")
+        append(ledger, "trial_retried", trial=trial.id, cause="error", error="died")
     assert alone == [False, False, True]
     assert issuer.suggest("c")["alone"] is False
 

@@ -1,6 +1,7 @@
 """Work that calls Ray: it ends, fails, or is left behind when a process of Ray dies, and nothing of Ray stays then."""
 
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from orchestrator.tuner import ray_watch
+from orchestrator.tuner.head_connection import HeadConnection
 from orchestrator.tuner.ray_watch import CORE, JoinedRay, OwnRay, RayWork
 
 
@@ -67,8 +69,51 @@ def test_work_that_waits_for_a_dead_ray_is_left_behind_and_nothing_of_ray_stays(
     threading.Timer(0.1, processes[name].kill).start()
     assert RayWork(abandoned.wait).finish(own, abandoned.set) == [CORE[name]]
     assert abandoned.is_set()
-    psutil.wait_procs([worker, *processes.values()], timeout=20)
-    assert [process for process in (worker, *processes.values()) if ray_watch.is_alive(process)] == []
+    assert_all_end([worker, *processes.values()])
+
+
+def test_workers_of_a_raylet_that_dies_while_it_is_looked_at_are_killed(
+    processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, raylet = OwnRay(list(processes.values())), processes["raylet"]
+    workers = raylet.children()
+    assert own.lost() == []
+    (noted,) = [one for one in own._core.values() if one.pid == raylet.pid]
+
+    def die(recursive: bool) -> list[psutil.Process]:
+        noted.kill()
+        assert_all_end([noted])
+        return []
+
+    monkeypatch.setattr(noted, "children", die)
+    assert own.lost() == []
+    assert own.lost() == [CORE["raylet"]]
+    own.kill()
+    assert_all_end([*workers, *processes.values()])
+
+
+def assert_all_end(processes: list[psutil.Process]) -> None:
+    """Wait until the processes have ended, whether somebody has waited for them or not."""
+    deadline = time.monotonic() + 60
+    while any(ray_watch.is_alive(process) for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_workers_of_a_raylet_that_dies_during_a_look_are_known(
+    processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = OwnRay(list(processes.values()))
+    (worker,) = processes["raylet"].children()
+    assert own.lost() == []
+    alive = iter([True, True, False])
+    # Alive when it is asked for, dead once its children are counted, of whom there are none then.
+    monkeypatch.setattr(ray_watch, "is_alive", lambda process: next(alive))
+    monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: [])
+    assert own.lost() == []
+    monkeypatch.undo()
+    own.kill()
+    assert worker.wait(20) is None or not worker.is_running()
 
 
 def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, psutil.Process]) -> None:
@@ -83,7 +128,8 @@ def test_an_error_that_a_dead_ray_explains_is_not_raised(processes: dict[str, ps
 def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     now, answers = [100.0], [True]
     monkeypatch.setattr(ray_watch.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(ray_watch, "connection_problem", lambda host, port: None if answers[0] else "refused")
+    # Nothing closes the connection: a cut cable.
+    monkeypatch.setattr(HeadConnection, "renew", lambda head: None if answers[0] else ConnectionRefusedError())
     joined = JoinedRay("[::1]:6379")
 
     def wait(seconds: int) -> list[str]:
@@ -95,12 +141,48 @@ def test_a_head_that_is_out_of_reach_for_a_while_is_waited_for(monkeypatch: pyte
 
     assert wait(100) == []
     answers[0] = False
-    assert wait(38) == []
+    assert wait(34) == []
     answers[0] = True
     assert wait(10) == []
     answers[0] = False
     assert wait(50)[0].startswith("its head at [::1]:6379 has not answered for ")
     joined.kill()
+
+
+@pytest.fixture
+def head() -> Iterator[socket.socket]:
+    """What listens where a head would."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def wait_until_lost(joined: JoinedRay, seconds: float) -> list[str]:
+    deadline = time.monotonic() + seconds
+    while not (found := joined.lost()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def test_a_head_that_ends_is_noticed_at_once_and_stays_lost(head: socket.socket) -> None:
+    address = f"127.0.0.1:{head.getsockname()[1]}"
+    joined = JoinedRay(address)
+    assert joined.lost() == []
+    connection, _ = head.accept()
+    connection.sendall(b"settings of the control store")
+    assert joined.lost() == []
+    head.close()
+    connection.close()
+    assert wait_until_lost(joined, 5) == [f"its head at {address} has ended"]
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        assert joined.lost() == [f"its head at {address} has ended"], "what is started again is another cluster"
+
+
+def test_a_connection_that_a_living_head_closes_is_no_end(head: socket.socket) -> None:
+    joined = JoinedRay(f"127.0.0.1:{head.getsockname()[1]}")
+    for _ in range(3):
+        assert joined.lost() == []
+        head.accept()[0].close()
+    assert wait_until_lost(joined, 0.3) == []
 
 
 def test_a_second_signal_leaves_the_work_behind() -> None:

@@ -14,7 +14,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial
-from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.folder_store import FolderStore
 from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.contributions import measure_checkpoint
@@ -88,7 +89,8 @@ def test_ranks_are_kept_beside_the_checkpoints_before_the_journal_says_evaluated
     ledger: Ledger, tmp_path: Path, apart: bool
 ) -> None:
     trial, directory = add_trial(ledger, [1.0]), tmp_path / "runs"
-    storage = FolderCheckpoints(tmp_path / "storage" if apart else directory / "trials")
+    trials = tmp_path / "storage" if apart else directory / "trials"
+    storage = Checkpoints(FolderStore(trials))
     ledger.listeners.append(
         lambda record: record["kind"] != "test_evaluated" or seen.append(ranks_file(directory, trial, "test").is_file())
     )
@@ -96,7 +98,7 @@ def test_ranks_are_kept_beside_the_checkpoints_before_the_journal_says_evaluated
     storage.save(trial.id, report(0.1, 1))
     evaluate_on_test(ledger, Ranking(ledger), storage, directory, [trial])  # type: ignore[arg-type]
     assert seen == [True]
-    for folder in (directory / "trials" / trial.id, storage.trials / trial.id):
+    for folder in (directory / "trials" / trial.id, trials / trial.id):
         for split in ("val", "test"):
             ranks = read_ranks(folder / f"ranks_{split}.npz")
             assert (ranks.split, ranks.image_ids, ranks.i2t.tolist()) == (split, ("dog", "cat"), [1, 4, 2])

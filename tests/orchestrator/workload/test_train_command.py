@@ -1,6 +1,7 @@
 """``orchestrator train`` and ``evaluate`` as a person types them, on a small dataset in the folder format of VSE++."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,10 @@ from trainables.seeding import generator
 from trainables.trial import run_trial
 
 SMALL = ("training.epochs=3", "training.batch_size=16", "training.embedding_size=32", "training.learning_rate=0.01")
+
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+"""An environment in which a process does not set address space aside for threads."""
 
 
 @pytest.fixture
@@ -281,6 +286,30 @@ def test_a_full_disk_is_one_line_and_the_training_goes_on_with_room(
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
+    code, out, _ = run(capsys, *train(root, "--resume"))
+    assert code == 0
+    assert "epoch   3/3" in out
+
+
+def test_memory_that_runs_out_is_one_line_and_the_training_goes_on_with_more(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, *train(root, settings=("training.epochs=1", *SMALL[1:])))
+    # What the process holds once all is imported, and 64 MB, of which the gradients of the model want more.
+    program = (
+        "import resource, sys\nimport torch, trainables.trial, orchestrator.workload.single\n"
+        "from orchestrator.cli import main\n"
+        "held = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (held + 64 * 2**20, held + 64 * 2**20))\nmain(sys.argv[1:])"
+    )
+    large = train(root, "--name", "large", settings=(*SMALL[:2], "training.embedding_size=8192"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *large], capture_output=True, text=True, timeout=120, env=ONE_THREAD
+    )
+    assert done.returncode == 1, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: out of memory (") and "lower training.batch_size" in line
     assert "Traceback" not in done.stderr
     code, out, _ = run(capsys, *train(root, "--resume"))
     assert code == 0

@@ -219,7 +219,7 @@ def test_several_processes_prepare_at_once(karpathy_folder: KarpathyFolder, tmp_
     processes = [context.Process(target=_load, args=arguments) for _ in range(4)]
     for process in processes:
         process.start()
-    found = [answers.get(timeout=60) for _ in processes]
+    found = [answers.get(timeout=240) for _ in processes]
     for process in processes:
         process.join()
     assert all(tokens == found[0] for tokens in found)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainables.block_scores import BlockScores
 from trainables.errors import DataError
 from trainables.judgements.judged_metrics import judged_metrics, query_values
 from trainables.judgements.judged_ranks import JudgedRanks
@@ -88,7 +89,7 @@ def test_metrics_are_those_of_the_sorted_candidates(images: int, each: int, seed
     if whole:
         # Whole numbers are often tied, and their sums are exact.
         left, right = left.round(), right.round()
-    found = judged_metrics(rank_judged(left, right, judged))
+    found = judged_metrics(rank_judged(BlockScores(left, right), judged))
     scores = (left.double() @ right.double().T).numpy()
     for way, matrix, direction in (("i2t", scores, judged.i2t), ("t2i", scores.T, judged.t2i)):
         for name, value in sorted_metrics(matrix, direction).items():
@@ -121,7 +122,7 @@ def test_precisions_of_lists_that_can_be_checked_by_hand(
     judged = Judgements("eccv", "test", "", (), direction, direction, 0, 0, "")
     # Ten candidates whose scores fall; both directions have the same candidates here.
     scores = torch.linspace(1, 0.1, 10)[:, None]
-    found = rank_judged(torch.ones(10, 1), scores, judged).i2t
+    found = rank_judged(BlockScores(torch.ones(10, 1), scores), judged).i2t
     assert found.positions.tolist() == positions
     assert query_values(found, "r_precision")[0] == pytest.approx(r_precision, abs=1e-12)
     assert query_values(found, "map_r")[0] == pytest.approx(map_r, abs=1e-12)
@@ -134,7 +135,7 @@ def test_random_embeddings_get_the_numbers_of_eccv_caption(seed: int) -> None:
 
     judged = drawn(60, 5, seed, known=False)
     left, right = embeddings(60, 5, seed)
-    found = judged_metrics(rank_judged(left, right, judged))
+    found = judged_metrics(rank_judged(BlockScores(left, right), judged))
     scores = (left.double() @ right.double().T).numpy()
     for way, matrix, direction in (("i2t", scores, judged.i2t), ("t2i", scores.T, judged.t2i)):
         order = {row: np.argsort(-matrix[row]).tolist() for row in range(len(matrix))}
@@ -150,14 +151,14 @@ def test_random_embeddings_get_the_numbers_of_eccv_caption(seed: int) -> None:
 
 def test_a_model_that_maps_everything_to_one_point_finds_nothing() -> None:
     judged = drawn(30, 2, 0, share=0.02)
-    found = judged_metrics(rank_judged(torch.ones(30, 3), torch.ones(60, 3), judged))
+    found = judged_metrics(rank_judged(BlockScores(torch.ones(30, 3), torch.ones(60, 3)), judged))
     assert {found[f"{way}_{name}"] for way in ("i2t", "t2i") for name in ("r1", "r5", "r_precision", "map_r")} == {0.0}
 
 
 def test_what_is_judged_among_the_first_ten_is_counted() -> None:
     judged = drawn(20, 2, 3, share=0.2)
     left, right = embeddings(20, 2, 3)
-    found = judged_metrics(rank_judged(left, right, judged))
+    found = judged_metrics(rank_judged(BlockScores(left, right), judged))
     assert judged.i2t.judged is not None
     seen = mask_of(judged.i2t.judged, (20, 40))
     top = (left.double() @ right.double().T).topk(10).indices.numpy()
@@ -166,7 +167,7 @@ def test_what_is_judged_among_the_first_ten_is_counted() -> None:
 
 def test_judgements_that_name_no_wrong_pairs_leave_out_what_needs_them() -> None:
     left, right = embeddings(10, 2, 0)
-    found = judged_metrics(rank_judged(left, right, drawn(10, 2, 0, known=False)))
+    found = judged_metrics(rank_judged(BlockScores(left, right), drawn(10, 2, 0, known=False)))
     assert not [name for name in found if "condensed" in name or "judged" in name]
     assert {"rsum", "rsum_annotated", "map_r", "r_precision"} <= found.keys()
 
@@ -174,7 +175,7 @@ def test_judgements_that_name_no_wrong_pairs_leave_out_what_needs_them() -> None
 def test_a_journal_holds_the_ranks_of_judged_pairs() -> None:
     left, right = embeddings(12, 3, 0)
     for known in (True, False):
-        ranks = rank_judged(left, right, drawn(12, 3, 0, known=known))
+        ranks = rank_judged(BlockScores(left, right), drawn(12, 3, 0, known=known))
         again = JudgedRanks.from_text(ranks.to_text())
         assert judged_metrics(again) == judged_metrics(ranks)
         assert (again.name, again.digest) == (ranks.name, ranks.digest)
@@ -184,6 +185,6 @@ def test_a_journal_holds_the_ranks_of_judged_pairs() -> None:
 @pytest.mark.parametrize("change", [{"packed": "!"}, {"lengths": [1, 2]}, {"lengths": None}])
 def test_damaged_text_is_named(change: dict[str, object]) -> None:
     left, right = embeddings(5, 2, 0)
-    text = rank_judged(left, right, drawn(5, 2, 0)).to_text() | change
+    text = rank_judged(BlockScores(left, right), drawn(5, 2, 0)).to_text() | change
     with pytest.raises(DataError, match="damaged"):
         JudgedRanks.from_text(text)

@@ -23,6 +23,8 @@ CASES = [
     pytest.param("vsepp", {"pooling": "gpo"}, "nt_xent", id="vsepp-gpo"),
     pytest.param("vsrn", {}, "nt_xent", id="vsrn"),
     pytest.param("vsrn", PUBLISHED, "triplet_sh", id="vsrn-published"),
+    pytest.param("scan", {}, "triplet_sh", id="scan"),
+    pytest.param("scan", {"cross_attention": "i2t", "aggregation": "mean"}, "nt_xent", id="scan-i2t-mean"),
     pytest.param("wsabie", {"radius": 3.0}, "warp", id="wsabie"),
     pytest.param("wsabie", {}, "nt_xent", id="wsabie-nt_xent"),
     *(

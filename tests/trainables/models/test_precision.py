@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainables.tiny import tiny_config, tiny_dataset
+from tests.trainables.tiny import suited, tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.data.batches import epoch_batches
 from trainables.data.resident import ResidentSplit
@@ -38,9 +38,9 @@ def test_in_full_never_loses(given: str, kept: str) -> None:
     assert in_full(torch.ones(2, dtype=getattr(torch, given))).dtype == getattr(torch, kept)
 
 
-@pytest.mark.parametrize("model", ["vsepp", "wsabie"])
+@pytest.mark.parametrize("model", ["vsepp", "wsabie", "scan"])
 def test_similarities_and_gradients_are_float32_and_near(model: str) -> None:
-    data, found = tiny_dataset(), {}
+    data, found = suited(tiny_dataset(), replace(tiny_config(), model=model)), {}
     for precision in ("float32", "bf16"):
         config = replace(tiny_config(precision=precision), model=model)
         torch.manual_seed(0)

@@ -115,7 +115,7 @@ def test_a_model_whose_padding_counts_is_told_with_all_else_that_is_wrong(tmp_pa
     load_plugins([str(write_plugin(tmp_path, MODEL))])
     found = {one.check: one.message for one in check_model("wrong") if one.status != "ok"}
     assert set(found) == {"padding", "learning", "weights"}
-    assert "has another vector alone" in found["padding"] and "unused.weight" in found["learning"]
+    assert "has other similarities alone" in found["padding"] and "unused.weight" in found["learning"]
     assert "register tensors as nn.Parameter or buffer" in found["weights"]
 
 

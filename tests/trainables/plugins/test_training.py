@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.experiment.plugins import forget_plugins, load_plugins
-from orchestrator.storage.checkpoints import FolderCheckpoints
+from orchestrator.storage.checkpoints import Checkpoints
+from orchestrator.storage.folder_store import FolderStore
 from orchestrator.tuner.actor import Step, TrialActor
 from orchestrator.workload.training import TrainablesWorkload
 from tests.support.plugins import lay_out_package, write_plugin
@@ -65,7 +66,7 @@ def test_an_actor_refuses_the_trial_and_takes_the_next(tmp_path: Path, monkeypat
     load_plugins([str(write_plugin(tmp_path, FRAGILE))])
     monkeypatch.setattr(TrainablesWorkload, "open_data", lambda self, config: DATA)
     made = TrialActor.__new__(TrialActor)
-    workload, checkpoints = TrainablesWorkload("data", device="cpu"), FolderCheckpoints(tmp_path / "trials")
+    workload, checkpoints = TrainablesWorkload("data", device="cpu"), Checkpoints(FolderStore(tmp_path / "trials"))
     first = {"trial": "a", "config": json.dumps(config(-1.0).to_dict())}
     made.setup(first, workload=workload, checkpoints=checkpoints)
     assert made.step()["step"] == Step(refused="my_losses.py:8: LookupError: no such scale")

@@ -31,7 +31,9 @@ from trainables.data.scenes.descriptor import describe_picture, finish_global, f
 from trainables.data.scenes.grammar import write_captions
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import SIDE, draw_scene
+from trainables.data.text_files import LARGEST_FILE
 from trainables.errors import ConfigError, DataError
+from trainables.json_files import read_state
 
 VERSION = 1
 """Raised when the same seed gives other pictures, captions or features."""
@@ -136,7 +138,7 @@ def _is_there(target: Path, info: dict[str, Any]) -> bool:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     try:
-        found = json.loads((target / _ANNOTATIONS).read_text())["info"]
+        found = read_state(target / _ANNOTATIONS, LARGEST_FILE)["info"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         found = None
     if found != info:

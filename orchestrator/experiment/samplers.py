@@ -1,0 +1,51 @@
+"""The samplers that an experiment can name, and what each can search; ``studies.samplers`` makes them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SamplerKind:
+    """What a sampler can search.
+
+    Attributes:
+        meaning: In a line.
+        conditional: Whether some parameters may exist only at some values of others.
+        several_objectives: Whether a study may have more than one.
+        needs_range: Whether a study must have a parameter with a range.
+        draws_population: Whether it can draw many points before any has a value, as ``pbt`` asks.
+    """
+
+    meaning: str
+    conditional: bool = True
+    several_objectives: bool = True
+    needs_range: bool = False
+    draws_population: bool = True
+
+
+SAMPLERS: dict[str, SamplerKind] = {
+    "tpe": SamplerKind("Parzen estimators of the good and of the other points"),
+    "cmaes": SamplerKind(
+        "a normal distribution that adapts to ranges",
+        conditional=False,
+        several_objectives=False,
+        needs_range=True,
+        draws_population=False,
+    ),
+    "gp": SamplerKind("a Gaussian process, for few and costly trials", conditional=False, draws_population=False),
+    "random": SamplerKind("independent draws"),
+    "qmc": SamplerKind("a Sobol sequence, which leaves no gaps", conditional=False),
+    "grid": SamplerKind("the listed values one after the other", draws_population=False),
+}
+"""Every sampler by the name that ``search.sampler`` uses; plug-ins join."""
+
+
+def names_of(can: Callable[[SamplerKind], bool]) -> str:
+    """Return the samplers that can do something, as a choice in words.
+
+    Example:
+        >>> names_of(lambda kind: not kind.draws_population)
+        'cmaes, gp or grid'
+    """
+    *others, last = [name for name, kind in SAMPLERS.items() if can(kind)]
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,84 @@
+"""The metrics of an epoch as they stand in the journal, of which a number is made only when somebody asks for it.
+
+A long journal is nearly all metrics: of 5,000 trials, 60 MB in 40,000 epochs. Most readers need one number of each
+epoch, and all numbers of few epochs.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pydantic_core import from_json
+
+
+class Metrics(Mapping[str, float]):
+    """Numbers by name, from the text of a JSON object that holds nothing but numbers.
+
+    Args:
+        text: Of the object, as the journal writes it: without white space, in ASCII.
+    """
+
+    __slots__ = ("_text", "_values")
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._values: dict[str, float] | None = None
+
+    def __getitem__(self, name: str) -> float:
+        if self._values is not None:
+            return self._values[name]
+        start = self._find(name)
+        if start < 0:
+            raise KeyError(name)
+        return self._number_at(start)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the number of a name, or the default where there is none of the name."""
+        if self._values is not None:
+            return self._values.get(name, default)
+        start = self._find(name)
+        return default if start < 0 else self._number_at(start)
+
+    def __contains__(self, name: object) -> bool:
+        if self._values is not None:
+            return name in self._values
+        return isinstance(name, str) and self._find(name) >= 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def _read(self) -> dict[str, float]:
+        """Make all numbers; the text is not needed any more."""
+        if self._values is None:
+            self._values, self._text = from_json(self._text), b""
+        return self._values
+
+    def _find(self, name: str) -> int:
+        """Return where in the text the number of a name begins; -1 where there is none of the name."""
+        first, later = _keys(name)
+        if self._text.startswith(first):
+            return len(first)
+        place = self._text.find(later)
+        return place if place < 0 else place + len(later)
+
+    def _number_at(self, start: int) -> float:
+        end = self._text.find(b",", start)
+        number = self._text[start : end if end >= 0 else -1]
+        return float(number) if b"." in number or b"e" in number else int(number)
+
+
+@lru_cache(maxsize=256)
+def _keys(name: str) -> tuple[bytes, bytes]:
+    """Return how the text writes a name, as the first and behind another number.
+
+    Neither can stand inside another name: a quotation mark in a name has a backslash before it.
+    """
+    written = json.dumps(name).encode() + b":"
+    return b"{" + written, b"," + written

@@ -1,0 +1,172 @@
+"""What a plug-in's sampler has to keep, checked by small searches without a training: the values are made up.
+
+A search is that of the product, with its journal. Its trials end in each way in which a trial can end, and two trials
+are always under way while the next point is asked for.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.samplers import SAMPLERS
+from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.experiment_records import ExperimentStarted
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import Trial, TrialState
+from orchestrator.studies.study import Studies
+from trainables.errors import PluginError
+from trainables.plugins.findings import BrokenError, Finding, PerhapsMeantError
+
+TRIALS = 16
+"""Trials of a search that is made up."""
+
+UNDER_WAY = 2
+"""So many trials run while the next is asked for."""
+
+ENDS = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.FINISHED, TrialState.DIVERGED)
+"""How the trials of a search end, one after the other."""
+
+SEARCH: Mapping[str, Any] = {
+    "trials": TRIALS,
+    "training": {"learning_rate": "default", "warmup_epochs": [0, 3], "batch_size": {"values": [32, 64]}},
+}
+"""Logarithmic ranges, whole numbers and listed values."""
+
+SPACE: Mapping[str, Any] = {"triplet": {"margin": [0.05, 0.4]}, "nt_xent": {"temperature": [0.01, 0.4]}}
+"""Loss -> where to look for its parameter."""
+
+Points = list[Mapping[str, Any]]
+
+
+def check_sampler(name: str) -> Iterator[Finding]:
+    """Yield a finding for each check of a plug-in's sampler."""
+    for heading, (check, promise) in CHECKS.items():
+        try:
+            check(name)
+        except PerhapsMeantError as told:
+            yield Finding(heading, "warn", str(told))
+        except (BrokenError, PluginError) as told:
+            yield Finding(heading, "fail", str(told))
+            if heading == "points":
+                # What cannot suggest a search's points cannot suggest them twice.
+                return
+        else:
+            yield Finding(heading, "ok", promise)
+
+
+def points(name: str) -> None:
+    """Check that a search gets all its points, within its bounds."""
+    suggested(name)
+
+
+def same_seed(name: str) -> None:
+    """Check that chance comes from the seed alone."""
+    first, second = suggested(name), suggested(name)
+    if told := difference(first, second):
+        raise BrokenError(
+            f"two searches with one seed differ, first in {told}: take all chance from seed, e.g. random.Random(seed), "
+            f"and keep nothing from one suggestion to the next"
+        )
+
+
+def other_seed(name: str) -> None:
+    """Check that another seed leads to another search."""
+    if suggested(name) == suggested(name, seed=1):
+        raise PerhapsMeantError("a search with another seed gets the same points; a design without chance may be meant")
+
+
+def resumed(name: str) -> None:
+    """Check that an interrupted search suggests what an undisturbed one does."""
+    if told := difference(suggested(name), suggested(name, stops=(1, 6, 7))):
+        raise BrokenError(
+            f"a search that was interrupted differs from an undisturbed one, first in {told}: keep nothing from one "
+            f"suggestion to the next, all that is known is in study.trials"
+        )
+
+
+def conditions(name: str) -> None:
+    """Check a space in which some parameters exist only at some values of others, if the sampler says that it can."""
+    if SAMPLERS[name].conditional:
+        suggested(name, loss="choose")
+
+
+def objectives(name: str) -> None:
+    """Check a study with two objectives, if the sampler says that it can."""
+    if SAMPLERS[name].several_objectives:
+        suggested(name, objectives=["val/i2t_r1"])
+
+
+CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
+    "points": (points, "every point lies within ranges, whole numbers and listed values, however trials end"),
+    "seed": (same_seed, "two searches with one seed get the same points"),
+    "other seed": (other_seed, "a search with another seed gets other points"),
+    "resume": (resumed, "a search that was interrupted gets the points of an undisturbed one"),
+    "conditions": (conditions, "a choice of losses is searched, or refused before a search begins"),
+    "objectives": (objectives, "two objectives are searched, or refused before a search begins"),
+}
+"""All checks of a sampler by name, each with what holds where it passes."""
+
+
+def difference(first: Points, second: Points) -> str:
+    """Return in words where two searches differ first; nothing where they do not."""
+    for number, (one, other) in enumerate(zip(first, second, strict=True)):
+        for name in {**one, **other}:
+            if one.get(name) != other.get(name):
+                return f"trial {number}, {name} = {one.get(name)} and {other.get(name)}"
+    return ""
+
+
+def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Points:
+    """Return the points of a search.
+
+    Args:
+        name: Of the sampler.
+        stops: After how many trials the search is interrupted and begun again from its journal.
+        search: Keys of ``search``.
+
+    Raises:
+        PluginError: If the sampler raises, or its point lies out of bounds.
+    """
+    losses = ["nt_xent", "triplet"] if search.get("loss") == "choose" else ["nt_xent"]
+    keys = {
+        "name": "check",
+        "datasets": ["none"],
+        "losses": losses,
+        "training": {"epochs": 2},
+        "search": {**SEARCH, "space": {loss: SPACE[loss] for loss in losses}, "sampler": name, **search},
+    }
+    experiment = validate(Experiment, keys, "check-plugin")
+    with tempfile.TemporaryDirectory() as folder:
+        for upto in (*stops, TRIALS):
+            with closing(Ledger(Path(folder) / "journal.jsonl")) as ledger:
+                found = _search(experiment, ledger, upto)
+    return found
+
+
+def _search(experiment: Experiment, ledger: Ledger, upto: int) -> Points:
+    """Begin a search, or go on with it, until it has so many trials; return the points of all."""
+    ledger.append(ExperimentStarted(experiment=experiment.to_dict(), data={}, environment={}))
+    studies = Studies(experiment, ledger)
+    trials = list(ledger.history.trials.values())
+    for trial in (trial for trial in trials if not trial.has_ended):
+        assert studies.next() is trial
+    while len(trials) < upto and (new := studies.next()) is not None:
+        trials.append(new)
+        if len(trials) > UNDER_WAY:
+            _end(trials[-1 - UNDER_WAY], ledger, studies)
+    return [dict(trial.params) for trial in trials]
+
+
+def _end(trial: Trial, ledger: Ledger, studies: Studies) -> None:
+    """Let a trial end, after an epoch where that is a way to end."""
+    state = ENDS[trial.number % len(ENDS)]
+    if state is TrialState.DIVERGED:
+        ledger.end(trial, state, "train/loss is nan")
+    else:
+        # Any values will do that differ from trial to trial and depend on the point.
+        value = sum(float(value) for value in trial.params.values() if not isinstance(value, str))
+        ledger.report(trial, 1, {"val/rsum": 100 + value % 100, "val/i2t_r1": 50 - value % 50}, state)
+    studies.observe(trial)

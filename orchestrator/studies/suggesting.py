@@ -1,0 +1,222 @@
+"""Samplers that are not Optuna's, as Optuna asks them: ours, and those of plug-ins.
+
+A sampler is a function of what is known of a study and of a seed, which returns a point (``search_spaces.sampling``).
+It lives for one suggestion and keeps nothing, so that a search that was interrupted suggests what an undisturbed one
+would. A class of Optuna's, offered by a plug-in, lives as long: it is made with a seed, asked once, and forgotten.
+"""
+
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any, cast
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FrozenTrial, TrialState
+
+from search_spaces import PastTrial, Range, StudySoFar, StudySpace, Values
+from search_spaces.sampling import State
+from trainables.errors import PluginError
+from trainables.plugins.blame import Blaming
+from trainables.plugins.offers import Offer
+from trainables.seeding import derive_seed
+
+Suggest = Callable[[StudySoFar, int], Mapping[str, Any]]
+"""Returns parameter -> value; parameters that it leaves out are drawn at random."""
+
+STATES: Mapping[TrialState, State] = {
+    TrialState.COMPLETE: "finished",
+    TrialState.PRUNED: "stopped_early",
+    TrialState.FAIL: "failed",
+}
+"""State of an Optuna trial that has ended -> how a sampler calls it."""
+
+
+def distribution(bound: Range | Values) -> BaseDistribution:
+    """Return what Optuna calls a bound."""
+    if isinstance(bound, Values):
+        return CategoricalDistribution(bound.values)
+    if bound.whole:
+        return IntDistribution(int(bound.low), int(bound.high), log=bound.log)
+    return FloatDistribution(bound.low, bound.high, log=bound.log)
+
+
+class Checked(BaseSampler):
+    """A sampler whose points have to lie within the bounds of a study."""
+
+    def __init__(self, space: StudySpace, place: str) -> None:
+        """Take the bounds.
+
+        Args:
+            space: Of the study.
+            place: What a message about a wrong point begins with.
+        """
+        self._bounds, self._place = space.bounds(), place
+
+    def _within(self, point: Any) -> dict[str, Any]:
+        """Return a point as plain values.
+
+        Raises:
+            PluginError: If it is no dict, names a parameter that is not searched, or leaves the bounds.
+        """
+        if not isinstance(point, Mapping):
+            raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
+        return {name: self._plain(name, value) for name, value in point.items()}
+
+    def _plain(self, name: str, value: Any) -> Any:
+        if name not in self._bounds:
+            known = ", ".join(self._bounds) or "none"
+            raise PluginError(f"{self._place}: suggests {name!r:.60}, which is not searched; searched are: {known}")
+        try:
+            return plain_value(self._bounds[name], value)
+        except ValueError:
+            bound = self._bounds[name]
+            raise PluginError(f"{self._place}: suggests {name} = {value!r:.60}, which is not in {bound}") from None
+
+
+class ByFunction(Checked):
+    """A sampler that is a function; what its point leaves out is drawn at random."""
+
+    def __init__(
+        self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int, place: str = "sampler"
+    ) -> None:
+        """Prepare one suggestion.
+
+        Args:
+            suggest: The function.
+            space: Of the study.
+            seed: Of the study.
+            number: Of the suggestion, from 0.
+            trials: That the study has in the end, >= 1.
+            place: What a message about a wrong point begins with.
+        """
+        super().__init__(space, place)
+        self._suggest, self._seed, self._number, self._size = suggest, seed, number, trials
+        self._random = RandomSampler(seed=derive(seed, number))
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the parameters that are suggested together: all."""
+        return {name: distribution(bound) for name, bound in self._bounds.items()}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the point."""
+        so_far = StudySoFar(
+            bounds=dict(self._bounds),
+            # Optuna has made the trial that is asked for already.
+            trials=tuple(_past(one) for one in study.get_trials(deepcopy=False) if one.number != trial.number),
+            directions=tuple(direction.name.lower() for direction in study.directions),
+            number=self._number,
+            size=self._size,
+            seed=self._seed,
+        )
+        with Blaming():
+            point = self._suggest(so_far, derive(self._seed, self._number))
+        return self._within(point)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw a parameter at random."""
+        return self._random.sample_independent(study, trial, param_name, param_distribution)
+
+
+class OptunaClass(Checked):
+    """An Optuna sampler that a plug-in offers. Its ``before_trial`` and ``after_trial`` are not called.
+
+    They would let it keep a state in the attributes of trials, which the journal does not hold.
+    """
+
+    def __init__(self, sampler: BaseSampler, space: StudySpace, place: str) -> None:
+        super().__init__(space, place)
+        self._sampler = sampler
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the parameters that the sampler suggests together."""
+        with Blaming():
+            return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return what the sampler suggests together."""
+        with Blaming():
+            point = self._sampler.sample_relative(study, trial, search_space)
+        return self._within(point)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Return what the sampler suggests for one parameter."""
+        with Blaming():
+            value = self._sampler.sample_independent(study, trial, param_name, param_distribution)
+        return self._plain(param_name, value)
+
+
+def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
+    """Return a plug-in's sampler for one suggestion.
+
+    Args:
+        offer: Of the plug-in.
+        place: ``FILE:LINE`` where the plug-in defines it.
+        space: Of the study; the same for the others, see ``ByFunction``.
+        seed: Of the study.
+        number: Of the suggestion, from 0.
+        trials: That the study has in the end, >= 1.
+
+    Raises:
+        PluginError: If the plug-in's code raises.
+    """
+    place, thing = f"{place}: the sampler {offer.name}", offer.thing
+    if not isinstance(thing, type):
+        return ByFunction(thing, space, seed, number, trials, place)
+    with Blaming():
+        # Any, because a class that is known only now has a constructor that is known only now.
+        is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
+        if is_optuna:
+            return OptunaClass(made(seed=derive(seed, number)), space, place)
+        return ByFunction(made(), space, seed, number, trials, place)
+
+
+def derive(seed: int, number: int) -> int:
+    """Return the seed of one suggestion."""
+    return derive_seed(seed, number, bits=32)
+
+
+def plain_value(bound: Range | Values, value: Any) -> Any:
+    """Return a value within a bound as a plain number or as the listed value that it equals, whatever its own type.
+
+    Raises:
+        ValueError: If the value lies outside the bound, or is none of those listed.
+
+    Example:
+        >>> plain_value(Range(1, 4, whole=True), 2.0)
+        2
+    """
+    if isinstance(bound, Values):
+        given = tuple(value) if isinstance(value, list) else value
+        for listed in bound.values:
+            if _is_same(listed, given):
+                return listed
+        raise ValueError(f"{value!r} is not in {bound}")
+    if not _is_number(value) or not bound.contains(value) or (bound.whole and not float(value).is_integer()):
+        raise ValueError(f"{value!r} is not in {bound}")
+    return int(value) if bound.whole else float(value)
+
+
+def _is_same(listed: Any, given: Any) -> bool:
+    # True equals 1 in Python, and is another choice here.
+    return isinstance(listed, bool) == isinstance(given, bool) and bool(listed == given)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _past(trial: FrozenTrial) -> PastTrial:
+    """Return an Optuna trial as a sampler is told of it."""
+    values = tuple(trial.values) if trial.state is TrialState.COMPLETE else ()
+    return PastTrial(
+        dict(trial.params), STATES.get(trial.state, "running"), values, dict(sorted(trial.intermediate_values.items()))
+    )

@@ -1,0 +1,94 @@
+"""Hosts in namespaces of this machine that are joined by a bridge, with names, and with folders of their own."""
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.integration.hosts import ROOT, Host
+
+
+class Network:
+    """Hosts that know each other by name.
+
+    Args:
+        shared: A folder that all hosts have under the same path, as a shared disk.
+        names: The hosts' names; the bridge is on the first.
+        empty: Folders that each host has for itself, empty at first, beside ``/run``, ``/tmp`` and ``/dev/shm``.
+        replaced: Files that all hosts have another of: path -> text.
+
+    Attributes:
+        hosts: By name.
+        addresses: By name.
+        shared: As given.
+    """
+
+    def __init__(
+        self,
+        shared: Path,
+        names: Sequence[str],
+        *,
+        empty: Sequence[str] = (),
+        replaced: Mapping[str, str] | None = None,
+    ) -> None:
+        self.shared = shared
+        self.hosts = {name: Host(name) for name in names}
+        self.addresses = {name: f"10.231.9.{number}" for number, name in enumerate(names, start=1)}
+        self._lay_cables()
+        for name in names:
+            self._furnish(name, empty, replaced or {})
+
+    def _lay_cables(self) -> None:
+        (_, first), *others = self.hosts.items()
+        first.run("ip", "link", "add", "bridge", "type", "bridge")
+        first.run("ip", "link", "set", "bridge", "up")
+        for name, host in others:
+            # In this machine's process namespace, where the number of the first host's first process means something.
+            cable = ["ip", "link", "add", "cable", "type", "veth", "peer", "name", name, "netns", str(first.pid)]
+            enter = ["nsenter", "--target", str(host.pid), "--net"]
+            subprocess.run([*enter, *cable], check=True, capture_output=True, text=True)
+            first.run("ip", "link", "set", name, "master", "bridge", "up")
+        for name, host in self.hosts.items():
+            device = "bridge" if host is first else "cable"
+            host.run("ip", "address", "add", f"{self.addresses[name]}/24", "dev", device)
+            host.run("ip", "link", "set", device, "up")
+
+    def _furnish(self, name: str, empty: Sequence[str], replaced: Mapping[str, str]) -> None:
+        """Give a host folders of its own, and the names of the others; its own name is 127.0.1.1, as on Debian."""
+        others = [f"{address} {other}" for other, address in self.addresses.items() if other != name]
+        replaced = {**replaced, "/etc/hosts": "\n".join(["127.0.0.1 localhost", f"127.0.1.1 {name}", *others]) + "\n"}
+        kept = [self.shared, *([ROOT] if ROOT.is_relative_to("/tmp") else [])]
+        lines = ["set -e", *(f"mkdir -p {folder}" for folder in empty), "mount -t tmpfs tmpfs /run"]
+        for number, (path, text) in enumerate(replaced.items()):
+            own = self.shared / f"{name}.{number}.{Path(path).name}"
+            own.write_text(text)
+            lines.append(f"mount --bind {own} {path}")
+        lines += [f"mkdir -p /run/kept/{n}; mount --bind {folder} /run/kept/{n}" for n, folder in enumerate(kept)]
+        lines += [f"mount -t tmpfs tmpfs {folder}" for folder in ("/tmp", "/dev/shm", *empty)]
+        lines += ["chmod 1777 /tmp /dev/shm"]
+        lines += [f"mkdir -p {folder}; mount --bind /run/kept/{n} {folder}" for n, folder in enumerate(kept)]
+        self.hosts[name].run("bash", "-c", "\n".join(lines))
+
+    def try_run(self, name: str, *command: str) -> str | None:
+        """Run a command on a host; ``None`` where the command fails."""
+        try:
+            return self.hosts[name].run(*command)
+        except subprocess.CalledProcessError:
+            return None
+
+    def processes(self, name: str) -> str:
+        """Return the command lines of all processes of a host."""
+        return self.hosts[name].run("ps", "-eo", "args")
+
+    def kill(self) -> None:
+        """End all hosts and everything on them."""
+        for host in self.hosts.values():
+            host.kill()
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.2)

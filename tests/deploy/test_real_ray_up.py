@@ -1,0 +1,134 @@
+"""``ray up`` with ``ray/on-premise.yaml``, a search, ``ray down``, on hosts in namespaces that are reached by SSH."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from tests.deploy.files import DEPLOY
+from tests.deploy.network import Network, wait_until
+from tests.integration.hosts import ROOT, missing
+from tests.support.precomputed_folder import write_precomputed
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
+
+SSHD = "/usr/sbin/sshd"
+HOME = "/run/home"
+"""Each host's own, because ``/run`` is."""
+
+EXPERIMENT = """
+name: tiny
+datasets: [tiny]
+models: [wsabie]
+losses: [triplet_sh]
+training: {epochs: 3, batch_size: 16, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
+search: {sampler: random, trials: 4, metric: val/rsum}
+scheduler: {name: none}
+resources: {cpus: 1, gpus: 0}
+"""
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A short path, because Ray makes sockets under it."""
+    path = Path(tempfile.mkdtemp(prefix="icr-u-", dir="/tmp"))
+    write_precomputed(path / "data" / "tiny")
+    (path / "tiny.yaml").write_text(EXPERIMENT)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def network(shared: Path) -> Iterator[Network]:
+    """An operator's machine, a head and a worker; the last two listen to SSH."""
+    if not (Path(SSHD).exists() and shutil.which("rsync")):
+        pytest.skip("no sshd or rsync here; on Debian: apt-get install openssh-server rsync")
+    if reason := missing():
+        pytest.skip(reason)
+    users = [line for line in Path("/etc/passwd").read_text().splitlines() if not line.startswith("root:")]
+    passwd = "\n".join([f"root:x:0:0:root:{HOME}:/bin/bash", *users]) + "\n"
+    made = Network(shared, ["operator", "node-0", "node-1"], replaced={"/etc/passwd": passwd})
+    try:
+        for name in made.hosts:
+            made.hosts[name].run("bash", "-c", f"mkdir -p {HOME}/.ssh /run/sshd; cp /etc/skel/.[bp]* {HOME}/")
+        key = shared / "key"
+        for path in (key, shared / "host_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+        for name in ("node-0", "node-1"):
+            serve_ssh(made, name)
+        yield made
+    finally:
+        made.kill()
+
+
+def serve_ssh(network: Network, name: str) -> None:
+    """Let a host be reached by SSH with the key of this test."""
+    options = [
+        f"HostKey={network.shared}/host_key",
+        f"AuthorizedKeysFile={network.shared}/key.pub",
+        "StrictModes=no",
+        "UsePAM=no",
+        "PasswordAuthentication=no",
+        "PermitRootLogin=yes",
+        "Subsystem=sftp internal-sftp",
+    ]
+    arguments = [word for option in options for word in ("-o", option)]
+    network.hosts[name].start([SSHD, "-D", "-f", "/dev/null", *arguments], os.environ, network.shared / f"{name}.ssh")
+    wait_until(lambda: network.hosts["operator"].hears(network.addresses[name], 22), f"{name} listens to SSH", 60)
+
+
+def fill_in(shared: Path) -> Path:
+    """Write the file with what its manual says is to be changed."""
+    text = (DEPLOY / "ray" / "on-premise.yaml").read_text()
+    changes = {
+        "head_ip: node-0.example": "head_ip: 10.231.9.2",
+        "worker_ips: [node-1.example, node-2.example, node-3.example]": "worker_ips: [10.231.9.3]",
+        "max_workers: 3": "max_workers: 1",
+        "ssh_user: icr": "ssh_user: root",
+        "~/.ssh/id_ed25519": str(shared / "key"),
+        "/opt/icr": str(shared / "icr"),
+    }
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    # The checkout with its .venv, wherever this Python has its own.
+    (shared / "icr").mkdir()
+    (shared / "icr" / ".venv").symlink_to(Path(sys.prefix))
+    (shared / "on-premise.yaml").write_text(text)
+    return shared / "on-premise.yaml"
+
+
+def ray(network: Network, *arguments: str) -> str:
+    """Run Ray's command line on the operator's machine as the runbook says it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHONPATH"))}
+    environment = {**kept, "HOME": HOME, "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+    command = network.hosts["operator"].inside(f"{sys.prefix}/bin/ray", *arguments)
+    done = subprocess.run(
+        command, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=-1, stderr=subprocess.STDOUT, timeout=600
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
+def test_the_file_starts_a_cluster_that_searches_and_ends(network: Network, shared: Path) -> None:
+    file = str(fill_in(shared))
+    ray(network, "get-auth-token", "--generate")
+    ray(network, "up", "--yes", "--no-config-cache", file)
+    wait_until(lambda: "raylet" in network.processes("node-1"), "the worker has joined", 240)
+    places = f"--data-root {shared}/data --storage {shared}/searches --output {shared}/runs"
+    code = f"PYTHONPATH={ROOT} orchestrator search {shared}/tiny.yaml --address auto {places}"
+    said = ray(network, "exec", file, f". ~/.icr-profile; {code}")
+    history = History.of(read_journal(shared / "runs" / "tiny" / "journal.jsonl"))
+    assert history.finished and len(history.trials) == 4, said[-3000:]
+    assert json.loads((shared / "runs" / "tiny" / "summary.json").read_text())["winners"]
+    ended = ray(network, "down", "--yes", file)
+    for name in ("node-0", "node-1"):
+        wait_until(lambda name=name: "raylet" not in network.processes(name), f"Ray has ended on {name}: {ended}", 150)  # type: ignore[misc]

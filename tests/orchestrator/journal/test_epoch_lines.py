@@ -1,0 +1,90 @@
+"""An epoch that is read without making its numbers is the epoch that JSON makes of the line."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.journal.epoch_lines import read_epoch
+from orchestrator.journal.journal import read_journal
+from orchestrator.journal.metrics import Metrics
+from orchestrator.journal.records import parse
+from tests.support.long_journals import write_journal
+
+NAMES = st.sampled_from(["val/rsum", "val/rsum_best", "rsum", 'a","val/rsum', 'a{"rsum', "é", "", "train/loss"])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**60), 2**60)
+
+EPOCH = {"n": 7, "time": 5.25, "elapsed": 0.5, "kind": "epoch", "trial": "a-0001", "epoch": 3}
+
+
+def body(line: dict[str, Any]) -> bytes:
+    """Return a line as the journal writes it, without its checksum and closing brace."""
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=True).encode()[:-1]
+
+
+def made(text: dict[str, float]) -> Metrics:
+    return Metrics(json.dumps(text, separators=(",", ":")).encode())
+
+
+@given(metrics=st.dictionaries(NAMES, NUMBERS, max_size=6), asked=NAMES)
+def test_metrics_are_those_of_the_text(metrics: dict[str, float], asked: str) -> None:
+    assert made(metrics).get(asked, "absent") == metrics.get(asked, "absent")
+    assert type(made(metrics).get(asked)) is type(metrics.get(asked))
+    assert (asked in made(metrics)) is (asked in metrics)
+    whole = made(metrics)
+    assert whole == metrics and list(whole.items()) == list(metrics.items())
+    assert whole.get(asked, "absent") == metrics.get(asked, "absent"), "after all numbers were made"
+    assert pickle.loads(pickle.dumps(made(metrics))) == metrics
+
+
+def test_a_metric_that_is_not_there_is_an_error() -> None:
+    metrics = made({"val/rsum": 1.5})
+    with pytest.raises(KeyError):
+        metrics["rsum"]
+    assert len(metrics) == 1
+    with pytest.raises(KeyError):
+        metrics["rsum"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="as written today"),
+        pytest.param({"elapsed": None}, id="by a version that knew no elapsed time"),
+        pytest.param({"time": 5, "elapsed": 0}, id="whole seconds"),
+        pytest.param({"time": 1e-7}, id="an exponent"),
+        pytest.param({"trial": "é"}, id="escaped"),
+        pytest.param({"further": 1}, id="a field of a newer version"),
+    ],
+)
+@pytest.mark.parametrize("state", ["running", "finished", "stopped_early"])
+def test_a_line_gives_the_record_that_json_gives(changes: dict[str, Any], state: str) -> None:
+    line = {name: value for name, value in {**EPOCH, **changes}.items() if value is not None}
+    line |= {"metrics": {"val/rsum": 8.5, "train/loss": 1e-9, "val/i2t_medr": 3}, "state": state}
+    expected = parse(json.loads(json.dumps(line)))
+    assert (read_epoch(body(line)) or parse(line)) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"metrics": {"a": {"b": 1}}}, id="an object inside"),
+        pytest.param({"metrics": {"a": [1]}}, id="a list inside"),
+        pytest.param({"state": "unheard of"}, id="another state"),
+        pytest.param({"kind": "trial_paused"}, id="another kind"),
+    ],
+)
+def test_other_lines_are_left_to_json(changes: dict[str, Any]) -> None:
+    assert read_epoch(body({**EPOCH, "metrics": {}, "state": "running", **changes})) is None
+
+
+def test_the_epochs_of_a_journal_are_those_of_its_lines(tmp_path: Path) -> None:
+    path = write_journal(tmp_path / "search", 12)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    epochs = [{name: line[name] for name in line if name != "crc"} for line in lines if line["kind"] == "epoch"]
+    assert [record.to_dict() for record in read_journal(path) if record.kind == "epoch"] == epochs
+    assert all(read_epoch(body(line)) is not None for line in epochs)

@@ -1,0 +1,17 @@
+"""Records by their kinds and fields, for tests that write down what nobody ran."""
+
+from typing import Any
+
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.record import Record, make
+from orchestrator.journal.records import KINDS
+
+
+def event(kind: str, **fields: Any) -> Record:
+    """Return a record of a kind from its fields as JSON values."""
+    return make(KINDS[kind], fields)
+
+
+def append(ledger: Ledger, kind: str, **fields: Any) -> None:
+    """Write a record of a kind."""
+    ledger.append(event(kind, **fields))

@@ -1,0 +1,108 @@
+"""What a model makes of images and captions: a vector of each, or a set of vectors of each.
+
+A model whose similarity is a product of vectors gives tensors (N, E). A model that compares regions with words gives
+``Sets``, padded, as a batch is computed; what is kept of a split are ``PackedSets``, without padding: the words of
+25,000 captions of 13 words and 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+LENGTHS = ".lengths"
+"""Ending of the name under which the lengths of sets lie beside their vectors in a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Sets of vectors, padded to the largest.
+
+    Attributes:
+        vectors: Shape (N, T, E), floating; of stacked models (K, N, T, E). Vectors after the end of a set are 0.
+        lengths: Vectors of each set, int64 on the CPU, in [1, T], shape (N,); of stacked models (K, N), or (1, N) where
+            all models have sets of the same lengths.
+    """
+
+    vectors: Tensor
+    lengths: Tensor
+
+    def inside(self) -> Tensor:
+        """Return which vectors belong to a set, bool, in the shape of ``lengths`` and T, on the device."""
+        places = torch.arange(self.vectors.shape[-2], device=self.vectors.device)
+        return places < self.lengths.to(self.vectors.device, non_blocking=True)[..., None]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedSets:
+    """Sets of vectors one after another.
+
+    Attributes:
+        vectors: Of all sets, shape (sum of the lengths, E), floating.
+        lengths: Vectors of each set, shape (N,), int64, on the CPU, >= 1.
+    """
+
+    vectors: Tensor
+    lengths: Tensor
+
+    @classmethod
+    def pack(cls, parts: Iterable[Sets]) -> Self:
+        """Join sets, in their order."""
+        parts = list(parts)
+        vectors = torch.cat([part.vectors[part.inside()] for part in parts])
+        return cls(vectors, torch.cat([part.lengths for part in parts]))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, places: slice | Tensor) -> "PackedSets":
+        """Return some sets: a slice of them, or those of indices or a mask."""
+        chosen = torch.arange(len(self))[places.cpu() if isinstance(places, Tensor) else places]
+        lengths = self.lengths[chosen]
+        firsts = (self.lengths.cumsum(0) - self.lengths)[chosen]
+        ends = lengths.cumsum(0)
+        rows = torch.arange(int(lengths.sum())) + (firsts - ends + lengths).repeat_interleave(lengths)
+        return PackedSets(self.vectors[rows.to(self.vectors.device)], lengths)
+
+    def padded(self) -> Sets:
+        """Return the same sets, padded."""
+        inside = torch.arange(int(self.lengths.max())) < self.lengths[:, None]
+        vectors = self.vectors.new_zeros(*inside.shape, self.vectors.shape[-1])
+        vectors[inside.to(vectors.device)] = self.vectors
+        return Sets(vectors, self.lengths)
+
+
+Gallery = Tensor | PackedSets
+"""All images, or all captions, of a split: vectors (N, E), or sets of vectors."""
+
+
+def converted(gallery: Gallery, convert: Callable[[Tensor], Tensor]) -> Gallery:
+    """Return a gallery whose numbers are converted, e.g. to another precision or device."""
+    if isinstance(gallery, PackedSets):
+        return PackedSets(convert(gallery.vectors), gallery.lengths)
+    return convert(gallery)
+
+
+def is_finite(gallery: Gallery) -> bool:
+    """Say whether all numbers of a gallery are finite."""
+    vectors = gallery.vectors if isinstance(gallery, PackedSets) else gallery
+    return bool(vectors.isfinite().all())
+
+
+def to_tensors(name: str, gallery: Gallery) -> dict[str, Tensor]:
+    """Return the tensors of a gallery by the names under which a file holds them."""
+    if isinstance(gallery, PackedSets):
+        return {name: gallery.vectors, name + LENGTHS: gallery.lengths}
+    return {name: gallery}
+
+
+def from_tensors(name: str, tensors: dict[str, Tensor]) -> Gallery:
+    """Return the gallery that ``to_tensors`` gave.
+
+    Raises:
+        KeyError: If there is none of the name.
+    """
+    lengths = tensors.get(name + LENGTHS)
+    return tensors[name] if lengths is None else PackedSets(tensors[name], lengths)
