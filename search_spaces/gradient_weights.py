@@ -44,9 +44,6 @@ CONDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """Choice -> value -> the numbers that exist at this value."""
 
-USUAL_PAIRS = 128
-"""Pairs of a batch for which the default bounds are."""
-
 # tau 10, alpha 2, beta 10, base 0.5: the defaults of [GOALCode]; temperature is 1 / tau.
 PUBLISHED = {
     "negatives": "hardest",
@@ -82,7 +79,7 @@ def _bounds(pairs: int) -> dict[str, Range | Values]:
         "negatives": Values(("hardest", "all")),
         "triplet_weight": Values(tuple(CONDITIONS["triplet_weight"])),
         "pair_weight": Values(tuple(CONDITIONS["pair_weight"])),
-        "scale": Range(1 / (8 * pairs), 8.0, log=True),
+        "scale": Range(0.128 / pairs, 8.0, log=True),
         "margin": Range(0.02, 0.8),
         "slope": Range(0.0, 8.0),
         "temperature": Range(0.005, 0.5, log=True),
@@ -153,4 +150,4 @@ _BARE = LossSpace(
     adapt=_adapted,
     switches=tuple(CONDITIONS),
 )
-GRADIENT_WEIGHTS = _adapted(_BARE, Asked(pairs=USUAL_PAIRS))
+GRADIENT_WEIGHTS = _adapted(_BARE, Asked())

@@ -19,7 +19,7 @@ from trainables.losses.learned import learnable_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 BY_OTHER_NAMES = "by the names below"
-COUNTER = r"(?:i2t|t2i|gradient)_\w+"
+COUNTER = r"(?:i2t|t2i)_\w+|gradient_(?:negatives|positives)"
 
 
 def sections(page: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pyarrow import table
 from pyarrow.parquet import write_table
 from safetensors.numpy import save_file
 
-from orchestrator.cli import main as run_command
+from tests.support.commands import run_command as main
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables import extras
 from trainables.data.dataset import load_dataset
@@ -19,16 +19,6 @@ from trainables.data.resident import ResidentSplit
 from trainables.data.tfidf import extractor_file, fit_tfidf, read_extractor
 from trainables.data.vocabulary import tokenize
 from trainables.errors import DataError
-
-
-def main(arguments: list[str]) -> int:
-    """Run a command and return its exit code."""
-    try:
-        run_command(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
-
 
 CAPTIONS = ["a dog runs", "a dog sleeps", "a cat sleeps", "a cat runs fast", "two dogs run fast", "a cat"]
 

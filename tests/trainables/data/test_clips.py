@@ -6,22 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.cli import main as run_command
+from tests.support.commands import run_command as main
 from trainables.data.dataset import load_dataset
 from trainables.data.frames import pick_frames
 from trainables.data.source import find_source
 from trainables.errors import DataError
 
 SPLITS = {"train": ["a", "b", "c"], "val": ["d", "e"], "test": ["f", "g"]}
-
-
-def main(arguments: list[str]) -> int:
-    """Run a command and return its exit code."""
-    try:
-        run_command(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def sentences(clips: list[str]) -> list[tuple[str, str]]:

@@ -8,22 +8,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from orchestrator.cli import main as run_command
+from tests.support.commands import run_command as main
 from tests.trainables.data.karpathy_folder import KarpathyFolder
 from trainables.data.corpus import SPLIT_ALIASES
 from trainables.data.dataset import load_dataset
 from trainables.data.dumps import read_dump
 
 SIZE = 4
-
-
-def main(arguments: list[str]) -> int:
-    """Run a command and return its exit code."""
-    try:
-        run_command(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def features(folder: KarpathyFolder, split: str = "") -> dict[str, torch.Tensor]:

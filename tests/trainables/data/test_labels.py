@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.cli import main as run_command
+from tests.support.commands import run_command as main
 from trainables.checkpoint import save_epoch
 from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.batches import epoch_batches
@@ -20,15 +20,6 @@ from trainables.trial import run_trial
 
 CLASSES = {"train": "abc", "val": "de", "test": "fg"}
 PER_CLASS = 5
-
-
-def main(arguments: list[str]) -> int:
-    """Run a command and return its exit code."""
-    try:
-        run_command(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def lines() -> list[str]:

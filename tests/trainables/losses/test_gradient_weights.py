@@ -147,3 +147,13 @@ def test_numbers_of_choices_that_are_not_listed_are_not_searched() -> None:
     narrowed = space.narrowed({"triplet_weight": Values(("softmax",)), "pair_weight": Values(("constant", "linear"))})
     kept = {"negatives", "triplet_weight", "pair_weight", "scale", "temperature", "positive_tilt", "negative_tilt"}
     assert set(space.relevant(narrowed, {})) == kept
+
+
+def test_the_space_is_conditional_until_both_choices_are_made() -> None:
+    from search_spaces import LossPart, Values
+
+    space = SPACES["gradient_weights"]
+    made = {"triplet_weight": Values(("softmax",)), "pair_weight": Values(("sigmoid",))}
+    assert LossPart(space, space.bounds, {}).is_conditional
+    assert LossPart(space, {**space.bounds, "pair_weight": Values(("sigmoid",))}, {}).is_conditional
+    assert not LossPart(space, {**space.bounds, **made}, {}).is_conditional

@@ -15,17 +15,18 @@ common. Splits are by classes: what is retrieved in val and test is of classes t
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image as Picture
 
-from trainables.data.cache import whole_directory
 from trainables.data.corpus import Image
 from trainables.data.features import images_digest
 from trainables.data.formats.labels import COLUMNS, FILE
 from trainables.data.scenes.descriptor import describe_picture, finish_global
+from trainables.data.scenes.generate import split_of, write_once
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import COLOURS, SHAPES, draw_single, random_generator
 from trainables.errors import ConfigError, DataError
@@ -62,17 +63,8 @@ def generate_classes(
     """
     if not SMALLEST <= images <= LARGEST or images % PER_CLASS:
         raise ConfigError(f"images must be a multiple of {PER_CLASS} from {SMALLEST} to {LARGEST}, got {images}")
-    if seed < 0:
-        raise ConfigError(f"seed must be a whole number of at least 0, got {seed}")
     info = {"generator": "classes", "version": VERSION, "images": images, "seed": seed}
-    if _is_there(target, info):
-        return False
-    try:
-        with whole_directory(target) as folder:
-            _write_dataset(folder, info, on_progress)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be written: {error.strerror}; give another folder with --out") from error
-    return True
+    return write_once(target, info, _is_there, partial(_write_dataset, info=info, on_progress=on_progress))
 
 
 def _is_there(target: Path, info: dict[str, Any]) -> bool:
@@ -103,20 +95,12 @@ def _write_dataset(folder: Path, info: dict[str, Any], on_progress: Callable[[in
         (folder / name).write_bytes(picture)
         with Picture.open(io.BytesIO(picture)) as decoded:
             roots.append(describe_picture(np.asarray(decoded))[0])
-        lines.append(f"{name},{colour} {shape},{_split_of(number, classes)}")
+        lines.append(f"{name},{colour} {shape},{split_of(number, classes)}")
         on_progress(index + 1)
     (folder / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    train = slice(PER_CLASS * sum(_split_of(number, classes) == "train" for number in range(classes)))
+    train = slice(PER_CLASS * sum(split_of(number, classes) == "train" for number in range(classes)))
     np.save(folder / "features_global.npy", finish_global(np.stack(roots), train))
     order = images_digest([Image("", line.split(",")[0], "", "", ()) for line in lines[1:]])
     told = {"images_digest": order, "descriptor": "root histograms of colour and gradient direction on a 4x4 grid"}
     (folder / "features_global.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
     (folder / _ABOUT).write_text(json.dumps(info) + "\n", encoding="utf-8")
-
-
-def _split_of(number: int, classes: int) -> str:
-    """Return the split of a class: the first eight tenths train, then a tenth val and a tenth test."""
-    tenth = classes // 10
-    if number < classes - 2 * tenth:
-        return "train"
-    return "val" if number < classes - tenth else "test"

@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,21 +74,45 @@ def generate_scenes(
     """
     if not SMALLEST <= images <= LARGEST:
         raise ConfigError(f"images must be from {SMALLEST} to {LARGEST}, got {images}")
-    if seed < 0:
-        raise ConfigError(f"seed must be a whole number of at least 0, got {seed}")
     info = {"generator": "scenes", "version": VERSION, "images": images, "seed": seed}
-    if _is_there(target, info):
+    return write_once(target, info, _is_there, partial(_write_dataset, info=info, on_progress=on_progress))
+
+
+def write_once(
+    target: Path,
+    info: dict[str, Any],
+    is_there: Callable[[Path, dict[str, Any]], bool],
+    write: Callable[[Path], None],
+) -> bool:
+    """Write a generated dataset as a folder, whole or not at all.
+
+    Args:
+        target: The folder.
+        info: What the dataset is made of, its ``seed`` among it.
+        is_there: Says whether a folder holds what ``info`` describes; refuses one that holds anything else.
+        write: Fills a folder that is empty.
+
+    Returns:
+        Whether anything was written; not if the folder is there already.
+
+    Raises:
+        ConfigError: If the seed is out of its range.
+        DataError: If ``target`` is something else, or can't be written.
+    """
+    if info["seed"] < 0:
+        raise ConfigError(f"seed must be a whole number of at least 0, got {info['seed']}")
+    if is_there(target, info):
         return False
     try:
         with whole_directory(target) as folder:
-            _write_dataset(folder, info, on_progress)
+            write(folder)
     except OSError as error:
         raise DataError(f"{target}: cannot be written: {error.strerror}; give another folder with --out") from error
     return True
 
 
 def split_of(index: int, images: int) -> str:
-    """Return the split of an image: the first eight tenths train, then a tenth val and a tenth test."""
+    """Return the split of an image, or of a class: the first eight tenths train, then a tenth val and a tenth test."""
     tenth = images // 10
     if index < images - 2 * tenth:
         return "train"
