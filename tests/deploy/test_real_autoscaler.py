@@ -67,8 +67,12 @@ def cluster(workers: int) -> str:
         # Nothing is installed or started over SSH here.
         **{f"{part}setup_commands": [] for part in ("", "head_", "worker_")},
         **{f"{part}_start_ray_commands": [] for part in ("head", "worker")},
-        "initialization_commands": [],
+        **{name: [] for name in ("initialization_commands", "cluster_synced_files", "rsync_exclude", "rsync_filter")},
         "file_mounts": {},
+        "head_node": {},
+        "worker_nodes": {},
+        "docker": {},
+        "file_mounts_sync_continuously": False,
     }
     return yaml.safe_dump(values)
 
@@ -89,7 +93,9 @@ def test_a_search_gets_the_machines_that_its_waiting_trials_want(host: Host, bas
     log = base / "log"
     fake = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_enable_autoscaler_v2": "1"}
     own = {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID, "RAY_CLOUD_INSTANCE_ID": HEAD_ID}
-    environment = {**ray_environment(base, "secret-of-this-test"), **fake, WAITING: str(MOST), "PYTHONPATH": str(ROOT)}
+    # On a busy machine the head takes longer to answer than the 5 s that Ray waits.
+    fake |= {"RAY_gcs_rpc_server_connect_timeout_s": "60", WAITING: str(MOST), "PYTHONPATH": str(ROOT)}
+    environment = {**ray_environment(base, "secret-of-this-test"), **fake}
     head = [word for word in ray_command("--head", "--include-dashboard=false") if not word.startswith("--num-cpus")]
     options = ["--num-cpus=0", "--port=6379", "--node-ip-address=127.0.0.1", f"--temp-dir={base}/r"]
     config = f"--autoscaling-config={base}/cluster.yaml"
