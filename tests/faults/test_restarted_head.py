@@ -43,7 +43,7 @@ def history(base: Path) -> History:
     return History.of(read_journal(path)) if path.exists() else History()
 
 
-def test_a_search_ends_in_order_where_its_head_is_started_again(hosts: tuple[Host, Host], base: Path) -> None:
+def test_a_search_ends_in_order_where_its_head_is_started_again(base: Path, hosts: tuple[Host, Host]) -> None:
     head, driver = hosts
     # On a busy machine the head takes longer to answer than the 5 s that Ray waits.
     environment = {**ray_environment(base, "secret-of-this-test"), "RAY_gcs_rpc_server_connect_timeout_s": "60"}
