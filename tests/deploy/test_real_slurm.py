@@ -19,12 +19,14 @@ from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
 
+# Batches of four, so that the search is still far from its end when a busy machine lets the test send its signal: with
+# batches of 16 the search took a few seconds, and could end before the signal came.
 EXPERIMENT = """
 name: tiny
 datasets: [tiny]
 models: [wsabie]
 losses: [triplet_sh]
-training: {epochs: 40, batch_size: 16, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
+training: {epochs: 40, batch_size: 4, learning_rate: 1.0e-2, embedding_size: 8, word_size: 8}
 search: {sampler: random, trials: 4, metric: val/rsum}
 scheduler: {name: none}
 resources: {cpus: 1, gpus: 0}
@@ -86,7 +88,7 @@ def test_a_job_uses_all_nodes_is_queued_again_when_its_time_is_nearly_over_and_e
     before = epochs(cluster, "whole")
     cluster.hosts["ctl"].run("scontrol", "update", f"JobId={job}", "StartTime=now")
     wait_until(
-        lambda: cluster.show(job).get("JobState") == "COMPLETED", f"the job ends:\n{output(cluster, 'whole')}", 400
+        lambda: cluster.show(job).get("JobState") == "COMPLETED", f"the job ends:\n{output(cluster, 'whole')}", 600
     )
     history = History.of(read_journal(cluster.shared / "whole" / "tiny" / "journal.jsonl"))
     assert history.finished and before < epochs(cluster, "whole") == 160

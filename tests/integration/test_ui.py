@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.error import URLError
 
@@ -44,6 +45,7 @@ def test_the_pages_are_served_and_the_server_goes_with_the_command(output: Path,
         assert str(output / "mlflow.db") not in str([child.cmdline() for child in children]), "it may hold a password"
         search = f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/experiments/search?max_results=5"
         assert '"name": "empty"' in fetch(search, started), "the store is the one that was named"
+        assert [answer_of(port, *request) for request in FOREIGN] == [403] * len(FOREIGN)
         end(started, number)
 
 
@@ -54,6 +56,29 @@ def end(started: subprocess.Popen[str], number: int) -> None:
     assert started.wait(60) == (-9 if number == signal.SIGKILL else 0)
     _, alive = psutil.wait_procs(children, timeout=30)
     assert children and alive == []
+
+
+CREATE = "/api/2.0/mlflow/experiments/create"
+
+FOREIGN: list[tuple[str, str, dict[str, str]]] = [
+    # A page of a stranger whose name was made to point at this machine.
+    ("GET", "/", {"Host": "evil.example"}),
+    ("GET", "/ajax-api/2.0/mlflow/experiments/search?max_results=5", {"Host": "evil.example:5000"}),
+    # A page of a stranger that lets the browser of this machine's user write.
+    ("POST", CREATE, {"Origin": "http://evil.example", "Content-Type": "application/json"}),
+    ("POST", CREATE, {"Origin": "null", "Content-Type": "application/json"}),
+]
+"""Requests that only a browser on the page of somebody else sends."""
+
+
+def answer_of(port: int, method: str, path: str, headers: dict[str, str]) -> int:
+    """Return the status with which the pages answer a request."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, body='{"name": "theirs"}' if method == "POST" else None, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def listen_to_interrupts() -> None:

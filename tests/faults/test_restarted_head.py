@@ -1,0 +1,71 @@
+"""A head that is started again, as by ``docker compose restart ray``, ends a search with a sentence of ours."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.journal.history import History
+from orchestrator.journal.journal import read_journal
+from tests.integration.hosts import ROOT, Host, connect, missing, ray_command, ray_environment, wait_until
+from tests.integration.search_process import command
+from tests.support.experiments import make_experiment
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A short path, because Ray makes sockets under it."""
+    path = Path(tempfile.mkdtemp(prefix="icr-r-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Host, Host]]:
+    if reason := missing():
+        pytest.skip(f"two hosts need namespaces: {reason}")
+    made = Host(), Host()
+    try:
+        connect(*made)
+        yield made
+    finally:
+        for host in made:
+            host.kill()
+
+
+def history(base: Path) -> History:
+    path = base / "runs" / "tiny" / "journal.jsonl"
+    return History.of(read_journal(path)) if path.exists() else History()
+
+
+def test_a_search_ends_in_order_where_its_head_is_started_again(base: Path, hosts: tuple[Host, Host]) -> None:
+    head, driver = hosts
+    # On a busy machine the head takes longer to answer than the 5 s that Ray waits.
+    environment = {**ray_environment(base, "secret-of-this-test"), "RAY_gcs_rpc_server_connect_timeout_s": "60"}
+    log, said, address = base / "log", base / "said", f"{head.address}:6379"
+    options = [f"--node-ip-address={head.address}", "--port=6379", f"--temp-dir={base / 'h'}"]
+    begin = ray_command("--head", "--include-dashboard=false", *options)
+    head.start(begin, environment, log)
+    wait_until(lambda: driver.hears(head.address, 6379), "the head listens", log)
+    # As the driver of Compose: a node that runs no trials (deploy/image/join-ray.sh).
+    join = ray_command(f"--address={address}", f"--node-ip-address={driver.address}", "--num-cpus=0")
+    driver.start([word for word in join if word != "--num-cpus=1"], environment, log)
+    wait_until(lambda: "raylet" in driver.run("ps", "-eo", "args"), "the driver's node is there", log)
+    training = {"losses": ["nt_xent"], "training": {"epochs": 400}, "scheduler": {"name": "none"}}
+    experiment = make_experiment(**training, search={"sampler": "random", "trials": 2})
+    (base / "tiny.yaml").write_text(yaml.safe_dump(experiment.to_dict()))
+    search = command(base / "runs", base / "tiny.yaml", 0.5, address, str(base / "searches"))
+    started = driver.start(search, {**environment, "PYTHONPATH": str(ROOT)}, said)
+    wait_until(lambda: any(trial.last_epoch > 2 for trial in history(base).trials.values()), "a trial trains", said)
+    head.run("bash", "-c", "kill -KILL -1")
+    head.start(begin, environment, log)
+    assert started.wait(60) == 1, said.read_text()[-4000:]
+    last = said.read_text().splitlines()[-1]
+    assert f"Ray is gone (its head at {address} has ended)" in last and "the same command goes on from here" in last
+    assert "StackTrace" not in said.read_text()
+    assert history(base).outcome is None and (base / "runs" / "tiny" / "lock").read_text() == ""
