@@ -7,6 +7,7 @@ the trials as they stand (``shown.py``), with a seed made of the study's seed an
 was restarted suggests what the undisturbed search would have suggested.
 """
 
+import hashlib
 import json
 import warnings
 from collections import deque
@@ -67,7 +68,7 @@ class Study:
         self._directions = [goal.direction for goal in search.goals]
         self._known = Known(self._directions, [_warm(cell, trial, place) for place, trial in enumerate(warm, start=1)])
         self._trainings: dict[str, list[Trial]] = {}
-        self._first_of: dict[str, str] = {}
+        self._first_of: dict[bytes, str] = {}
         self._changed: set[str] = set()
         self._drawn: list[FrozenTrial] = []
         self._distributions: dict[tuple[tuple[str, BaseDistribution], ...], dict[str, BaseDistribution]] = {}
@@ -201,9 +202,10 @@ class Study:
         return trial.params, suggestion
 
 
-def _setting(config: Mapping[str, Any]) -> str:
-    """Return a text that two trainings share if they differ in nothing but their seeds."""
-    return json.dumps({name: value for name, value in config.items() if name != "seed"}, sort_keys=True)
+def _setting(config: Mapping[str, Any]) -> bytes:
+    """Return a digest that two trainings share if they differ in nothing but their seeds; the text takes a kilobyte."""
+    text = json.dumps({name: value for name, value in config.items() if name != "seed"}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _warm(cell: Cell, trial: WarmTrial, number: int) -> FrozenTrial:
