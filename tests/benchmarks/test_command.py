@@ -47,7 +47,7 @@ TINY = {
     "tracking": ["--trials", "4", "--metrics", "200"],
     "throughput": ["--trials", "30", "--only", "ours"],
     "verdicts": ["--studies", "4", "--splits", "0"],
-    "window": ["--problems", "2", "--budget", "60", "--newest", "8"],
+    "window": ["--problems", "2", "--budget", "60", "--newest", "8", "--concurrent", "2"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
 LONG = pytest.mark.soak

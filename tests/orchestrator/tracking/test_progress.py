@@ -51,7 +51,7 @@ def whole_curve(history: History, study: str) -> list[tuple[int, float | None]]:
 
 
 def test_a_curve_that_grew_is_the_curve_of_all_trials(tmp_path: Path) -> None:
-    for seed in range(20):
+    for seed in range(5):
         path = tmp_path / f"{seed}.jsonl"
         ledger = Ledger(path)
         write(ledger, random.Random(seed))
