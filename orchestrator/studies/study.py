@@ -7,6 +7,7 @@ the trials as they stand (``shown.py``), with a seed made of the study's seed an
 was restarted suggests what the undisturbed search would have suggested.
 """
 
+import hashlib
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +68,7 @@ class Study:
         self._directions = [goal.direction for goal in search.goals]
         self._known = Known(self._directions, [_warm(cell, trial, place) for place, trial in enumerate(warm, start=1)])
         self._trainings: dict[str, list[Trial]] = {}
-        self._first_of: dict[str, str] = {}
+        self._first_of: dict[bytes, str] = {}
         self._changed: set[str] = set()
         self._drawn: list[FrozenTrial] = []
         self._distributions: dict[tuple[tuple[str, BaseDistribution], ...], dict[str, BaseDistribution]] = {}
@@ -112,13 +113,13 @@ class Study:
 
     def first_with(self, config: TrialConfig) -> tuple[str | None, int]:
         """Return the id of the first trial with a setting, and how often the study has trained the setting so far."""
-        first = self._first_of.get(config.setting)
+        first = self._first_of.get(_digest(config))
         return first, len(self._trainings[first]) if first else 0
 
     def add(self, trial: Trial) -> None:
         """Take in a trial that is in the journal and whose suggestion came from ``ask``, or from a former process."""
         first = trial.candidate or trial.id
-        self._first_of.setdefault(trial.config.setting, first)
+        self._first_of.setdefault(_digest(trial.config), first)
         self._trainings.setdefault(first, []).append(trial)
         if trial.candidate is None:
             fixed = FixedTrial(dict(trial.params))
@@ -200,6 +201,11 @@ class Study:
         number = 1 + self._warm + self._asked + len(self._drawn)
         self._drawn.append(self._frozen(number, trial.params, trial.distributions))
         return trial.params, suggestion
+
+
+def _digest(config: TrialConfig) -> bytes:
+    """Return a digest of a setting: the text itself takes a kilobyte for each of thousands of trials."""
+    return hashlib.blake2b(config.setting.encode(), digest_size=16).digest()
 
 
 def _warm(cell: Cell, trial: WarmTrial, number: int) -> FrozenTrial:

@@ -38,6 +38,7 @@ TINY = {
     "installed": ["--times", "1"],
     "heads": ["--trials", "2", "--batch-sizes", "8", "--inputs", "6", "4", "--embedding-size", "4", "--rounds", "1"],
     "losses": ["--sizes", "8", "--metrics-size", "16", "--only", "nt_xent", "metrics", "--threads", "1"],
+    "many_trials": ["--trials", "20", "--workers", "2", "--seconds", "0.01", "--only", "ours"],
     "memory": ["--gigabytes", "0.1", "--trials", "1", "--embedding-size", "8"],
     "nodes": ["--nodes", "1", "2", "--cpus", "1", "--trials", "3", "--epochs", "2", "--seconds", "0.1"],
     "race": ["--studies", "60", "--candidates", "2", "4", "--leads", "1.5"],
@@ -47,6 +48,7 @@ TINY = {
     "tracking": ["--trials", "4", "--metrics", "200"],
     "throughput": ["--trials", "30", "--only", "ours"],
     "verdicts": ["--studies", "4", "--splits", "0"],
+    "window": ["--problems", "2", "--budget", "60", "--newest", "8", "--concurrent", "2"],
 }
 MEMORY = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason=f"{sys.platform} has no smaps_rollup")
 LONG = pytest.mark.soak
@@ -57,6 +59,7 @@ NEEDS = {
     "fused": [LONG],
     "installed": [LONG],
     "losses": [LONG],
+    "many_trials": [MEMORY, LONG],
     "memory": [MEMORY, LONG],
     "nodes": [LONG],
     "search_efficiency": [LONG],

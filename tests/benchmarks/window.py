@@ -22,15 +22,12 @@ from tests.benchmarks.rows import Row
 ALL = 10**9
 """Trials that no search here has."""
 
-SCREENED = {"grace_epochs": 1}
-"""The scheduler stops most trials after an epoch, so that a budget of epochs buys many trials."""
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """See ``command``."""
     parser.add_argument("--problems", type=int, default=2)
     parser.add_argument("--noise", type=float, default=1.5, help="standard deviation of a training's luck, in rsum")
-    parser.add_argument("--budget", type=int, default=800, help="in epochs; most trials have one")
+    parser.add_argument("--budget", type=int, default=1500, help="in epochs; a trial has five on average")
     parser.add_argument("--space", choices=SPACES, default="three ranges")
     parser.add_argument("--newest", type=int, nargs="+", default=[100, shown.NEWEST], help="trials that TPE is shown")
     parser.add_argument("--concurrent", type=int, default=16, help="trials at a time")
@@ -55,7 +52,7 @@ def solve(newest: int, number: int, options: argparse.Namespace) -> tuple[float,
     """Return the regret of a search of a problem, how many trials it had, and the processor's seconds."""
     drawn = random.Random(f"problem {number}")
     optimum = {**USUAL, **{searched: drawn.uniform(0.1, 0.9) for searched in SPACES[options.space]}}
-    experiment = make_experiment(options.space, number, {"trials": options.budget}, SCREENED)
+    experiment = make_experiment(options.space, number, {"trials": options.budget}, {})
     started = time.process_time()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shown, "NEWEST", newest)
