@@ -27,7 +27,7 @@ from tests.servers.postgres import postgres_server
 from tests.support.bucket import free_port, keys, s3_server
 from tests.support.precomputed_folder import write_precomputed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parent.parent.parent
 IMAGE = ROOT / "deploy" / "image"
@@ -178,8 +178,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         here += [f"--object-store-memory={100 * 2**20}", "--include-dashboard=false"]
         try:
             with stack.started("mlflow", serve) as served, stack.started("ray", [*stack.command("ray"), *here]) as head:
-                wait_until(lambda: is_healthy(stack, "mlflow"), "the tracking server answers", served, 800)
-                wait_until(lambda: "Ray runtime started" in head.read_text(), "the head starts", head, 800)
+                wait_until(lambda: is_healthy(stack, "mlflow"), "the tracking server answers", served, 400)
+                wait_until(lambda: "Ray runtime started" in head.read_text(), "the head starts", head, 400)
                 yield stack
         finally:
             shutil.rmtree(ray, ignore_errors=True)
