@@ -17,10 +17,11 @@ def cluster() -> Iterator[str]:
     Whatever starts a process of ``CONTEXT`` asks for it first: its token is in the environment from then on, and the
     processes get the environment that there is when the first of them starts.
     """
-    from orchestrator.journal.lock import make_scratch
-    from orchestrator.tuner.runtime import ray, ray_runtime
+    import ray
 
-    with make_scratch() as scratch, ray_runtime(scratch):
+    from tests.support.shared_ray import shared_ray
+
+    with shared_ray():
         yield ray.get_runtime_context().gcs_address
 
 

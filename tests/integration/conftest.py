@@ -8,10 +8,9 @@ import pytest
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """One Ray for all searches of this process: to start one takes 6 to 11 s."""
-    from orchestrator.journal.lock import make_scratch
-    from orchestrator.tuner.runtime import ray_runtime
+    from tests.support.shared_ray import shared_ray
 
-    with make_scratch() as scratch, ray_runtime(scratch):
+    with shared_ray():
         yield
 
 

@@ -1,0 +1,38 @@
+"""A Ray for all tests of a process, on a machine that may be too busy to start one at the first try."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import psutil
+
+from orchestrator.journal.lock import make_scratch
+from orchestrator.machines.cluster import ClusterError
+from orchestrator.tuner.runtime import ray_runtime
+
+TRIES = 5
+"""So often a Ray is started that is not there within the 30 s which Ray gives its node manager."""
+
+
+@contextmanager
+def shared_ray() -> Iterator[None]:
+    """Start a Ray for the length of a ``with`` block."""
+    with ExitStack() as stack:
+        for left in reversed(range(TRIES)):
+            before = set(psutil.Process().children())
+            try:
+                stack.enter_context(ray_runtime(stack.enter_context(make_scratch())))
+                break
+            except ClusterError:
+                end(set(psutil.Process().children()) - before)
+                if not left:
+                    raise
+        yield
+
+
+def end(started: set[psutil.Process]) -> None:
+    """Kill what a Ray that did not start has left."""
+    for process in started:
+        with suppress(psutil.NoSuchProcess):
+            for one in (*process.children(recursive=True), process):
+                one.kill()
+            process.wait(60)
