@@ -26,7 +26,7 @@ class Entry:
 
 
 def contents_of(studies: Sequence[Study]) -> list[Entry]:
-    """Return an entry a study, dataset by dataset, the one that reached most first; none of a lone study."""
+    """Return an entry for each study, dataset by dataset, the best study first; a lone study gets no entry."""
     return [_entry(study) for study in best_studies(studies)] if len(studies) > 1 else []
 
 

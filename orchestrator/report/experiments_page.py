@@ -58,7 +58,7 @@ class Card:
     """Winners of several experiments that were measured alike, on one scale.
 
     Attributes:
-        dataset: Of all of them.
+        dataset: On which all these experiments trained.
         measure: What the values are.
         standings: Best first.
         scale: See ``report.verdict.Verdict``.

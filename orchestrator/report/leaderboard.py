@@ -65,9 +65,9 @@ def columns(metric: str, further: Sequence[str] = ()) -> list[Column]:
 
 
 def leaderboard(studies: Sequence[Study], further: Sequence[str] = ()) -> list[Row]:
-    """Return all trials, the best value first, those without a value last, with the values of further objectives.
+    """Return all trials, the best value first, trials without a value last, with the values of further objectives.
 
-    Replicates of one setting stand in one row, with the mean of those that finished.
+    Replicates of one setting stand in one row, with the mean of the replicates that finished.
     """
     rows = [_row(study, trial, further) for study in studies for trial in study.trials if trial.candidate is None]
     return sorted(rows, key=lambda row: (row.sort["value"] is None, -(row.sort["value"] or 0.0), row.sort["trial"]))

@@ -13,7 +13,7 @@ DRAWN = 20
 """Trials of a study that are drawn, the best ones."""
 
 WIDE = 20
-"""So many times as large as the smallest the largest value is on an axis that is logarithmic."""
+"""An axis is logarithmic where its largest value is more than this many times its smallest."""
 
 
 def learned_figure(studies: Sequence[Study]) -> Figure:

@@ -12,7 +12,7 @@ from orchestrator.report.figures import MANY, SCALE, Json, Panel, plain, scaled,
 from orchestrator.report.space import Searched, is_word
 
 BINS = 10
-"""Lines are drawn in so many bundles, the worst trials first; a bundle has one colour."""
+"""Number of bundles in which the lines are drawn, the worst trials first; a bundle has one colour."""
 
 
 def parallel(space: Searched) -> Panel:

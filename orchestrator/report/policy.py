@@ -37,7 +37,7 @@ def style_sources(html: str, styles: Iterable[str]) -> str:
 
     Args:
         html: The page without its scripts, whose style attributes are the lengths and places that its template writes.
-        styles: Contents of its style elements, also of those that its scripts make.
+        styles: Contents of its style elements, the style elements that its scripts make included.
     """
     hashes = dict.fromkeys(map(digest, (*styles, *_ATTRIBUTE.findall(html))))
     return " ".join(["'unsafe-hashes'", *hashes])

@@ -178,7 +178,7 @@ def _best(scores: np.ndarray) -> np.ndarray:
 
 
 def _rank(scores: np.ndarray, correct: np.ndarray) -> int:
-    """Return the rank of the best correct candidate, behind all wrong ones that score as high."""
+    """Return the rank of the best correct candidate, behind all wrong candidates that score as high."""
     return 1 + int((scores[~correct] >= scores[correct].max()).sum())
 
 

@@ -11,10 +11,10 @@ from orchestrator.report.studies import Study, best_studies, by_dataset, podium
 from orchestrator.text.values import values_text
 
 DRAWN = 40
-"""Up to so many learning curves a study are drawn each; of more, the best ``NAMED`` and quantiles of all."""
+"""Most learning curves of a study that are drawn one by one; of more, the best ``NAMED`` and quantiles of all."""
 NAMED = 10
 FEW = 30
-"""Up to so many trials of a dataset have all of their curves in the chart that is shown first."""
+"""Most trials of a dataset whose curves are all in the chart that is shown first."""
 
 
 def over_trials(studies: Sequence[Study]) -> Figure:
@@ -94,7 +94,7 @@ def highest_means(done: Sequence[Trial]) -> list[float]:
 
 
 def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
-    """Return all curves of a dataset where they are few, else those of the leaders; a lone study has all its own."""
+    """Return all curves of a dataset with few trials, else the curves of the leaders; a lone study has all its own."""
     count = sum(len(study.valued) for study in studies)
     if count == 0 or (len(studies) == 1 and count <= FEW):
         return []
@@ -104,7 +104,7 @@ def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
 
 
 def _everyone(studies: Sequence[Study]) -> Panel:
-    """Return the curve of every trial in the colour of its study, those of the leaders bold and last."""
+    """Return the curve of every trial in the colour of its study; the curves of the leaders are bold and come last."""
     leading = {study.name: study.leader or _best(study) for study in studies}
     thin = [
         {

@@ -61,7 +61,7 @@ class Searched:
 
 def searched(study: Study) -> Searched:
     """Return what a study says about its search space."""
-    # Of a space in which some parameters depend on others, those that every trial has.
+    # In some spaces a trial has a parameter or not; only parameters that every trial has can be drawn.
     names = [name for trial in study.valued[:1] for name in trial.params]
     names = [name for name in names if all(name in trial.params for trial in study.valued)]
     trials = study.valued

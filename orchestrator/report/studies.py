@@ -121,7 +121,7 @@ def podium(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
 
 
 def best_studies(studies: Sequence[Study]) -> list[Study]:
-    """Return all studies, dataset by dataset, in each the one that reached most first."""
+    """Return all studies, dataset by dataset; in each dataset the study with the highest value comes first."""
 
     def best(study: Study) -> float:
         return max((study.value_of(trial) or 0.0 for trial in study.valued), default=0.0)

@@ -55,7 +55,7 @@ class Meter:
         return self._budget.plateau is not None and self.since_best(study) >= self._budget.plateau
 
     def since_best(self, study: str) -> int:
-        """Return how many trials of a study have ended since the one that was better than all before it."""
+        """Return how many trials of a study have ended since the newest trial that was better than all before it."""
         self._count_ended()
         return self._since_best.get(study, 0)
 

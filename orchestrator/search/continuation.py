@@ -95,8 +95,8 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
 
     Args:
         directory: Of the experiment.
-        trials: So many more in each study.
-        hours: So many more than it has taken until now, whatever its limit was.
+        trials: How many more trials each study gets.
+        hours: How many more hours it may take than it has taken until now, whatever its limit was.
         overrides: ``--set``, applied last.
 
     Raises:
@@ -125,7 +125,7 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
 
     Args:
         directory: Of the experiment.
-        changes: Keys of ``confirm``; those that are ``None`` stay as they are.
+        changes: Keys of ``confirm``; a key whose value is ``None`` stays as it is.
 
     Raises:
         ConfigError: If no trial of the search has finished, or a value is refused.

@@ -17,7 +17,7 @@ class Column:
     Attributes:
         metric: Without prefix, e.g. ``i2t_r1``.
         heading: As plain text.
-        latex: The same for LaTeX.
+        latex: The heading for LaTeX.
         decimals: Digits after the point that [Bleeker2022] prints.
     """
 
@@ -143,6 +143,6 @@ _GRADED = ("sigmoid", "decoupled", "multi_similarity", "circle", "gradient_weigh
 
 
 def cocos_layout(loss: str) -> Layout:
-    """Return the layout for the COCOS of a loss; those that are not named here have a hinge."""
+    """Return the layout for the COCOS of a loss; a loss that is not named here has a hinge."""
     named = {"nt_xent": NT_XENT_LAYOUT, "smooth_ap": SMOOTH_AP_LAYOUT, **dict.fromkeys(_GRADED, GRADED_LAYOUT)}
     return named.get(loss, TRIPLET_LAYOUT)

@@ -36,7 +36,7 @@ def width_of(grid: Grid) -> int:
 
 
 def narrowed(grid: Grid, width: int) -> Narrow:
-    """Return a table in parts of so many characters at most; a column that is wider by itself has its own part."""
+    """Return a table in parts of at most ``width`` characters; a column that is wider by itself has its own part."""
     if width_of(grid) <= width:
         return Narrow("", (grid,), ())
     texts, long = range(grid.texts), grid.headings.index(LONG)

@@ -23,7 +23,7 @@ class Table:
 
     Attributes:
         layout: Its columns.
-        rows: Those of a dataset are together, within it those of a model.
+        rows: The rows of a dataset stand together, and within a dataset the rows of a model.
         notes: Sentences under it.
     """
 

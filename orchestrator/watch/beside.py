@@ -20,7 +20,7 @@ def page_beside(output: Path, name: str, port: int) -> Iterator[None]:
     Args:
         output: Root of what searches write.
         name: Of the experiment that is about to begin.
-        port: To listen on; 0 is one that is free.
+        port: To listen on; 0 lets the system choose a free port.
     """
     command = [sys.executable, "-m", __name__, str(output), name, str(port)]
     with bound_process(command, dict(os.environ)):

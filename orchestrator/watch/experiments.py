@@ -1,4 +1,4 @@
-"""The experiments that are watched: those that were named, or all of an output folder, new ones as they come."""
+"""The experiments that are watched: the experiments that were named, or all of an output folder, new ones too."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
 
 SMALL = 4 * 2**20
-"""Bytes of a journal that is read while a page waits; a longer one is read beside."""
+"""Largest journal, in bytes, that is read while a page waits; a longer journal is read in a thread."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Experiments:
         self._watched: dict[str, Watched] = {directory.name: Watched(directory) for directory in named}
 
     def all(self) -> list[Watched]:
-        """Return the experiments, those whose journals were written last first."""
+        """Return the experiments, the experiment whose journal was written last first."""
         with self._lock:
             for journal in () if self._named else self.output.glob(f"*/{JOURNAL_FILE}"):
                 self._watched.setdefault(journal.parent.name, Watched(journal.parent))

@@ -90,7 +90,7 @@ class Rules:
 
 
 class Guard:
-    """Lets those requests through that keep the rules, and gives every response the headers that keep it here."""
+    """Lets requests through that keep the rules, and gives every response headers that keep its content on the page."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app, self._rules = app, rules

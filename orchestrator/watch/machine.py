@@ -18,7 +18,7 @@ class Load:
 
     Attributes:
         machine: The whole machine.
-        processes: By their numbers, those that were asked for.
+        processes: Process number -> what the process takes, for the processes that pages asked for.
     """
 
     machine: MachineUsage
@@ -36,7 +36,7 @@ class Machines:
         self._newest: tuple[float, Load] | None = None
 
     def is_this(self, host: str) -> bool:
-        """Say whether a name is the one of this machine."""
+        """Say whether a name is the name of this machine."""
         return host == self._host
 
     def look(self, processes: Iterable[int]) -> Load:

@@ -18,7 +18,7 @@ class Report:
     Attributes:
         host: Name of the machine.
         pid: Of the process.
-        is_here: Whether the machine is the one that serves the page.
+        is_here: Whether this machine serves the page.
         load: What process and machine did then; ``None`` where nothing readable was reported.
         seconds: How long ago that was, >= 0.
     """
@@ -41,7 +41,7 @@ class NodeNow:
 
     Attributes:
         host: Its name.
-        trials: How many trials run there, of those whose place is known.
+        trials: How many trials are known to run there.
         usage: What it is doing; ``None`` where nothing has been reported.
         age: How old ``usage`` is, in words; empty where it was measured now.
     """
@@ -57,7 +57,7 @@ def reports_of(places: Mapping[str, Place], is_here: Callable[[str], bool]) -> d
 
     Args:
         places: Trial -> where it runs.
-        is_here: Says whether a name is the one of this machine.
+        is_here: Says whether a name is the name of this machine.
     """
     now = time.time()
     return {

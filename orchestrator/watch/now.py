@@ -94,7 +94,7 @@ class Now:
         words: How it stands, in a word or two.
         is_running: Whether a process runs it.
         problem: Why its journal cannot be read; ``None`` where it can.
-        stages: Those that have begun.
+        stages: The stages that have begun.
         facts: Time, budget, forecast, best value.
         running: Trials that run.
         not_shown: How many more run.

@@ -12,7 +12,7 @@ from orchestrator.watch.now import StageNow, best_so_far, stage_now
 from trainables.errors import UserError
 
 COMPARED = 12
-"""Experiments whose curves are drawn side by side, those that were written last."""
+"""Most experiments whose curves are drawn side by side; the experiments that were written last are drawn."""
 
 DASHES = ("solid", "dash", "dot")
 """Of lines that share a colour."""
@@ -33,7 +33,7 @@ class Card:
         words: How it stands.
         is_running: Whether a process runs it.
         problem: Why it cannot be read; ``None`` where it can.
-        stages: Those that have begun.
+        stages: The stages that have begun.
         metric: That is maximised; empty before the first trial.
         best: Best value so far, as shown; empty without any.
         trial: Which reached it.
@@ -59,7 +59,7 @@ class Overview:
 
     Attributes:
         title: What is watched.
-        cards: An experiment each, the one that was written last first.
+        cards: A card for each experiment, the experiment that was written last first.
         figure: The best value so far of each experiment; ``None`` where there is nothing to draw.
     """
 

@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent
 
 
 class Pages:
-    """Renders pages; what all of them share is read once."""
+    """Renders pages; styles and scripts that all pages share are read once."""
 
     def __init__(self) -> None:
         self._templates: Environment = templates("watch", "report")

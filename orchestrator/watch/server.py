@@ -50,7 +50,7 @@ def listen(host: str, port: int, token: str | None) -> Listening:
 
     Args:
         host: Name or address to listen on.
-        port: To listen on; 0 is one that is free.
+        port: To listen on; 0 lets the system choose a free port.
         token: That requests must bring; ``None`` or empty is none.
 
     Raises:

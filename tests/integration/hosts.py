@@ -136,6 +136,8 @@ def ray_environment(home: Path, token: str) -> dict[str, str]:
     """Return the environment of a node: nothing of the caller's Ray, a home and a token of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHONPATH", "AWS_"))}
     own = {"HOME": str(home), "TMPDIR": str(home), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    # On a machine that others keep busy, a node takes longer than the 30 s for which Ray waits by itself.
+    own["RAY_raylet_start_wait_time_s"] = "240"
     return {**kept, **own, **HEALTH_CHECKS, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
