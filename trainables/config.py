@@ -18,10 +18,8 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from trainables.backbone_names import check_weights
 from trainables.errors import ConfigError
-from trainables.model_parameters import check_model_parameters
-
-FEATURES = {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"}
-"""Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+from trainables.model_parameters import FEATURES, check_model_parameters
+from trainables.plugins.in_use import find_owner
 
 TEXT = "text"
 """The kind of features that a caption has, in ``features_text.npy``."""
@@ -267,7 +265,8 @@ class TrialConfig:
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.model not in FEATURES and not _is_installed(self.model):
+        # A model of an installed package joins the table when it is first named.
+        if self.model not in FEATURES and find_owner("models", self.model) is None:
             named = f"; it may be that of {', '.join(self.plugins)}: give --plugin" if self.plugins else ""
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
         check_model_parameters(self.model, self.model_parameters)
@@ -371,11 +370,3 @@ class TrialConfig:
             return cls(**rest, training=training, schedule=schedule, plugins=plugins)
         except TypeError as error:
             raise ConfigError(f"a training of another version: {error}") from None
-
-
-def _is_installed(model: str) -> bool:
-    """Say whether an installed package offers a model, which is then in use."""
-    # Imported here, because plug-ins are described by what this module knows.
-    from trainables.plugins.in_use import find_owner
-
-    return find_owner("models", model) is not None

@@ -1,4 +1,4 @@
-"""What each model can be told beyond its sizes, checked before torch is imported.
+"""What each model reads, and what it can be told beyond its sizes; checked before torch is imported.
 
 A model's parameters are keyword arguments of its constructor; here stand their names and what each accepts, so that a
 wrong ``model_parameters`` of a config is refused at once.
@@ -11,6 +11,9 @@ from difflib import get_close_matches
 
 from trainables.backbone_names import BACKBONES
 from trainables.errors import ConfigError
+
+FEATURES = {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"}
+"""Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 
 @dataclass(frozen=True)

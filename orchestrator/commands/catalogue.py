@@ -65,8 +65,7 @@ def list_losses() -> list[Entry]:
 
 def list_models() -> list[Entry]:
     """Return the models with the features that they read, and their parameters."""
-    from trainables.config import FEATURES
-    from trainables.model_parameters import MODEL_PARAMETERS
+    from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
     from trainables.models import model_class
     from trainables.plugins.in_use import offered
 

@@ -28,7 +28,8 @@ from orchestrator.experiment.sections import (
 from orchestrator.experiment.values import ListedValues
 from orchestrator.regression.suite import Suite, SuiteCell
 from search_spaces import SPACES
-from trainables.config import FEATURES, RANGES, Change, TrainingConfig, TrialConfig
+from trainables.config import RANGES, Change, TrainingConfig, TrialConfig
+from trainables.model_parameters import FEATURES
 
 KINDS: dict[str, type] = {"experiment": Experiment, "suite": Suite, "training": TrialConfig}
 """What a configuration can be of, by the name under which its keys are asked for."""

@@ -12,8 +12,8 @@ from orchestrator.experiment.samplers import SAMPLERS, SamplerKind
 from orchestrator.experiment.yaml_files import Document
 from search_spaces import SPACES, LossSpace, SpaceError
 from search_spaces.declared import declared_bounds, declared_space
-from trainables.config import FEATURES
 from trainables.errors import ConfigError
+from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import clash, find_plugin, in_use, outlined_plugin, owner_of, use, withdraw
 from trainables.plugins.installed import providers
 from trainables.plugins.plugin import Plugin

@@ -12,8 +12,9 @@ from orchestrator.experiment.samplers import SAMPLERS
 from orchestrator.experiment.yaml_files import STRICT, validate
 from search_spaces import SPACES
 from search_spaces.space import check_name
-from trainables.config import FEATURES, ParameterValue, TrainingConfig
+from trainables.config import ParameterValue, TrainingConfig
 from trainables.errors import ConfigError
+from trainables.model_parameters import FEATURES
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Names that an experiment or a suite can have: its folder has the name, and names in MLflow contain it."""

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainables.config import FEATURES
 from trainables.errors import ConfigError
-from trainables.model_parameters import MODEL_PARAMETERS, Like
+from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, Like
 from trainables.plugins.installed import installed_plugins, is_installed, providers, read_installed
 from trainables.plugins.offers import FEATURES as KNOWN_FEATURES
 from trainables.plugins.offers import Offer

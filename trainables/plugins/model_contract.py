@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.config import FEATURES, TrainingConfig, TrialConfig
+from trainables.config import TrainingConfig, TrialConfig
 from trainables.data.dataset import Dataset, Split
 from trainables.data.strings import Strings
 from trainables.data.vocabulary import SPECIAL, Vocabulary
 from trainables.errors import ConfigError, PluginError
+from trainables.model_parameters import FEATURES
 from trainables.models import build_model
 from trainables.models.pair_model import PairModel
 from trainables.models.retrieval_model import RetrievalModel

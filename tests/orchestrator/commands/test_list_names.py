@@ -19,8 +19,9 @@ from orchestrator.experiment.measures import COUNTS, METRICS
 from orchestrator.experiment.yaml_text import parse_yaml
 from orchestrator.regression.suite import shipped_suites
 from search_spaces import SPACES
-from trainables.config import FEATURES, TrainingConfig, TrialConfig
+from trainables.config import TrainingConfig, TrialConfig
 from trainables.errors import ConfigError
+from trainables.model_parameters import FEATURES
 
 ROOT = Path(__file__).parents[3]
 

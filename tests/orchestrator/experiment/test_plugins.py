@@ -20,9 +20,10 @@ from orchestrator.workload.training import TrainablesWorkload
 from search_spaces import SPACES
 from tests.support.experiments import start
 from tests.support.plugins import MEAN, lay_out_package, plugins_gone_afterwards, write_plugin
-from trainables.config import FEATURES, TrialConfig
+from trainables.config import TrialConfig
 from trainables.errors import ConfigError, PluginError
 from trainables.losses import LOSSES, build_loss
+from trainables.model_parameters import FEATURES
 from trainables.plugins.in_use import in_use
 
 VALUES: dict[str, Any] = {
