@@ -40,7 +40,7 @@ PROOFS = {
     "tests/deploy/test_real_slurm.py": (),
     "tests/deploy/test_real_aws.py": ("deploy/ray/aws.yaml",),
     "tests/deploy/test_real_cron.py": ("deploy/schedules/regress.cron",),
-    "tests/deploy/test_real_systemd.py": ("deploy/schedules/icr-regress.",),
+    "tests/deploy/test_real_systemd.py": ("deploy/schedules/icr-regress.service", "deploy/schedules/icr-regress.timer"),
     "tests/deploy/test_real_ray_up.py": ("deploy/ray/on-premise.yaml",),
     "tests/deploy/test_real_autoscaler.py": ("orchestrator/tuner/first_machine.py", "orchestrator/machines/cluster.py"),
     "tests/faults/test_lost_ray_extraction.py": (),

@@ -77,8 +77,9 @@ class Network:
             return None
 
     def processes(self, name: str) -> str:
-        """Return the command lines of all processes of a host."""
-        return self.hosts[name].run("ps", "-eo", "args")
+        """Return the command lines of all living processes of a host, whose first process waits for no dead ones."""
+        lines = self.hosts[name].run("ps", "-eo", "stat=,args=").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("Z"))
 
     def kill(self) -> None:
         """End all hosts and everything on them."""

@@ -1,0 +1,57 @@
+"""How an error ends a command: one line, the exit code, and where it has to be, the process at once."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator import cli
+from orchestrator.tuner.ray_watch import RayLostError
+from trainables.errors import ConfigError
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def app(args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", app)
+
+
+def test_a_lost_ray_ends_the_process_before_ray_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(cli.os, "_exit", codes.append)
+    fail_with(monkeypatch, RayLostError(Path("runs/x"), ["its head at h:6379 has ended"], "nothing is lost"))
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert codes == [1]
+    assert capsys.readouterr().err.startswith("error: runs/x: Ray is gone (its head at h:6379 has ended)")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        pytest.param(ConfigError("lower it"), 2, "error: lower it", id="refused"),
+        pytest.param(MemoryError(), 1, "error: out of memory (MemoryError)", id="Python"),
+        pytest.param(
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 8 TB"),
+            1,
+            "error: out of memory (RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory",
+            id="PyTorch",
+        ),
+    ],
+)
+def test_other_errors_end_as_python_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, code: int, said: str
+) -> None:
+    fail_with(monkeypatch, error)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == code
+    assert " ".join(capsys.readouterr().err.split()).startswith(said)
+
+
+def test_an_error_of_the_software_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(monkeypatch, RuntimeError("a bug"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main([])
