@@ -294,7 +294,7 @@ def test_a_process_that_knows_no_plugin_summarises_the_search(
     for command in ("status", "summarise"):
         with pytest.raises(SystemExit) as end:
             main([command, "own", "--output", str(tmp_path / "runs")])
-        assert not end.value.code and "own" in capsys.readouterr().out
+        assert not end.value.code and "pets" in capsys.readouterr().out
 
 
 def test_it_is_listed_and_checked_on_the_command_line(
