@@ -235,6 +235,20 @@ MUTATIONS = (
         tests="tests/orchestrator/studies/test_what_samplers_learn.py::test_a_place_between_the_ends_of_a_range_goes_to_a_value_and_back",
     ),
     Mutation(
+        name="the point of a plug-in's sampler may leave its bounds",
+        file="orchestrator/studies/suggesting.py",
+        old="not bound.contains(value) or ",
+        new="",
+        tests="tests/orchestrator/studies/test_plugin_samplers.py::test_a_value_becomes_plain_or_is_refused",
+    ),
+    Mutation(
+        name="a search asks a sampler again that has failed",
+        file="orchestrator/tuner/issuer.py",
+        old="self._source.outstanding and self.problem is None",
+        new="self._source.outstanding",
+        tests="tests/orchestrator/studies/test_plugin_samplers.py::test_a_sampler_that_fails_ends_the_search_after_the_trials_that_run",
+    ),
+    Mutation(
         name="a study that is closed gets new trials",
         file="orchestrator/studies/study.py",
         old=" and not self._is_closed(name)]",
