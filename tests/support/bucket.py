@@ -62,7 +62,7 @@ def make_bucket(endpoint: str, name: str = "bucket", seconds: float = 60) -> Non
 
 def keys(endpoint: str, name: str = "bucket") -> list[str]:
     """Return the keys of a bucket, at most a thousand."""
-    with urllib.request.urlopen(f"{endpoint}/{name}?list-type=2", timeout=10) as answer:
+    with urllib.request.urlopen(f"{endpoint}/{name}?list-type=2", timeout=60) as answer:
         return re.findall(r"<Key>([^<]*)</Key>", answer.read().decode())
 
 
