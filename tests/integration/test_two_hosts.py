@@ -67,6 +67,11 @@ def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], base: 
     head, worker = hosts
     environment = ray_environment(base, "secret-of-this-test") | CREDENTIALS
     log = base / "log"
+    # Each host has a name of its own, which both can look up.
+    names = base / "hosts"
+    names.write_text(f"127.0.0.1 localhost\n{head.address} first\n{worker.address} second\n")
+    for host in hosts:
+        host.run("mount", "--bind", str(names), "/etc/hosts")
     # The worker has another disk than the head wherever the test writes.
     worker.run("mount", "-t", "tmpfs", "tmpfs", str(base))
     worker.run("mkdir", str(base / "ray"))
