@@ -24,7 +24,7 @@ PROOFS = {
     "tests/faults/test_spot_machines.py": ("orchestrator/tuner/failures.py",),
     "tests/faults/test_lost_ray.py": ("orchestrator/tuner/ray_watch.py", "orchestrator/tuner/runtime.py"),
     "tests/faults/test_killed_extraction.py": ("trainables/data/pictures/", "orchestrator/extraction/"),
-    "tests/faults/test_restarted_head.py": ("orchestrator/tuner/ray_watch.py", "orchestrator/tuner/head_connection.py"),
+    "tests/faults/test_restarted_head.py": (),
     "tests/orchestrator/extraction/test_extraction.py": ("orchestrator/extraction/",),
     "tests/integration/test_search.py": ("orchestrator/tuner/",),
     "tests/integration/test_confirm.py": ("orchestrator/winners/", "orchestrator/studies/planned.py"),

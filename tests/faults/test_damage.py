@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.doctor.experiment import check_experiment
 from orchestrator.journal.history import History
+from orchestrator.search.followed import Followed
 from orchestrator.search.status import read_status
 from orchestrator.tracking import default_uri
 from tests.faults.driver import Death, Tracking
@@ -63,7 +64,7 @@ def test_files_that_were_cut_short_cost_an_epoch_at_most(killed: Searches | Sear
     killed.die(EXPERIMENT, TroubledWorkload(log=log), Death("checkpoint_damaged", "torn"))
     killed.finish(EXPERIMENT, TroubledWorkload(log=log))
     assert_invariants(killed.output, before=[before], log=log, kills=3)
-    assert [line for line in read_status(folder).damage if victim.id in line and "state.pt: damaged" in line]
+    assert [line for line in read_status(Followed(folder)).damage if victim.id in line and "state.pt: damaged" in line]
 
 
 def test_a_search_without_its_database_or_any_checkpoint_still_ends_right(

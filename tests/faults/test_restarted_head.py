@@ -50,7 +50,7 @@ def test_a_search_ends_in_order_where_its_head_is_started_again(base: Path, host
     log, said, address = base / "log", base / "said", f"{head.address}:6379"
     options = [f"--node-ip-address={head.address}", "--port=6379", f"--temp-dir={base / 'h'}"]
     begin = ray_command("--head", "--include-dashboard=false", *options)
-    head.start(begin, environment, log)
+    first = head.start(begin, environment, log)
     wait_until(lambda: driver.hears(head.address, 6379), "the head listens", log)
     # As the driver of Compose: a node that runs no trials (deploy/image/join-ray.sh).
     join = ray_command(f"--address={address}", f"--node-ip-address={driver.address}", "--num-cpus=0")
@@ -62,7 +62,9 @@ def test_a_search_ends_in_order_where_its_head_is_started_again(base: Path, host
     search = command(base / "runs", base / "tiny.yaml", 0.5, address, str(base / "searches"))
     started = driver.start(search, {**environment, "PYTHONPATH": str(ROOT)}, said)
     wait_until(lambda: any(trial.last_epoch > 2 for trial in history(base).trials.values()), "a trial trains", said)
-    head.run("bash", "-c", "kill -KILL -1")
+    # Ray then drains its node for up to 30 s.
+    head.run("bash", "-c", "kill -TERM $(pgrep -f 'scripts start --block' | head -1)")
+    first.wait(120)
     head.start(begin, environment, log)
     assert started.wait(60) == 1, said.read_text()[-4000:]
     last = said.read_text().splitlines()[-1]

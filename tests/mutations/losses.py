@@ -123,8 +123,8 @@ MUTATIONS = (
     Mutation(
         name="folds are ignored",
         file="trainables/evaluation.py",
-        old="metrics_in_folds(model.scores, *_encode(model, split), folds=folds)",
-        new="metrics_in_folds(model.scores, *_encode(model, split))",
+        old="metrics_in_folds(model.scores, images, captions, owners, folds=folds)",
+        new="metrics_in_folds(model.scores, images, captions, owners)",
         tests="tests/orchestrator/workload/test_train_command.py::test_folds_are_evaluated_alone_and_averaged",
     ),
     Mutation(

@@ -307,8 +307,8 @@ MUTATIONS = (
     Mutation(
         name="captions are no unit vectors",
         file="trainables/models/text_encoder.py",
-        old="normalize(final_states(self.words, self.gru, tokens, lengths), dim=-1, eps=1e-12)",
-        new="final_states(self.words, self.gru, tokens, lengths)",
+        old="return normalize(vectors, dim=-1, eps=1e-12)",
+        new="return vectors",
         tests="tests/trainables/models/test_models.py::test_images_and_captions_of_models_that_compare_by_cosine_are_unit_vectors",
     ),
     Mutation(

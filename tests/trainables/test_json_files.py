@@ -92,7 +92,6 @@ OTHERS = {
     "trainables/json_files.py": "the way",
     "trainables/data/text_files.py": "data sets: another cap, and errors with line and column",
     "trainables/data/npy_files.py": "the header of a safetensors file: capped, and every error caught",
-    "orchestrator/journal/journal.py": "lines with a checksum of this software's own",
     "trainables/data/extract.py": "what was just written",
     "orchestrator/doctor/experiment.py": "what was just written; a file beside it is compared in `_read`",
     "orchestrator/experiment/yaml_files.py": "what was just written",

@@ -85,7 +85,7 @@ def test_what_speaks_against_answers_is_said(folder: Path) -> None:
     assert retriever.doubts_about(strange, [replace(known[0], score=100.0)]) == ["the model does not know florp, glimp"]
     (unknown, low) = retriever.doubts_about("florp glimp", [replace(known[0], score=-100.0)])
     assert unknown == "the model knows no word of the caption, so that the answers mean nothing"
-    assert low.startswith("the best score, -100.000, is lower than that of 99 in 100 captions of ")
+    assert low.startswith("the best score, -100.000, is lower than the best score of 99 in 100 captions of ")
     (low,) = retriever.doubts_about(None, [replace(known[0], score=-100.0)])
     assert "99 in 100 images of " in low
     gallery = load_file(folder / GALLERY)

@@ -98,10 +98,11 @@ def test_usual_parameters_are_those_of_the_constructors() -> None:
 
     from trainables.models.head import HeadModel
     from trainables.models.region_reasoning import RegionReasoning
+    from trainables.models.scan import SCAN
     from trainables.models.vsepp import VSEPP
     from trainables.models.wsabie import WSABIE
 
-    models = (WSABIE, RegionReasoning, VSEPP, HeadModel)
+    models = (WSABIE, RegionReasoning, VSEPP, HeadModel, SCAN)
     defaults = {name: one for model in models for name, one in signature(model).parameters.items()}
     assert {name: defaults[name].default for name in wsabie.USUAL} == dict(wsabie.USUAL)
 

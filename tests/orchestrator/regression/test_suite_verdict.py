@@ -10,7 +10,7 @@ import pytest
 from orchestrator.experiment.experiment import load_experiment
 from orchestrator.reference.published import RETRIEVAL, published_row
 from orchestrator.regression.accept import first_references
-from orchestrator.regression.accepted import LARGEST, AcceptedError, CellRuns, read_accepted, write_accepted
+from orchestrator.regression.accepted import AcceptedError, CellRuns, read_accepted, write_accepted
 from orchestrator.regression.causes import what_changed
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.junit import to_junit
@@ -23,6 +23,7 @@ from orchestrator.regression.words import causes_in_words, describe
 from tests.support.regression_results import CONDITIONS, accepted, make_suite, new, runs
 from trainables.config import TrainingConfig
 from trainables.errors import ConfigError
+from trainables.json_files import LARGEST_STATE
 
 OLD = [300.0, 303.0, 298.0, 301.0, 302.0, 299.0]
 SAME = [301.0, 299.0, 302.0]
@@ -166,8 +167,8 @@ def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
         pytest.param(lambda text: text.replace('"format": 1', '"format": 2'), "format 2", id="another format"),
         pytest.param(lambda text: text.replace('"quick"', '"slow"'), "accepted for suite 'slow'", id="another suite"),
         pytest.param(lambda text: "[]", "damaged", id="no object"),
-        pytest.param(lambda text: "[" * 200_000, "damaged .RecursionError", id="deep"),
-        pytest.param(lambda text: text + " " * LARGEST, f"more than {LARGEST} characters", id="large"),
+        pytest.param(lambda text: "[" * 200_000, "damaged .ValueError", id="deep"),
+        pytest.param(lambda text: text + " " * LARGEST_STATE, "more than 16 MB", id="large"),
         pytest.param(lambda text: text.replace("300.0", "9" * 400), "damaged .OverflowError", id="400 digits"),
         pytest.param(lambda text: text.replace("300.0", "9" * 5000), "damaged .ValueError", id="5,000 digits"),
     ],

@@ -26,6 +26,7 @@ from orchestrator.results.summary import summarise
 from orchestrator.results.verdict import LEVEL, Verdict
 from orchestrator.search.continuation import confirm_experiment
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
+from orchestrator.search.followed import Followed
 from orchestrator.search.status import read_status
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.winners.test_split import selected
@@ -199,7 +200,7 @@ def test_status_and_summary_tell_who_is_in_and_who_left_and_why(
 ) -> None:
     ledger = searched(tmp_path, RACING)
     confirm(ledger, RACING, 9)
-    status = read_status(tmp_path)
+    status = read_status(Followed(tmp_path))
     confirming = status.stages[1]
     assert (confirming.total, confirming.states["finished"]) == (20, 9)
     run("status", str(tmp_path))
@@ -215,7 +216,7 @@ def test_status_and_summary_tell_who_is_in_and_who_left_and_why(
     said = statements("pets", summarise(ledger.history))
     assert any(one.startswith("race: over after ") and "because the trainings are used up" in one for one in said)
     used = races_of(ledger.history)["pets"].used
-    assert read_status(tmp_path).stages[1].to_dict()["total"] == used
+    assert read_status(Followed(tmp_path)).stages[1].to_dict()["total"] == used
     assert most_trainings(current_plans(RACING, ledger.history), ledger.history) == used
 
 

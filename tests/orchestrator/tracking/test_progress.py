@@ -22,7 +22,7 @@ def write(ledger: Ledger, chance: random.Random) -> None:
     for number in range(30):
         cell = experiment.cells()[number % 2]
         params = {name: 0.1 for name in cell.space.bounds()}
-        config = experiment.trial_config(cell, {}).to_dict()
+        config = experiment.trial_config(cell, {})
         repeated = chance.choice(firsts) if firsts and chance.random() < 0.3 else None
         first = repeated if repeated is not None and repeated.startswith(cell.name) else None
         trial = ledger.create(cell.name, number, params, config, first)

@@ -30,6 +30,7 @@ from trainables.data.scenes.generate import split_of, write_once
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import COLOURS, SHAPES, draw_single, random_generator
 from trainables.errors import ConfigError, DataError
+from trainables.json_files import read_state
 
 VERSION = 1
 """Raised when the same seed gives other pictures or features."""
@@ -72,7 +73,7 @@ def _is_there(target: Path, info: dict[str, Any]) -> bool:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     try:
-        found = json.loads((target / _ABOUT).read_text())
+        found = read_state(target / _ABOUT)
     except (OSError, ValueError):
         found = None
     if found != info:
