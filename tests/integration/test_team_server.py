@@ -23,6 +23,7 @@ from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_s
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.fake_workload import FakeWorkload
 from tests.support.records import append
+from trainables.config import TrialConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -78,7 +79,9 @@ def test_search_sync_and_compare_on_postgresql_with_artifacts_in_a_bucket(
         held = {key.rpartition("/")[2] for key in keys(bucket) if f"/{run.info.run_id}/" in key}
         assert {"config.yaml", "history.csv", "weight_curve.svg"} <= held
         config = Path(client.download_artifacts(run.info.run_id, "config.yaml", str(tmp_path)))
-        assert yaml.safe_load(config.read_text()) == history.trials[run.data.tags["trial"]].config
+        assert (
+            TrialConfig.from_dict(yaml.safe_load(config.read_text())) == history.trials[run.data.tags["trial"]].config
+        )
 
     there = sorted(keys(bucket))
     place = ["--output", str(output), "--tracking-uri", uri]
