@@ -26,24 +26,23 @@ class Metrics(Mapping[str, float]):
         self._values: dict[str, float] | None = None
 
     def __getitem__(self, name: str) -> float:
-        if self._values is not None:
-            return self._values[name]
-        start = self._find(name)
-        if start < 0:
+        found = self.get(name)
+        if found is None:
             raise KeyError(name)
-        return self._number_at(start)
+        number: float = found
+        return number
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the number of a name, or the default where there is none of the name."""
-        if self._values is not None:
-            return self._values.get(name, default)
-        start = self._find(name)
-        return default if start < 0 else self._number_at(start)
+        # The text first: another thread that makes all numbers sets the values before it lets the text go.
+        text, values = self._text, self._values
+        if values is not None:
+            return values.get(name, default)
+        start = _find(text, name)
+        return default if start < 0 else _number_at(text, start)
 
     def __contains__(self, name: object) -> bool:
-        if self._values is not None:
-            return name in self._values
-        return isinstance(name, str) and self._find(name) >= 0
+        return isinstance(name, str) and self.get(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read())
@@ -56,22 +55,26 @@ class Metrics(Mapping[str, float]):
 
     def _read(self) -> dict[str, float]:
         """Make all numbers; the text is not needed any more."""
-        if self._values is None:
-            self._values, self._text = from_json(self._text), b""
-        return self._values
+        text, values = self._text, self._values
+        if values is None:
+            self._values = values = from_json(text)
+            self._text = b""
+        return values
 
-    def _find(self, name: str) -> int:
-        """Return where in the text the number of a name begins; -1 where there is none of the name."""
-        first, later = _keys(name)
-        if self._text.startswith(first):
-            return len(first)
-        place = self._text.find(later)
-        return place if place < 0 else place + len(later)
 
-    def _number_at(self, start: int) -> float:
-        end = self._text.find(b",", start)
-        number = self._text[start : end if end >= 0 else -1]
-        return float(number) if b"." in number or b"e" in number else int(number)
+def _find(text: bytes, name: str) -> int:
+    """Return where in the text the number of a name begins; -1 where there is none of the name."""
+    first, later = _keys(name)
+    if text.startswith(first):
+        return len(first)
+    place = text.find(later)
+    return place if place < 0 else place + len(later)
+
+
+def _number_at(text: bytes, start: int) -> float:
+    end = text.find(b",", start)
+    number = text[start : end if end >= 0 else -1]
+    return float(number) if b"." in number or b"e" in number else int(number)
 
 
 @lru_cache(maxsize=256)
