@@ -5,7 +5,6 @@ at the end of a search is told to the user.
 """
 
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +17,7 @@ from orchestrator.journal.record import Record
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.breaker import Breaker
+from orchestrator.tracking.turns import SHORT_TURNS
 from trainables.extras import is_installed
 
 PAUSE = 0.5
@@ -28,13 +28,6 @@ LONGEST_PAUSE = 30.0
 
 ATTEMPTS = 3
 """Attempts at one delivery, a moment apart, before the store counts as not answering."""
-
-TURN_SECONDS = 0.0005
-"""How long Python lets a thread go on that others wait for, while trials run and are delivered.
-
-A delivery keeps its thread busy for most of its time. By default, whatever the driver waits for (the disk, Ray), the
-driver then waits 5 ms more for its turn, several times a trial.
-"""
 
 WITHOUT_MLFLOW = "which is not installed: pip install 'icr-orchestrator[tracking]'"
 
@@ -56,13 +49,12 @@ class Tracker:
         self._store: Store | None = None
         self.problem: str | None = None
         self._is_installed = is_installed("tracking")
-        self._turn_before = sys.getswitchinterval()
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
 
     def start(self) -> None:
         """Begin to deliver; without MLflow all is left to a later delivery."""
         if self._is_installed:
-            sys.setswitchinterval(TURN_SECONDS)
+            SHORT_TURNS.begin()
             self._thread.start()
 
     def listen(self, record: Record) -> None:
@@ -75,7 +67,7 @@ class Tracker:
             self.problem = f"nothing is in MLflow, {WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
             return
         # Nobody waits for a turn any more but the thread that delivers.
-        sys.setswitchinterval(self._turn_before)
+        SHORT_TURNS.end()
         self._deadline = time.monotonic() + seconds
         self._thread.join(seconds + 5)
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:
