@@ -119,10 +119,3 @@ def hurried() -> Iterator[None]:
         yield
     finally:
         os.environ[TIMEOUT] = usual
-
-
-def forget_artifacts(run_id: str) -> None:
-    """Drop what the client keeps to send a run's artifacts: 7 KB with a pool of threads, for the newest 1,024 runs."""
-    from mlflow.tracking._tracking_service import utils
-
-    utils._artifact_repos_cache.pop(run_id, None)

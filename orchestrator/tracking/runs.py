@@ -22,6 +22,7 @@ class Run:
 
     Attributes:
         id: MLflow's name for it.
+        artifacts: Where its files lie: a folder, a bucket or MLflow's server, as a URI.
         status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
         step: The newest step that it holds, 0 for none: of a trial its newest epoch, of a study how many of its trials
             had ended, of a candidate how many seeds its means are over.
@@ -32,6 +33,7 @@ class Run:
     """
 
     id: str
+    artifacts: str
     status: str = "RUNNING"
     step: int = 0
     tested: bool = False
@@ -98,6 +100,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                     key,
                     Run(
                         id=run.info.run_id,
+                        artifacts=run.info.artifact_uri,
                         status=run.info.status,
                         step=int(max(metrics.get(name, 0) for name in STEPS)),
                         tested=any(metric.startswith("test/") for metric in metrics),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -12,7 +12,6 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirming import races_of, repeats_of
 from orchestrator.results.race_words import race_outcome
 from orchestrator.results.summary import find_champions
-from orchestrator.text.values import visible
 from orchestrator.tracking import connection
 from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.candidates import ConfirmedCandidate, confirmed_candidates
@@ -20,7 +19,6 @@ from orchestrator.tracking.description import (
     dataset_of,
     end_of,
     lineage_of,
-    metrics_of,
     note_of,
     params_of,
     schedule_of,
@@ -29,13 +27,12 @@ from orchestrator.tracking.description import (
 from orchestrator.tracking.names import candidate_name, run_name
 from orchestrator.tracking.progress import StudyCurve
 from orchestrator.tracking.relocation import correct_addresses
+from orchestrator.tracking.run_batch import RunBatch
+from orchestrator.tracking.run_files import send_files, send_texts
 from orchestrator.tracking.runs import Run, candidate_key, existing_runs, find_or_make
 from orchestrator.tracking.view import experiment_tags
 from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
-
-if TYPE_CHECKING:
-    from mlflow.entities import Metric
 
 STATUS = {
     TrialState.RUNNING: "RUNNING",
@@ -45,9 +42,6 @@ STATUS = {
     TrialState.FAILED: "FAILED",
 }
 """The status of a trial's run; the exact state is in its tag ``state``."""
-
-BATCH = 1000
-"""Metrics in one request, MLflow's limit."""
 
 
 class Store:
@@ -67,6 +61,7 @@ class Store:
             ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
         """
         self._directory = directory or output / experiment
+        self._uri = uri
         self._client = connection.connect(uri, output)
         correct_addresses(uri)
         self._experiment = find_or_make(self._client, experiment, uri, output)
@@ -89,13 +84,23 @@ class Store:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
             run = self._find_trial(trial, history, parent.id)
-            self._send_epochs(trial, run, history)
-            self._send_test(trial, run, history)
+            batch = RunBatch(self._client, run)
+            if not run.described:
+                self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
+                # As it began: what MLflow holds as a param cannot change.
+                self._describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
+            _add_epochs(trial, run, batch, history)
+            _add_test(trial, run, batch, history)
+            is_new = run.status != status[trial.state]
+            if is_new:
+                batch.add_tags({**end_of(trial), **lineage_of(trial)})
+            batch.send()
             self._send_weights(trial, run)
             self._send_ranks(trial, run)
-            if trial.has_ended and run.status != status[trial.state]:
-                self._send_artifacts(trial, run)
-            self._set_status(run, status[trial.state], trial.ended, **end_of(trial), **lineage_of(trial))
+            if is_new and trial.has_ended:
+                send_texts(run, trial_artifacts(trial), self._uri)
+            # Last, because a run that has its status lacks nothing.
+            self._set_status(run, status[trial.state], trial.ended)
 
     def show_progress(self, history: History) -> None:
         """Send to the runs of studies what the trials brought that have ended since the last time."""
@@ -137,16 +142,11 @@ class Store:
 
     def _send_progress(self, study: str, run: Run, history: History) -> None:
         """Send the best value so far after each trial of a study that ended, as far as the store lacks it."""
-        batch: list[Metric] = []
-        count = run.step
+        batch = RunBatch(self._client, run)
         for count, values, at in self._curves.setdefault(study, StudyCurve(study)).grow(history):
-            if count <= run.step:
-                continue
-            if len(batch) + len(values) > BATCH:
-                self._send(run, batch, count - 1)
-                batch = []
-            batch += metrics_of(values, at, count)
-        self._send(run, batch, count)
+            if count > run.step:
+                batch.add_step(values, at, count)
+        batch.send()
 
     def _send_candidate(self, candidate: ConfirmedCandidate, history: History) -> None:
         """Send the means over the seeds of a confirmed candidate, again where it got more seeds since."""
@@ -159,13 +159,14 @@ class Store:
             # A mean has no seed; the seeds are those of the repeats.
             del tags["seed"]
             run = self._create(candidate_key(trial.id), name, {**tags, "mlflow.parentRunId": parent.id}, trial.created)
+        batch = RunBatch(self._client, run)
         if not run.described:
-            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
+            self._describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
         if run.step < candidate.seeds:
             self._client.update_run(run.id, name=name)
-            self._send(run, metrics_of(candidate.metrics, candidate.ended, candidate.seeds), candidate.seeds)
-        for tag, value in candidate.tags.items():
-            self._client.set_tag(run.id, tag, value)
+            batch.add_step(candidate.metrics, candidate.ended, candidate.seeds)
+        batch.add_tags(candidate.tags)
+        batch.send()
         self._set_status(run, "FINISHED", candidate.ended)
 
     def open_studies(self, history: History) -> None:
@@ -183,8 +184,10 @@ class Store:
                 tags["loss"] = ANY
             run = self._create(trial.study, trial.study, tags, trial.created)
         if not run.described:
+            batch = RunBatch(self._client, run)
             params = {"sampler": search["sampler"], "metric": search["metric"]}
-            self._describe(run, params, "experiment.yaml", history.experiment)
+            self._describe(run, batch, params, "experiment.yaml", history.experiment)
+            batch.send()
             self._show(history)
         return run
 
@@ -194,64 +197,28 @@ class Store:
             tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
             tags |= {**note_of(trial), "mlflow.parentRunId": parent}
             run = self._create(trial.id, run_name(trial, history), tags, trial.created)
-        if not run.described:
-            self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
-            # As it began: what MLflow holds as a param cannot change.
-            self._describe(run, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
         return run
-
-    def _send_artifacts(self, trial: Trial, run: Run) -> None:
-        """Send what is looked at after the end; a file that is there already is written over."""
-        for name, content in trial_artifacts(trial).items():
-            self._client.log_text(run.id, content, name)
-        connection.forget_artifacts(run.id)
 
     def _create(self, key: str, name: str, tags: dict[str, Any], created: float) -> Run:
         made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
-        run = self._runs[key] = Run(made.info.run_id)
+        run = self._runs[key] = Run(made.info.run_id, made.info.artifact_uri)
         return run
 
-    def _describe(self, run: Run, params: Mapping[str, Any], file: str, content: Mapping[str, Any]) -> None:
-        """Send the config as a file and as params; a tag, which comes with the params, says that both are there."""
-        from mlflow.entities import Param, RunTag
-
-        self._client.log_text(run.id, yaml.safe_dump(dict(content), sort_keys=False), file)
-        named = [Param(name, visible(str(value))) for name, value in params.items()]
-        self._client.log_batch(run.id, params=named, tags=[RunTag("described", "true")])
+    def _describe(
+        self, run: Run, batch: RunBatch, params: Mapping[str, Any], file: str, content: Mapping[str, Any]
+    ) -> None:
+        """Send the config as a file, and add it as params; a tag, which comes with the params, says: both are there."""
+        send_texts(run, {file: yaml.safe_dump(dict(content), sort_keys=False)}, self._uri)
+        batch.add_params(params)
+        batch.add_tags({"described": "true"})
+        # Where the request fails, the next attempt reads from the store what the run holds.
         run.described = True
-
-    def _send_epochs(self, trial: Trial, run: Run, history: History) -> None:
-        """Send whole epochs, each together with the metric ``epoch``, which tells later how far this came."""
-        batch: list[Metric] = []
-        for epoch, reported in sorted(trial.reported.items()):
-            if epoch <= run.step:
-                continue
-            best = f"{trial.metric}_best"
-            # The metric that decides comes first, because MLflow's comparison pages show metrics in this order.
-            first = {best: reported[best]} if best in reported else {}
-            metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
-            if len(batch) + len(metrics) > BATCH:
-                self._send(run, batch, epoch - 1)
-                batch = []
-            batch += metrics_of(metrics, trial.times[epoch], epoch)
-        self._send(run, batch, trial.last_epoch)
-
-    def _send(self, run: Run, batch: list["Metric"], step: int) -> None:
-        if batch:
-            self._client.log_batch(run.id, metrics=batch)
-            run.step = step
-
-    def _send_test(self, trial: Trial, run: Run, history: History) -> None:
-        if trial.id in history.tests and not run.tested:
-            metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}
-            self._client.log_batch(run.id, metrics=metrics_of(metrics, trial.times[trial.last_epoch], trial.best_epoch))
-            run.tested = True
 
     def _send_weights(self, trial: Trial, run: Run) -> None:
         """Send the file of the best model where there is one; a tag says that it has been."""
         file = weights_file(self._directory, trial.id)
         if not run.has_weights and file.is_file():
-            self._client.log_artifact(run.id, str(file))
+            send_files(run, [file], self._uri)
             self._client.set_tag(run.id, "weights", file.name)
             run.has_weights = True
 
@@ -259,19 +226,35 @@ class Store:
         """Send the files of the ranks where they are, both at once; a tag says that they have been sent."""
         files = [ranks_file(self._directory, trial, split) for split in ("val", "test")]
         if not run.has_ranks and all(file.is_file() for file in files):
-            for file in files:
-                self._client.log_artifact(run.id, str(file))
+            send_files(run, files, self._uri)
             self._client.set_tag(run.id, "ranks", " ".join(file.name for file in files))
             run.has_ranks = True
 
-    def _set_status(self, run: Run, status: str, ended: float | None = None, **tags: str) -> None:
+    def _set_status(self, run: Run, status: str, ended: float | None = None) -> None:
         """Set a status and, of a run that has ended, when in seconds; now where nobody knows."""
         if run.status == status:
             return
-        for name, value in tags.items():
-            self._client.set_tag(run.id, name, value)
         if status == "RUNNING":
             self._client.update_run(run.id, status="RUNNING")
         else:
             self._client.set_terminated(run.id, status, end_time=round(ended * 1000) if ended else None)
         run.status = status
+
+
+def _add_epochs(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:
+    """Add whole epochs, each together with the metric ``epoch``, which tells later how far this came."""
+    for epoch, reported in sorted(trial.reported.items()):
+        if epoch > run.step:
+            best = f"{trial.metric}_best"
+            # The metric that decides comes first, because MLflow's comparison pages show metrics in this order.
+            first = {best: reported[best]} if best in reported else {}
+            metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
+            batch.add_step(metrics, trial.times[epoch], epoch)
+
+
+def _add_test(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:
+    """Add the metrics of the test split, where it has been opened for the trial."""
+    if trial.id in history.tests and not run.tested:
+        metrics = {f"test/{name}": value for name, value in history.tests[trial.id].items()}
+        batch.add_metrics(metrics, trial.times[trial.last_epoch], trial.best_epoch)
+        run.tested = True

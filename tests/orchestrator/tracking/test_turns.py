@@ -1,5 +1,6 @@
 """Short turns last from the first search of a process that begins to the last one that ends."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,10 @@ def test_an_interval_of_the_user_comes_back() -> None:
         assert sys.getswitchinterval() == pytest.approx(interval)
 
 
-def test_a_tracker_shortens_turns_until_it_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_shortens_turns_until_it_closes(
+    tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(store_template, tmp_path / "mlflow.db")
     monkeypatch.setattr(tracker_module, "SHORT_TURNS", ShortTurns())
     ledger = Ledger(tmp_path / "journal.jsonl")
     tracker = Tracker(default_uri(tmp_path), tmp_path, "tiny", ledger.past)
