@@ -97,6 +97,24 @@ class Range:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
+    def beyond(self, share: float, *, upper: bool) -> float:
+        """Return the value that lies outside, by a share of the range on its own scale, behind one of its ends.
+
+        Example:
+            >>> Range(0.01, 1.0, log=True).beyond(0.5, upper=True)
+            10.0
+            >>> Range(1, 5, whole=True).beyond(0.2, upper=False)
+            0
+        """
+        factor = (self.high / self.low) ** share if self.log else share * (self.high - self.low)
+        if self.log:
+            value = self.high * factor if upper else self.low / factor
+        else:
+            value = self.high + factor if upper else self.low - factor
+        if not self.whole:
+            return value
+        return math.ceil(value) if upper else math.floor(value)
+
 
 @dataclass(frozen=True)
 class Values:

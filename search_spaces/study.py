@@ -131,6 +131,26 @@ class StudySpace:
             found |= {self._name(loss, name): bound for name, bound in part.bounds.items()}
         return found | self._beside()
 
+    def takes(self, name: str, value: Any) -> bool:
+        """Say whether a parameter, by the name under which a sampler knows it, could have a value at all."""
+        section, rest = self._section(name)
+        if section in self.losses:
+            space = self.losses[section].space
+            return {**space.parameters, **space.searched}[rest].accepts(value)
+        # Settings of training and of models are rates, sizes, shares and counts: none is negative.
+        return bool(value > 0)
+
+    def key_of(self, name: str) -> str:
+        """Return the key of an experiment file that holds the bounds of a parameter."""
+        section, rest = self._section(name)
+        sections = {"training": "search.training", "model": "search.model_parameters"}
+        return f"{sections.get(section, f'search.space.{section}')}.{rest}"
+
+    def _section(self, name: str) -> tuple[str, str]:
+        """Return ``training``, ``model`` or a loss, and the name of a parameter there."""
+        section, dot, rest = name.partition(".")
+        return (section, rest) if dot else (next(iter(self.losses)), name)
+
     def first_points(self) -> list[Mapping[str, Any]]:
         """Return the published settings of each loss, with what is usual beside them; the first trials of a study.
 

@@ -6,7 +6,7 @@ was stopped early was worse than others of its study when it was. Ties go to the
 setting are one candidate, which counts with their mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +23,8 @@ from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.judged import judged_verdicts
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race_words import race_to_dict
+from orchestrator.results.space_edges import Edge, space_edges
+from orchestrator.results.space_edges import sentences as sentences_of_edges
 
 Summary = dict[str, Any]
 """The content of ``summary.json``.
@@ -34,9 +36,10 @@ dataset whose confirmation is over), ``races`` (dataset -> its race, where the c
 ``equal_budget.equal_budgets``), ``judged`` (dataset -> what people's judgements of pairs say about its verdict, see
 ``judged.JudgedVerdict``; empty lists where none lay beside the dataset), ``confirm_looks`` (dataset -> how often test
 was opened for repeats), ``test_openings`` (dataset -> how often its test split was opened), ``caveats`` (dataset ->
-sentences about the trials that could not win, about how well early epochs rank trials, and about what makes its losses
-comparable), ``early_epochs`` (study -> Kendall's tau of each epoch with the end), ``trials`` and, where there are
-several objectives, ``pareto`` (dataset -> the trials that none beats in all of them).
+sentences about the trials that could not win, about how well early epochs rank trials, about ranges whose ends hold the
+best settings, and about what makes its losses comparable), ``early_epochs`` (study -> Kendall's tau of each epoch with
+the end), ``trials`` and, where there are several objectives, ``pareto`` (dataset -> the trials that none beats in all
+of them).
 """
 
 
@@ -81,6 +84,7 @@ def conclude(history: History) -> Summary:
     datasets = dict.fromkeys(trial.config.dataset for trial in history.trials.values())
     goals = goals_of(history)
     early = early_epochs(history)
+    edges = space_edges(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
     compared = comparability(history)
     return {
@@ -104,7 +108,7 @@ def conclude(history: History) -> Summary:
         },
         "confirm_looks": dict(history.confirm_looks),
         "test_openings": dict(history.test_openings),
-        "caveats": {name: [*_caveats(history, name, early), *compared.get(name, ())] for name in datasets},
+        "caveats": {name: [*_caveats(history, name, early, edges), *compared.get(name, ())] for name in datasets},
         "early_epochs": to_dict(early),
     }
 
@@ -142,9 +146,11 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> dict[str,
     }
 
 
-def _caveats(history: History, dataset: str, early: Mapping[str, EarlyEpochs]) -> list[str]:
+def _caveats(
+    history: History, dataset: str, early: Mapping[str, EarlyEpochs], edges: Mapping[str, Sequence[Edge]]
+) -> list[str]:
     trials = [trial for trial in history.trials.values() if trial.config.dataset == dataset]
-    return [*caveats(trials), *sentences(of_dataset(early, trials))]
+    return [*caveats(trials), *sentences(of_dataset(early, trials)), *sentences_of_edges(edges, trials)]
 
 
 def _row(trial: Trial, history: History) -> dict[str, Any]:
