@@ -104,9 +104,8 @@ class Watched:
 
     def extras(self) -> Extras:
         """Return what the page shows beyond the history."""
-        verdicts = verdicts_of(self.followed.history)
         unended = "killed" if self.status().holder is None else "running"
-        return Extras(verdicts=[verdict.to_dict() for verdict in verdicts.values()], unended=unended)
+        return Extras(verdicts=list(verdicts_of(self.followed.history).values()), unended=unended)
 
     def _make_view(self, status: Status) -> View:
         started = time.monotonic()
