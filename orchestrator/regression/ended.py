@@ -1,7 +1,7 @@
 """What the file says that a rerun leaves at its end; later reruns and programs read the file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,15 @@ def read_summary(directory: Path) -> EndedRerun:
         return EndedRerun.of(read_state(directory / SUMMARY))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
+
+
+def written_runs(runs: CellRuns) -> dict[str, Any]:
+    """Return the runs of a cell as plain values for the file."""
+    return {
+        "values": {str(seed): run for seed, run in runs.values.items()},
+        "missing": {str(seed): fate for seed, fate in runs.missing.items()},
+        "conditions": asdict(runs.conditions),
+    }
 
 
 def _runs(cell: Mapping[str, Any]) -> CellRuns:

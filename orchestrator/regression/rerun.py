@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from orchestrator.machines.environment import describe_environment
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.drift import Night, read_nights
-from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary
+from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary, written_runs
 from orchestrator.regression.junit import to_junit
 from orchestrator.regression.past import find_fresh, name_rerun, past_reruns, still_slipped
 from orchestrator.regression.runs import cell_runs
@@ -246,13 +246,6 @@ def _write_results(
     ]
     write_whole(directory / "report.html", render_page(found, runs, accepted, suite.score, facts))
     write_whole(directory / "junit.xml", to_junit(found, seconds))
-    numbers = {
-        name: {
-            "values": {str(seed): run for seed, run in one.values.items()},
-            "missing": {str(seed): fate for seed, fate in one.missing.items()},
-            "conditions": asdict(one.conditions),
-        }
-        for name, one in runs.items()
-    }
+    numbers = {name: written_runs(one) for name, one in runs.items()}
     summary = {**found.to_dict(), "ended": ended, "seconds": seconds, "runs": numbers}
     write_whole(directory / SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")

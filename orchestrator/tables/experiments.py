@@ -24,6 +24,7 @@ from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_
 from orchestrator.tables.equal_budget import equal_budget_tables
 from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.pareto import pareto_tables
+from orchestrator.tables.records import to_dict as table_to_dict
 from orchestrator.tables.table import class_tables
 
 
@@ -84,8 +85,8 @@ def tables_of(
     return [*tables, *(cocos_tables(rows, with_published=with_published) if cocos else ())]
 
 
-def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return verdicts with all their numbers, and the tables, as plain values."""
+def to_dict(results: Sequence[Result], tables: Sequence[Table]) -> dict[str, Any]:
+    """Return verdicts with all their numbers, and the tables, as plain values for JSON."""
     kept = (
         "experiment",
         "metric",
@@ -102,7 +103,8 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
         "pareto",
     )
     described = [result.summary.to_dict() for result in results]
-    return {"experiments": [{name: one[name] for name in kept} for one in described], "tables": list(tables)}
+    experiments = [{name: one[name] for name in kept} for one in described]
+    return {"experiments": experiments, "tables": [table_to_dict(table) for table in tables]}
 
 
 def _unconfirmed(history: History, dataset: str) -> list[Row]:
