@@ -20,7 +20,7 @@ from starlette.routing import Route
 from orchestrator.journal.error_logs import read_error
 from orchestrator.report.page import figure_makers
 from orchestrator.report.policy import set_aside_styles
-from orchestrator.report.render import plotly_source
+from orchestrator.report.render import plain_rows, plotly_source
 from orchestrator.report.studies import studies_of
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
@@ -93,9 +93,9 @@ class Server:
         with watched.lock:
             view = watched.view()
             html, _ = self._pages.experiment(view, now_of(watched, self._machines), self._instance_of(watched))
-        rows = view.rows_since(int(since) if since.isdecimal() else 0)
+        changed = view.rows_since(int(since) if since.isdecimal() else 0)
         main = set_aside_styles(html[html.index("<main") : html.index("</main>") + len("</main>")])
-        return _json({"version": view.version, "html": main, "rows": rows})
+        return _json({"version": view.version, "html": main, "rows": plain_rows(view.page.columns, changed)})
 
     def figure(self, request: Request) -> Response:
         """Return one figure as it is now."""
