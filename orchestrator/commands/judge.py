@@ -103,7 +103,7 @@ def _show(found: "DatasetVerdict") -> None:
     from orchestrator.tables import render, retrieval_table, rows_of
     from orchestrator.tables.terminal import draw
 
-    said = [f"{sentence}." for sentence in verdict_sentences(found.to_dict())]
+    said = [f"{sentence}." for sentence in verdict_sentences(found)]
     table = replace(retrieval_table(rows_of(found)), notes=(f"Decided by {found.decided_by}.", *said))
     if sys.stdout.isatty():
         console = make_console()

@@ -20,6 +20,7 @@ from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.regression.rerun import Rerun
+    from orchestrator.regression.verdict import SuiteResult
 
 
 class SuiteFirst(TyperGroup):
@@ -109,7 +110,7 @@ def run(
     _print(done, as_json=as_json)
     if done.slipped:
         if done.result is not None:
-            _notify(done)
+            _notify(done, done.result)
         raise typer.Exit(REGRESSION)
 
 
@@ -162,10 +163,10 @@ def seconds_of(text: str) -> float:
 
 def _print(done: "Rerun", *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({**done.summary, "due": done.result is not None}, indent=2))
+        print(json.dumps({**done.summary.content, "due": done.result is not None}, indent=2))
         return
     if done.result is None:
-        say(f"not due: {done.directory} is fresh and found: {done.summary['finding']}")
+        say(f"not due: {done.directory} is fresh and found: {done.summary.finding}")
         if done.slipped:
             say("it stays so until a rerun without --if-due is well, or `orchestrator regress accept` accepts it")
         return
@@ -178,9 +179,9 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
         say(f"warning: {done.tracking_problem}", error=True)
 
 
-def _notify(done: "Rerun") -> None:
+def _notify(done: "Rerun", result: "SuiteResult") -> None:
     from orchestrator.regression.webhook import notify
 
-    problem = notify(f"{done.summary['suite']}: {done.summary['finding']}", dict(done.summary))
+    problem = notify(f"{result.suite}: {result.finding}", done.summary.content)
     if problem is not None:
         say(f"warning: {problem}", error=True)

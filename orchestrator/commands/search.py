@@ -119,9 +119,8 @@ def run(
         confirm_alone=not search,
     )
     if as_json:
-        print(
-            json.dumps({**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}, indent=2)
-        )
+        found = {**result.summary, "tracking_problem": result.tracking_problem, **_registry(result)}
+        print(json.dumps(found, indent=2))
     else:
         _print(result, output)
     _exit(result, experiment)
@@ -160,7 +159,7 @@ def _print(result: "SearchResult", output: Path) -> None:
     from orchestrator.search.display import print_summary
     from orchestrator.tracking import pages_command
 
-    print_summary(result.summary)
+    print_summary(result.history)
     if result.tracking_problem is not None:
         say(f"warning: {result.tracking_problem}", error=True)
     for problem in result.unregistered:
@@ -173,6 +172,7 @@ def _print(result: "SearchResult", output: Path) -> None:
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:
+    from orchestrator.results.summary import find_champions
     from orchestrator.search.budget import SPENT
 
     if result.ended_by in SPENT:
@@ -180,6 +180,6 @@ def _exit(result: "SearchResult", experiment: "Experiment") -> None:
         way_out = f"go on with `orchestrator extend {os.path.relpath(result.directory)}` or a larger --set {limit}"
         say(f"budget spent: {limit} ended the search; {way_out}", error=True)
         raise typer.Exit(4)
-    if set(result.summary["winners"]) != set(experiment.datasets):
+    if set(find_champions(result.history)) != set(experiment.datasets):
         say("error: no trial finished, so there is no winner; see the errors of the trials above", error=True)
         raise typer.Exit(1)

@@ -96,5 +96,5 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     if now.holder is None and now.history.experiment:
         summary = conclude(now.history)
         fronts = [draw(front, make_console().width) for front in pareto_tables(summary)]
-        lines += [f"{name}: {said}" for name in summary["caveats"] for said in statements(name, summary)]
+        lines += [f"{name}: {said}" for name in summary.caveats for said in statements(name, summary)]
     return Group(*tables, *fronts, *(Text(line) for line in lines))

@@ -27,14 +27,13 @@ def summarise(
     from orchestrator.journal.directory import find_directory
     from orchestrator.tables import render
     from orchestrator.tables.experiments import read_result, tables_of, to_dict
-    from orchestrator.tables.records import to_dict as table_to_dict
     from orchestrator.tables.terminal import draw
 
     results = [read_result(find_directory(name, output)) for name in experiments]
     # A caption that holds all statistics is no caption any more.
     tables = tables_of(results, with_published=with_published, cocos=cocos, brief=form == "latex")
     if as_json or form == "json":
-        print(json.dumps(to_dict(results, [table_to_dict(table) for table in tables]), indent=2, allow_nan=False))
+        print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))
     elif form == "table" and sys.stdout.isatty():
         console = make_console()
         for table in tables:

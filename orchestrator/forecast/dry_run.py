@@ -27,6 +27,25 @@ POINTS = 10
 
 
 @dataclass(frozen=True)
+class FirstPoint:
+    """What the sampler of a study suggests for one of its first trials.
+
+    Attributes:
+        params: By the names of the space.
+        loss: The loss that ``params`` stand for.
+        loss_parameters: The arguments of the loss that ``params`` stand for.
+        training: The keys of the training that ``params`` stand for.
+        model_parameters: The arguments of the model that ``params`` stand for.
+    """
+
+    params: Mapping[str, Any]
+    loss: str
+    loss_parameters: Mapping[str, Any]
+    training: Mapping[str, Any]
+    model_parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class StudyPlan:
     """A study as it would be searched.
 
@@ -35,8 +54,7 @@ class StudyPlan:
         trials: Number of trials of the study.
         epochs: Epochs of a whole trial.
         space: Parameter -> where it lies, in words.
-        points: The first of its trials, while nothing is known of their results: ``params`` by the names of the space,
-            and the ``loss``, ``loss_parameters``, ``training`` and ``model_parameters`` that they stand for.
+        points: The first of its trials, while nothing is known of their results.
         epoch_seconds: Measured, beside the trials that are fused with it; of several losses the mean.
     """
 
@@ -44,7 +62,7 @@ class StudyPlan:
     trials: int
     epochs: int
     space: Mapping[str, str]
-    points: tuple[Mapping[str, Any], ...]
+    points: tuple[FirstPoint, ...]
     epoch_seconds: float
 
 
@@ -113,14 +131,17 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
     )
 
 
-def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[dict[str, Any]]:
+def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[FirstPoint]:
     """Return the first points of a study: the published ones, then what the sampler draws, told nothing."""
     from orchestrator.studies.study import Study
 
     trials = experiment.trials_in(cell)
     study = Study(cell, experiment.search, trials)
     asked = [study.ask() for _ in range(min(count, trials))]
-    return [{"params": dict(params), **_stands_for(suggestion)} for params, suggestion in asked]
+    return [
+        FirstPoint(dict(params), one.loss, dict(one.loss_parameters), dict(one.training), dict(one.model_parameters))
+        for params, one in asked
+    ]
 
 
 def describe_bound(bound: Range | Values) -> str:
@@ -140,15 +161,6 @@ def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float
         points=tuple(sample_points(experiment, cell, POINTS)),
         epoch_seconds=slower * sum(pace.epoch_seconds for pace in paces) / len(paces),
     )
-
-
-def _stands_for(suggestion: Suggestion) -> dict[str, Any]:
-    return {
-        "loss": suggestion.loss,
-        "loss_parameters": dict(suggestion.loss_parameters),
-        "training": dict(suggestion.training),
-        "model_parameters": dict(suggestion.model_parameters),
-    }
 
 
 def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pace"]) -> list["Pace"]:

@@ -1,12 +1,11 @@
 """A dry run as tables and sentences for a terminal."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.forecast.dry_run import DryRun, StudyPlan
+from orchestrator.forecast.dry_run import DryRun, FirstPoint, StudyPlan
 from orchestrator.text.terminal import make_console
 from orchestrator.text.values import format_parameters
 
@@ -74,13 +73,13 @@ def _points(study: StudyPlan) -> Table:
     for heading in ("suggested", "what it stands for"):
         table.add_column(heading, overflow="fold")
     for number, point in enumerate(study.points):
-        table.add_row(str(number), Text(format_parameters(point["params"])), Text(_stands_for(point)))
+        table.add_row(str(number), Text(format_parameters(point.params)), Text(_stands_for(point)))
     return table
 
 
-def _stands_for(point: Mapping[str, Any]) -> str:
-    parts = [point[part] for part in ("loss_parameters", "training", "model_parameters")]
-    return " ".join([point["loss"], *filter(None, map(format_parameters, parts))])
+def _stands_for(point: FirstPoint) -> str:
+    parts = (point.loss_parameters, point.training, point.model_parameters)
+    return " ".join([point.loss, *filter(None, map(format_parameters, parts))])
 
 
 def _plan(found: DryRun) -> Table:

@@ -21,14 +21,13 @@ large as the smallest drop that matters.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from orchestrator.regression.accepted import Accepted, CellRuns, Conditions, FirstRuns
+from orchestrator.regression.accepted import Accepted, CellRuns, FirstRuns
 from orchestrator.regression.causes import asks_the_same
 from orchestrator.regression.changes import Change, Finding, Level, compare_score, measure_over_seeds
-from orchestrator.regression.past import read_summary
+from orchestrator.regression.ended import read_summary
 from orchestrator.results.statistics import Measure, measure
 
 WINDOW = 5
@@ -59,7 +58,12 @@ def read_nights(finished: Sequence[Path]) -> tuple[Night, ...]:
     Raises:
         UserError: If a summary is damaged.
     """
-    return tuple(Night(path.name, _cells(read_summary(path)["runs"])) for path in finished[-(SHOWN - 1) :])
+    return tuple(_night(path) for path in finished[-(SHOWN - 1) :])
+
+
+def _night(directory: Path) -> Night:
+    runs = read_summary(directory).runs
+    return Night(directory.name, {name: one for name, one in runs.items() if not one.missing})
 
 
 def first_of(accepted: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, FirstRuns]:
@@ -121,12 +125,3 @@ def _recent(window: Sequence[Mapping[int, Mapping[str, float]]], metric: str) ->
 def _comparable(nights: Sequence[Night], name: str, new: CellRuns) -> list[tuple[Night, CellRuns]]:
     held = [(night, night.cells[name]) for night in nights if name in night.cells]
     return [(night, runs) for night, runs in held if asks_the_same(runs.conditions, new.conditions)]
-
-
-def _cells(written: Mapping[str, Mapping[str, Any]]) -> dict[str, CellRuns]:
-    """Return the cells of a summary whose seeds all finished."""
-    return {
-        name: CellRuns(Conditions(**one["conditions"]), {int(seed): run for seed, run in one["values"].items()}, {})
-        for name, one in written.items()
-        if "conditions" in one and not one["missing"]
-    }

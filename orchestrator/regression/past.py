@@ -1,21 +1,13 @@
 """The reruns in a suite's output folder: which reruns are finished, and which reruns are dated by a wrong clock."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
-from trainables.errors import UserError
-from trainables.json_files import read_state
-
-SUMMARY = "summary.json"
-"""File of a rerun that has ended; a rerun without this file is gone on with."""
-
-SLIPS = ("regression", "failed")
-"""Findings for which ``regress`` ends with exit code 5."""
+from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary
 
 STAMP = "%Y%m%dT%H%M%SZ"
 """A rerun's folder is named by the time at which it started, in UTC; so names sort by time."""
@@ -65,38 +57,24 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
     finished = [path for path in folders if path not in future and (path / SUMMARY).exists()]
     # The clock may have been set forward while a rerun ran. Only the newest rerun's end is used (`find_fresh`), so only
     # the newest reruns are checked.
-    while finished and read_summary(finished[-1])["ended"] > latest:
+    while finished and read_summary(finished[-1]).ended > latest:
         future.add(finished.pop())
     started = [path for path in folders if path not in future and (path / JOURNAL_FILE).exists()]
     return Past(tuple(finished), tuple(started), tuple(sorted(future)))
 
 
-def read_summary(directory: Path) -> dict[str, Any]:
-    """Return the summary of a finished rerun.
-
-    Raises:
-        UserError: If the file is damaged.
-    """
-    try:
-        found: dict[str, Any] = read_state(directory / SUMMARY)
-        float(found["ended"])
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{directory / SUMMARY}: damaged; remove {directory} to rerun the suite") from None
-    return found
-
-
-def still_slipped(summary: Mapping[str, Any], accepted: str | None) -> bool:
+def still_slipped(summary: EndedRerun, accepted: str | None) -> bool:
     """Say whether a finished rerun found a regression or a failure, and nobody has accepted new numbers since.
 
     A schedule that asks every hour must see a regression until the regression is mended or accepted: that no rerun is
     due does not mean that everything is well.
 
     Args:
-        summary: The rerun's summary, as ``read_summary`` returns it.
+        summary: The rerun's summary.
         accepted: When the reference was accepted, ISO 8601; ``None`` where there is none.
     """
-    since = accepted is not None and datetime.fromisoformat(accepted).timestamp() > summary["ended"]
-    return summary["finding"] in SLIPS and not since
+    since = accepted is not None and datetime.fromisoformat(accepted).timestamp() > summary.ended
+    return summary.slipped and not since
 
 
 def name_rerun(home: Path, *, now: float | None = None) -> Path:
@@ -119,7 +97,7 @@ def find_fresh(finished: Sequence[Path], if_due: float | None, *, now: float | N
     """Return the newest finished rerun if that rerun ended less than ``if_due`` seconds ago."""
     if if_due is None or not finished:
         return None
-    age = (time.time() if now is None else now) - read_summary(finished[-1])["ended"]
+    age = (time.time() if now is None else now) - read_summary(finished[-1]).ended
     return finished[-1] if age < if_due else None
 
 

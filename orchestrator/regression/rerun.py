@@ -4,10 +4,10 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.experiment_records import ExperimentEnded, ExperimentStarted, SuiteStarted
@@ -19,16 +19,9 @@ from orchestrator.machines.environment import describe_environment
 from orchestrator.regression.accepted import Accepted, CellRuns, read_accepted
 from orchestrator.regression.changes import Finding
 from orchestrator.regression.drift import Night, read_nights
+from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary, written_runs
 from orchestrator.regression.junit import to_junit
-from orchestrator.regression.past import (
-    SLIPS,
-    SUMMARY,
-    find_fresh,
-    name_rerun,
-    past_reruns,
-    read_summary,
-    still_slipped,
-)
+from orchestrator.regression.past import find_fresh, name_rerun, past_reruns, still_slipped
 from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
@@ -83,7 +76,7 @@ class Rerun:
 
     Attributes:
         directory: Folder of the rerun's journal, page, JUnit file and summary.
-        summary: The content of ``summary.json``.
+        summary: What the rerun's file says.
         result: The findings; ``None`` where no rerun was due.
         slipped: Whether a cell regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
         tracking_problem: What is missing in MLflow and why, or ``None``.
@@ -91,7 +84,7 @@ class Rerun:
     """
 
     directory: Path
-    summary: Mapping[str, Any]
+    summary: EndedRerun
     result: SuiteResult | None
     slipped: bool
     tracking_problem: str | None = None
@@ -141,7 +134,8 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
             _write_results(request, ledger, accepted, found, directory)
             # The rerun has ended, so no training goes on from its checkpoints.
             checkpoints.rewind({})
-    return Rerun(directory, read_summary(directory), found, found.finding in SLIPS, tracker.problem, past.warning)
+    summary = read_summary(directory)
+    return Rerun(directory, summary, found, summary.slipped, tracker.problem, past.warning)
 
 
 @dataclass(frozen=True)
@@ -252,13 +246,6 @@ def _write_results(
     ]
     write_whole(directory / "report.html", render_page(found, runs, accepted, suite.score, facts))
     write_whole(directory / "junit.xml", to_junit(found, seconds))
-    numbers = {
-        name: {
-            "values": {str(seed): run for seed, run in one.values.items()},
-            "missing": {str(seed): fate for seed, fate in one.missing.items()},
-            "conditions": asdict(one.conditions),
-        }
-        for name, one in runs.items()
-    }
+    numbers = {name: written_runs(one) for name, one in runs.items()}
     summary = {**found.to_dict(), "ended": ended, "seconds": seconds, "runs": numbers}
     write_whole(directory / SUMMARY, json.dumps(summary, indent=1, allow_nan=False) + "\n")

@@ -7,6 +7,7 @@ that the address stands in no file and in no list of processes.
 import json
 import os
 import urllib.request
+from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -32,7 +33,7 @@ class _StayHere(urllib.request.HTTPRedirectHandler):
         """Return no request, so that a redirect raises the ``HTTPError`` of its status."""
 
 
-def notify(text: str, result: dict[str, Any], *, pause: float = 1.0) -> str | None:
+def notify(text: str, result: Mapping[str, Any], *, pause: float = 1.0) -> str | None:
     """Post a result as JSON: ``text`` for people, ``result`` for programs.
 
     Args:
@@ -49,7 +50,7 @@ def notify(text: str, result: dict[str, Any], *, pause: float = 1.0) -> str | No
         return None
     if (problem := _malformed(url)) is not None:
         return f"{VARIABLE} {problem}"
-    body = json.dumps({"text": text, "result": result}).encode()
+    body = json.dumps({"text": text, "result": dict(result)}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     opener = urllib.request.build_opener(_StayHere)
     try:

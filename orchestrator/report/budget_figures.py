@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, axis, colour, plain, short, whole
-from orchestrator.report.studies import Study
+from orchestrator.report.studies import Study, renamed
+from orchestrator.results.equal_budget_answers import UNITS, EqualBudget, LossCurve, Unit
 from orchestrator.results.equal_budget_words import describe_budgets
+from orchestrator.results.race import Race, Round
 from orchestrator.results.race_words import describe_race
 
-UNITS = ("trials", "epochs", "hours")
 
-
-def budget_figure(found: Mapping[str, Any], studies: Sequence[Study]) -> Figure:
+def budget_figure(found: Mapping[str, EqualBudget], studies: Sequence[Study]) -> Figure:
     """Return the expected best value of each loss over trials, epochs and hours, with bands.
 
     Args:
-        found: Dataset -> see ``equal_budget.equal_budgets``.
+        found: Dataset -> its answers.
         studies: Of the experiment, for their colours.
     """
     return Figure(
@@ -26,16 +25,16 @@ def budget_figure(found: Mapping[str, Any], studies: Sequence[Study]) -> Figure:
         "of 10 draws. With all trials there is one draw, so the band closes there, whatever another search would give. "
         "Trials of a sampler that learns get better, so the left of its curve is too high.",
         options=[
-            Option(f"{Path(dataset).name}: {_unit(each, unit)}", [_budget(dataset, each, unit, studies)])
+            Option(f"{Path(dataset).name}: {each.name_of(unit)}", [_budget(dataset, each, unit, studies)])
             for dataset, each in found.items()
             for unit in UNITS
-            if all(loss[unit][-1] > 0 for loss in each["losses"])
+            if all(loss.costs(unit)[-1] > 0 for loss in each.losses)
         ],
         absent="No loss has enough trials that have ended.",
     )
 
 
-def incumbent_figure(found: Mapping[str, Any]) -> Figure:
+def incumbent_figure(found: Mapping[str, EqualBudget]) -> Figure:
     """Return the value of the search's leader over the search, beside the values that fresh seeds confirmed."""
     return Figure(
         key="incumbents",
@@ -47,11 +46,11 @@ def incumbent_figure(found: Mapping[str, Any]) -> Figure:
     )
 
 
-def race_figure(races: Mapping[str, Any], metric: str, names: Mapping[str, str]) -> Figure:
+def race_figure(races: Mapping[str, Race], metric: str, names: Mapping[str, str]) -> Figure:
     """Return the means of the candidates of each race over its rounds.
 
     Args:
-        races: Dataset -> see ``race_words.race_to_dict``.
+        races: Dataset -> its race.
         metric: Of val, by which a race is run.
         names: What the page calls each trial, by its id.
     """
@@ -64,18 +63,14 @@ def race_figure(races: Mapping[str, Any], metric: str, names: Mapping[str, str])
     )
 
 
-def _unit(found: Mapping[str, Any], unit: str) -> str:
-    return str(found["hours_are"]) if unit == "hours" else unit
-
-
-def _budget(dataset: str, found: Mapping[str, Any], unit: str, studies: Sequence[Study]) -> Panel:
+def _budget(dataset: str, found: EqualBudget, unit: Unit, studies: Sequence[Study]) -> Panel:
     traces: list[Json] = []
-    for place, loss in enumerate(found["losses"]):
+    for place, loss in enumerate(found.losses):
         shade = _shade(dataset, loss, place, studies)
         traces += _band_and_line(loss, unit, shade)
-    most = max(loss[unit][-1] for loss in found["losses"])
-    horizontal = whole("trials", round(most)) if unit == "trials" else axis(_unit(found, unit))
-    layout = {"xaxis": horizontal, "yaxis": axis(f"best {short(found['metric'])}")}
+    most = max(loss.costs(unit)[-1] for loss in found.losses)
+    horizontal = whole("trials", round(most)) if unit == "trials" else axis(found.name_of(unit))
+    layout = {"xaxis": horizontal, "yaxis": axis(f"best {short(found.metric)}")}
     return Panel(_caption(describe_budgets(found)), traces, layout)
 
 
@@ -85,20 +80,20 @@ def _caption(sentences: Sequence[str]) -> str:
     return f"{joined[:1].upper()}{joined[1:]}." if joined else ""
 
 
-def _shade(dataset: str, loss: Mapping[str, Any], place: int, studies: Sequence[Study]) -> str:
+def _shade(dataset: str, loss: LossCurve, place: int, studies: Sequence[Study]) -> str:
     """Return the colour of the study that a loss was searched in."""
-    wanted = (Path(dataset).name, loss["model"], loss["loss"])
+    wanted = (Path(dataset).name, loss.model, loss.loss)
     own = next((study for study in studies if (study.dataset, study.model, study.loss) == wanted), None)
     return f"--c{place % COLOURS + 1}" if own is None else colour(own)
 
 
-def _band_and_line(loss: Mapping[str, Any], unit: str, shade: str) -> list[Json]:
-    x, group = loss[unit], plain(loss["label"])
+def _band_and_line(loss: LossCurve, unit: Unit, shade: str) -> list[Json]:
+    x, group = loss.costs(unit), plain(loss.label)
     band = {
         "type": "scatter",
         "mode": "lines",
         "x": [*x, *reversed(x)],
-        "y": [*loss["high"], *reversed(loss["low"])],
+        "y": [*loss.high, *reversed(loss.low)],
         "fill": "toself",
         "fillcolor": shade.replace("--c", "--soft"),
         "line": {"width": 0},
@@ -112,8 +107,8 @@ def _band_and_line(loss: Mapping[str, Any], unit: str, shade: str) -> list[Json]
         "name": group,
         "legendgroup": group,
         "x": x,
-        "y": loss["expected"],
-        "customdata": list(zip(loss["low"], loss["high"], strict=True)),
+        "y": loss.expected,
+        "customdata": list(zip(loss.low, loss.high, strict=True)),
         "hovertemplate": f"{group}<br>%{{x:.4g}}: %{{y:.4g}} [%{{customdata[0]:.4g}}, %{{customdata[1]:.4g}}]"
         "<extra></extra>",
         "line": {"color": shade, "width": 2.5},
@@ -122,20 +117,20 @@ def _band_and_line(loss: Mapping[str, Any], unit: str, shade: str) -> list[Json]
     return [band, line]
 
 
-def _known(found: Mapping[str, Any]) -> bool:
-    return any(one["confirmed"] is not None for one in found["incumbents"])
+def _known(found: EqualBudget) -> bool:
+    return any(one.confirmed is not None for one in found.incumbents)
 
 
-def _incumbents(found: Mapping[str, Any]) -> Panel:
-    every = found["incumbents"]
-    known = [one for one in every if one["confirmed"] is not None]
-    last = max(found["ended"], every[-1]["after"])
+def _incumbents(found: EqualBudget) -> Panel:
+    every = found.incumbents
+    known = [(one, one.confirmed) for one in every if one.confirmed is not None]
+    last = max(found.ended, every[-1].after)
     line = {
         "type": "scatter",
         "mode": "lines",
         "name": "highest value of the search",
-        "x": [*(one["after"] for one in every), last],
-        "y": [*(one["value"] for one in every), every[-1]["value"]],
+        "x": [*(one.after for one in every), last],
+        "y": [*(one.value for one in every), every[-1].value],
         "line": {"color": "--c1", "width": 2.5, "shape": "hv"},
         "hovertemplate": "%{y:.4g}<extra></extra>",
     }
@@ -143,44 +138,42 @@ def _incumbents(found: Mapping[str, Any]) -> Panel:
         "type": "scatter",
         "mode": "markers",
         "name": "the leader with fresh seeds",
-        "x": [one["after"] for one in known],
-        "y": [one["confirmed"] for one in known],
-        "text": [plain(one["trial"]) for one in known],
-        "customdata": [[one["seeds"], one["value"] - one["confirmed"]] for one in known],
+        "x": [one.after for one, _ in known],
+        "y": [confirmed for _, confirmed in known],
+        "text": [plain(one.trial) for one, _ in known],
+        "customdata": [[one.seeds, one.value - confirmed] for one, confirmed in known],
         "hovertemplate": "%{text}<br>%{y:.4g} over %{customdata[0]} seeds, %{customdata[1]:.3g} less than in the search"
         "<extra></extra>",
         "marker": {"color": "--c2", "size": 9},
     }
-    layout = {"xaxis": whole("trials that have ended", last), "yaxis": axis(short(found["metric"]))}
+    layout = {"xaxis": whole("trials that have ended", last), "yaxis": axis(short(found.metric))}
     return Panel("", [line, points], layout)
 
 
-def _race(race: Mapping[str, Any], metric: str, names: Mapping[str, str]) -> Panel:
-    traces = [trace for place, label in enumerate(race["seeds"]) for trace in _runner(race, label, place, names)]
-    caption = _caption(describe_race(race, metric))
-    for name, shown in names.items():
-        caption = caption.replace(name, shown)
-    most = max((one["seeds"] for one in race["rounds"]), default=0)
+def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
+    traces = [trace for place, label in enumerate(race.seeds) for trace in _runner(race, label, place, names)]
+    caption = renamed(_caption(describe_race(race, metric)), names)
+    most = max((one.seeds for one in race.rounds), default=0)
     return Panel(caption, traces, {"xaxis": whole("seeds", most), "yaxis": axis(f"mean {short(metric)}")})
 
 
-def _runner(race: Mapping[str, Any], label: str, place: int, names: Mapping[str, str]) -> list[Json]:
+def _runner(race: Race, label: str, place: int, names: Mapping[str, str]) -> list[Json]:
     """Return the line of a candidate up to the round after which it left, and a cross there."""
-    rounds: list[Mapping[str, Any]] = []
-    for one in race["rounds"]:
-        if label in one["means"]:
+    rounds: list[Round] = []
+    for one in race.rounds:
+        if label in one.means:
             rounds.append(one)
-        if label in one["left"]:
+        if label in one.left:
             break
-    symbols = ["x" if label in one["left"] else "circle" for one in rounds]
+    symbols = ["x" if label in one.left else "circle" for one in rounds]
     shade = f"--c{place % COLOURS + 1}"
     name = plain(names.get(label, label))
     line = {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
-        "x": [one["seeds"] for one in rounds],
-        "y": [one["means"][label] for one in rounds],
+        "x": [one.seeds for one in rounds],
+        "y": [one.means[label] for one in rounds],
         "text": [plain(label)] * len(rounds),
         "hovertemplate": f"{name}<br>%{{x}} seeds: %{{y:.4g}}<extra></extra>",
         "line": {"color": shade, "width": 2},

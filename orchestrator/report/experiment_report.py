@@ -65,7 +65,7 @@ def _report(directory: Path, root: Path, data_root: Path | None, device: str) ->
     history = History.of(read_journal(directory / "journal.jsonl"))
     verdicts = verdicts_of(history)
     extras = Extras(
-        verdicts=[verdict.to_dict() for verdict in verdicts.values()],
+        verdicts=list(verdicts.values()),
         compared=[
             compared if data_root is None else _shown(compared, history, data_root)
             for verdict in verdicts.values()

@@ -1,6 +1,6 @@
 """A page over several experiments: what each came to, on one scale where that is fair, and how each search went."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, ax
 from orchestrator.report.page import Page
 from orchestrator.report.search_figures import highest_means
 from orchestrator.report.studies import Study, by_dataset, podium, studies_of
-from orchestrator.report.verdict import Standing, bars, interval_note, scale, spread_text
+from orchestrator.report.verdict import Standing, bars, interval_note, interval_of, scale, spread_text
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.text.values import duration_text, metric_text, values_text
 
 
@@ -23,13 +24,13 @@ class Reported:
         history: What its journal says.
         page: Its own page.
         link: Where its own page is, relative to the page over all.
-        verdicts: ``DatasetVerdict.to_dict()`` of each dataset whose candidates were confirmed.
+        verdicts: On each dataset whose candidates were confirmed.
     """
 
     history: History
     page: Page
     link: str
-    verdicts: Sequence[Mapping[str, Any]] = ()
+    verdicts: Sequence[DatasetVerdict] = ()
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _cards(reported: Sequence[Reported]) -> list[Card]:
     """Return the winners by dataset and by how they were measured: a mean over fresh seeds is no single training."""
     groups: dict[tuple[str, str], list[_Winner]] = {}
     for one in reported:
-        given = {Path(verdict["dataset"]).name: verdict for verdict in one.verdicts if verdict["standings"]}
+        given = {Path(verdict.dataset).name: verdict for verdict in one.verdicts if verdict.standings}
         for dataset, studies in by_dataset(studies_of(one.history)).items():
             key, winner = _confirmed(one, given[dataset]) if dataset in given else _searched(one, studies)
             if winner is not None:
@@ -196,19 +197,17 @@ def _cards(reported: Sequence[Reported]) -> list[Card]:
     return [_card(dataset, measure, winners) for (dataset, measure), winners in groups.items()]
 
 
-def _confirmed(one: Reported, verdict: Mapping[str, Any]) -> tuple[str, _Winner | None]:
-    best = verdict["standings"][0]
-    mean, interval = best["result"]["mean"], best["bootstrap"]
-    values = (interval["low"], mean, interval["high"]) if interval else (mean, mean, mean)
-    detail = " · ".join(filter(None, (best["label"], values_text(best["parameters"]))))
+def _confirmed(one: Reported, verdict: DatasetVerdict) -> tuple[str, _Winner | None]:
+    best, metric = verdict.standings[0], verdict.metric
+    values = interval_of(best)
     standing = Standing(
         one.page.name,
-        detail,
-        spread_text(best["result"], verdict["metric"]),
+        " · ".join(filter(None, (best.candidate.label, values_text(best.candidate.parameters)))),
+        spread_text(best.result, metric),
         (50.0, 0.0, 50.0),
-        interval_note(values, best["result"]["seeds"], verdict["metric"]),
+        interval_note(values, best.result.seeds, metric),
     )
-    return f"{verdict['metric']}, mean over fresh seeds", _Winner(standing, values)
+    return f"{metric}, mean over fresh seeds", _Winner(standing, values)
 
 
 def _searched(one: Reported, studies: Sequence[Study]) -> tuple[str, _Winner | None]:

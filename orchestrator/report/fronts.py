@@ -48,7 +48,7 @@ def fronts_of(history: History, names: Mapping[str, str]) -> list[Front]:
     goals = goals_of(history)
     if len(goals) < 2:
         return []
-    sentence = explain_front([goal.model_dump() for goal in goals])
+    sentence = explain_front(goals)
     return [
         Front(
             Path(dataset).name,

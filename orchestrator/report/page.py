@@ -32,12 +32,12 @@ from orchestrator.report.search_figures import learning_curves, over_trials
 from orchestrator.report.space_figures import space_figures
 from orchestrator.report.studies import Study, by_dataset, names_of, studies_of
 from orchestrator.report.verdict import Verdict, ranking, verdicts_of
+from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.comparability import comparability
 from orchestrator.results.confirming import races_of
 from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.judged import judged_sentences
 from orchestrator.results.pareto import goals_of
-from orchestrator.results.race_words import race_to_dict
 from orchestrator.text.values import count_text, metric_text
 
 STATE_WORDS = {
@@ -105,13 +105,13 @@ class Extras:
     """What a page shows beyond the history.
 
     Attributes:
-        verdicts: ``DatasetVerdict.to_dict()`` of each dataset whose candidates were confirmed.
+        verdicts: On each dataset whose candidates were confirmed.
         queries: A dataset each, with what its winner retrieves.
         compared: A confirmed dataset each, with its winner and another candidate query by query.
         unended: How an experiment without an end stands, which its journal cannot tell: ``running`` or ``killed``.
     """
 
-    verdicts: Sequence[Mapping[str, Any]] = ()
+    verdicts: Sequence[DatasetVerdict] = ()
     queries: Sequence[Queries] = ()
     compared: Sequence[ComparedQueries] = ()
     unended: str = "not ended"
@@ -165,7 +165,7 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
 
     def races() -> Figure:
         metric = next((trial.metric for trial in history.trials.values()), "val/rsum")
-        return race_figure({dataset: race_to_dict(race) for dataset, race in races_of(history).items()}, metric, names)
+        return race_figure(races_of(history), metric, names)
 
     return {
         "trials": lambda: over_trials(studies),

@@ -1,6 +1,7 @@
 """The page as one HTML file: template, styles, scripts and plotly in it, and a policy that forbids any request."""
 
 import json
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from markupsafe import Markup
 
 from orchestrator.report.experiments_page import ExperimentsPage
 from orchestrator.report.figures import Figure
+from orchestrator.report.leaderboard import Column, Row
 from orchestrator.report.packed import packed, rounded
 from orchestrator.report.page import Page
 from orchestrator.report.policy import file_policy, made_styles
@@ -20,9 +22,6 @@ SCRIPTS = ("theme.js", "data.js", "leaderboard.js", "charts.js")
 """The first stands in the head of a page, the next two before plotly, the last behind it."""
 ROWS_SHOWN = 20
 """Rows of the leaderboard that are there before, and without, its script."""
-
-PlainRow = dict[str, Any]
-"""A row of the leaderboard as the page's script has it."""
 
 _POLICY = "policy-of-the-page"
 """Stands in the place of the policy until the page is there."""
@@ -40,7 +39,7 @@ def write_experiments(page: ExperimentsPage, path: Path) -> None:
 
 def render(page: Page) -> str:
     """Return the page as HTML; every string of the page is text in it, whatever it holds."""
-    return _render("report.html.j2", page, {"rows": plain_rows(page), "rowsShown": ROWS_SHOWN})
+    return _render("report.html.j2", page, {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN})
 
 
 def render_experiments(page: ExperimentsPage) -> str:
@@ -130,9 +129,9 @@ def plain_options(figure: Figure) -> list[dict[str, Any]]:
     return list(rounded(options))
 
 
-def plain_rows(page: Page) -> list[PlainRow]:
-    """Return the rows; the columns in the order of the page's, to name no key a thousand times."""
-    keys = [column.key for column in page.columns]
+def plain_rows(columns: Sequence[Column], rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return rows of the leaderboard as the page's script has them, without the keys of the columns, to be short."""
+    keys = [column.key for column in columns]
     return [
         {
             "id": row.id,
@@ -145,5 +144,5 @@ def plain_rows(page: Page) -> list[PlainRow]:
                 "values": [value for _, value in row.details],
             },
         }
-        for row in page.rows
+        for row in rows
     ]

@@ -112,6 +112,13 @@ def names_of(studies: Sequence[Study]) -> dict[str, str]:
     return {trial.id: study.name_of(trial) for study in studies for trial in study.trials}
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text in which every id of a trial is what the page calls the trial, see ``names_of``."""
+    for name in (name for name in names if name in text):
+        text = text.replace(name, names[name])
+    return text
+
+
 def podium(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
     """Return the leader of each study, best first, and behind a lone study's leader its second."""
     if len(studies) == 1:

@@ -1,16 +1,18 @@
 """The verdict on each dataset as the page tells it: confirmed with its statistics, or said to be unconfirmed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.journal.trial import Trial
-from orchestrator.report.studies import Study, names_of, podium
+from orchestrator.report.studies import Study, names_of, podium, renamed
+from orchestrator.results.candidates import Comparison as ConfirmedComparison
+from orchestrator.results.candidates import DatasetVerdict, OverImages
+from orchestrator.results.candidates import Standing as ConfirmedStanding
 from orchestrator.results.caveats import caveats
 from orchestrator.results.plain_words import share_text
-from orchestrator.results.statistics import FEWEST
+from orchestrator.results.statistics import FEWEST, Interval, Measure
 from orchestrator.text.values import count_text, metric_text, values_text
 
 SHOWN = 5
@@ -185,31 +187,37 @@ def scale(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, str]]:
 
 def _warnings(studies: Sequence[Study]) -> list[str]:
     sentences = caveats([trial for study in studies for trial in (*study.trials, *study.repeats)])
-    return [_renamed(sentence, names_of(studies)) for sentence in sentences]
+    return [renamed(sentence, names_of(studies)) for sentence in sentences]
 
 
-def confirmed(given: Mapping[str, Any], studies: Sequence[Study]) -> Verdict:
+def confirmed(given: DatasetVerdict, studies: Sequence[Study], names: Mapping[str, str]) -> Verdict:
     """Return the verdict on a dataset whose candidates were confirmed.
 
     Args:
-        given: ``DatasetVerdict.to_dict()``.
+        given: What is known of it.
         studies: Of the dataset.
+        names: What the page calls each trial, by its id.
     """
-    tone, winner = str(given["verdict"]), given["winner"]
+
+    def sentences(texts: Iterable[str]) -> list[str]:
+        return [_sentence(renamed(text, names)) for text in texts]
+
+    tone, winner, metric = str(given.verdict), given.winner, given.metric
+    intervals = [interval_of(standing) for standing in given.standings]
     return Verdict(
-        dataset=given["dataset"],
+        dataset=studies[0].dataset,
         tone=tone,
-        headline=_HEADLINES[tone].format(winner=winner) if winner else "No verdict",
-        sentence=_sentence(given["reason"]),
-        measure=f"{given['metric']}: mean ± sample standard deviation over fresh seeds on this test set, with its "
-        f"95 % bootstrap interval (from {FEWEST} seeds on); chosen by {given['selection']} alone",
-        standings=_confirmed_standings(given["standings"], given["metric"]),
-        scale=scale([(low, high) for low, _, high in _intervals(given["standings"])]),
-        comparisons=[_comparison(comparison, given["metric"]) for comparison in given["comparisons"]],
-        warnings=[*map(_sentence, given["warnings"]), *_warnings(studies)],
-        compared=_sentence(given["compared"]) if given["compared"] else "",
-        found=[_sentence(one) for one in given["found"]],
-        change=[_sentence(one) for one in given["would_change"]],
+        headline=_HEADLINES[tone].format(winner=renamed(winner.candidate.label, names)) if winner else "No verdict",
+        sentence=_sentence(renamed(given.reason, names)),
+        measure=f"{metric}: mean ± sample standard deviation over fresh seeds on this test set, with its "
+        f"95 % bootstrap interval (from {FEWEST} seeds on); chosen by {given.selection} alone",
+        standings=_confirmed_standings(given, intervals, names),
+        scale=scale([(low, high) for low, _, high in intervals]),
+        comparisons=[_comparison(comparison, metric, names) for comparison in given.comparisons],
+        warnings=[*sentences(given.warnings), *_warnings(studies)],
+        compared=_sentence(renamed(given.compared, names)) if given.compared else "",
+        found=sentences(given.found),
+        change=sentences(given.would_change),
     )
 
 
@@ -218,34 +226,32 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _confirmed_standings(standings: Sequence[Mapping[str, Any]], metric: str) -> list[Standing]:
-    intervals = _intervals(standings)
+def _confirmed_standings(
+    given: DatasetVerdict, intervals: Sequence[tuple[float, float, float]], names: Mapping[str, str]
+) -> list[Standing]:
     placed = bars(intervals) if intervals else []
     return [
         Standing(
-            label=standing["label"],
-            detail=values_text(standing["parameters"]),
-            value=spread_text(standing["result"], metric),
+            label=renamed(one.candidate.label, names),
+            detail=values_text(one.candidate.parameters),
+            value=spread_text(one.result, given.metric),
             bar=bar,
-            note=interval_note(interval, standing["result"]["seeds"], metric),
+            note=interval_note(interval, one.result.seeds, given.metric),
         )
-        for standing, interval, bar in zip(standings, intervals, placed, strict=True)
+        for one, interval, bar in zip(given.standings, intervals, placed, strict=True)
     ]
 
 
-def _intervals(standings: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, float]]:
-    """Return low, mean and high of each; without an interval the mean is all three."""
-    means = [standing["result"]["mean"] for standing in standings]
-    return [
-        (each["low"], mean, each["high"]) if (each := standing["bootstrap"]) else (mean, mean, mean)
-        for standing, mean in zip(standings, means, strict=True)
-    ]
+def interval_of(standing: ConfirmedStanding) -> tuple[float, float, float]:
+    """Return low, mean and high of what a candidate reached; without an interval the mean is all three."""
+    mean, interval = standing.result.mean, standing.bootstrap
+    return (interval.low, mean, interval.high) if interval else (mean, mean, mean)
 
 
-def spread_text(result: Mapping[str, Any], metric: str) -> str:
+def spread_text(result: Measure, metric: str) -> str:
     """Return a mean over seeds with its standard deviation, where this is known."""
-    mean = metric_text(metric, result["mean"])
-    return mean if result["sample_std"] is None else f"{mean} ± {metric_text(metric, result['sample_std'])}"
+    mean = metric_text(metric, result.mean)
+    return mean if result.sample_std is None else f"{mean} ± {metric_text(metric, result.sample_std)}"
 
 
 def interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
@@ -255,35 +261,35 @@ def interval_note(interval: tuple[float, float, float], seeds: int, metric: str)
     return words if low == high else f"[{metric_text(metric, low)}, {metric_text(metric, high)}], {words}"
 
 
-def _comparison(given: Mapping[str, Any], metric: str) -> Comparison:
-    interval = given["interval"]
-    between = f" [{interval['low']:+.2f}, {interval['high']:+.2f}]" if interval else ""
-    pairs = count_text(given["pairs"], "pair")
+def _comparison(given: ConfirmedComparison, metric: str, names: Mapping[str, str]) -> Comparison:
+    between = f" {_between(given.interval)}" if given.interval else ""
     statistics = [
-        (f"difference in {metric}", f"{given['difference']:+.2f}{between}"),
-        *_over_images(given["over_images"], metric),
-        ("p that decides, corrected", _p_text(given["holm_p"])),
-        ("Welch p (seeds alone)", _p_text(given["welch_p"])),
-        (f"paired p, {pairs}", _p_text(given["paired_p"])),
-        ("Hedges' g", "–" if given["effect"] is None else f"{given['effect']:+.2f}"),
+        (f"difference in {metric}", f"{given.difference:+.2f}{between}"),
+        *_over_images(given.over_images, metric),
+        ("p that decides, corrected", _p_text(given.holm_p)),
+        ("Welch p (seeds alone)", _p_text(given.welch_p)),
+        (f"paired p, {count_text(given.pairs, 'pair')}", _p_text(given.paired_p)),
+        ("Hedges' g", "–" if given.effect is None else f"{given.effect:+.2f}"),
     ]
-    roles = " and ".join(role.replace("_", "-") for role in given["roles"])
-    return Comparison(f"{given['label']} ({roles})", str(given["verdict"]), statistics)
+    return Comparison(f"{renamed(given.label, names)} ({given.roles_in_words})", str(given.verdict), statistics)
 
 
-def _over_images(found: Mapping[str, Any] | None, metric: str) -> list[tuple[str, str]]:
+def _over_images(found: OverImages | None, metric: str) -> list[tuple[str, str]]:
     """Return the statistics over seeds and images, where these were compared."""
     if found is None:
         return []
-    interval = found["interval"]
     return [
-        (f"difference in {metric}, new images", f"[{interval['low']:+.2f}, {interval['high']:+.2f}]"),
-        ("p over seeds and images", _p_text(found["p"])),
-        ("probability of being better", share_text(found["probability"])),
-        (f"by at least {found['smallest_difference']:g}", share_text(found["probability_of_smallest"])),
-        ("uncertainty: images alone", f"{found['share_of_images']:.0%}"),
-        ("uncertainty: seeds alone", f"{found['share_of_seeds']:.0%}"),
+        (f"difference in {metric}, new images", _between(found.interval)),
+        ("p over seeds and images", _p_text(found.p)),
+        ("probability of being better", share_text(found.probability)),
+        (f"by at least {found.smallest_difference:g}", share_text(found.probability_of_smallest)),
+        ("uncertainty: images alone", f"{found.share_of_images:.0%}"),
+        ("uncertainty: seeds alone", f"{found.share_of_seeds:.0%}"),
     ]
+
+
+def _between(interval: Interval) -> str:
+    return f"[{interval.low:+.2f}, {interval.high:+.2f}]"
 
 
 def _p_text(p: float | None) -> str:
@@ -294,7 +300,7 @@ def _p_text(p: float | None) -> str:
 
 def verdicts_of(
     studies: Mapping[str, Sequence[Study]],
-    given: Sequence[Mapping[str, Any]],
+    given: Sequence[DatasetVerdict],
     names: Mapping[str, str],
     judged: Mapping[str, Sequence[str]],
 ) -> list[Verdict]:
@@ -302,36 +308,21 @@ def verdicts_of(
 
     Args:
         studies: By dataset.
-        given: ``DatasetVerdict.to_dict()`` of the confirmed ones.
+        given: On each dataset whose candidates were confirmed.
         names: What the page calls each trial, by its id.
         judged: Dataset -> sentences about people's judgements.
     """
-    sentences = {Path(dataset).name: _renamed(list(each), names) for dataset, each in judged.items()}
-    known = {Path(verdict["dataset"]).name: _renamed(verdict, names) for verdict in given}
+    sentences = {Path(dataset).name: each for dataset, each in judged.items()}
+    known = {Path(verdict.dataset).name: verdict for verdict in given}
     return [
         replace(
-            confirmed({**known[dataset], "dataset": dataset}, group)
-            if dataset in known
-            else unconfirmed(dataset, group),
-            judged=[_sentence(one) for one in sentences.get(dataset, ())],
+            confirmed(known[dataset], group, names) if dataset in known else unconfirmed(dataset, group),
+            judged=[_sentence(renamed(one, names)) for one in sentences.get(dataset, ())],
         )
         for dataset, group in studies.items()
     ]
 
 
-def ranking(given: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+def ranking(given: Sequence[DatasetVerdict]) -> dict[str, list[str]]:
     """Return the ids of the confirmed trials of each dataset, the winner first."""
-    return {Path(one["dataset"]).name: [standing["label"] for standing in one["standings"]] for one in given}
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return plain values in which every id of a trial is what the page calls it."""
-    if isinstance(value, str):
-        for name in (name for name in names if name in value):
-            value = value.replace(name, names[name])
-        return value
-    if isinstance(value, Mapping):
-        return {key: _renamed(item, names) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_renamed(item, names) for item in value]
-    return value
+    return {Path(one.dataset).name: [standing.candidate.label for standing in one.standings] for one in given}

@@ -1,6 +1,6 @@
 """The parts of a verdict: candidates with their seeds, their ranking, and how the winner compares."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -198,6 +198,17 @@ class Comparison:
     verdict: Verdict
     reason: str
     over_images: OverImages | None = None
+
+    @property
+    def roles_in_words(self) -> str:
+        """The roles as people read them, such as ``runner-up and baseline``."""
+        return " and ".join(role.replace("_", "-") for role in self.roles)
+
+
+def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """Return the first comparison with the least favourable verdict for the winner; ``None`` of no comparisons."""
+    order = (Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER)
+    return min(comparisons, key=lambda one: order.index(one.verdict), default=None)
 
 
 @dataclass(frozen=True)

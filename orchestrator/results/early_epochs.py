@@ -12,6 +12,7 @@ References:
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,16 @@ class EarlyEpochs:
         weak = [epoch for epoch, tau in self.tau.items() if tau < TELLING]
         later = [epoch for epoch in self.tau if epoch > max(weak, default=0)]
         return min(later, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON, in which an epoch is a text."""
+        return {
+            "settings": self.settings,
+            "begun": self.begun,
+            "grace_epochs": self.grace,
+            "first_telling_epoch": self.telling,
+            "tau": {str(epoch): tau for epoch, tau in self.tau.items()},
+        }
 
 
 def rank_correlations(trials: Iterable[Trial]) -> tuple[int, dict[int, float]]:
@@ -144,20 +155,6 @@ def _first(telling: int | None, over: str) -> str:
     if telling is None:
         return f"no epoch before the last ranks trials as the end does: Kendall's tau stays below {TELLING:g} {over}"
     return f"epoch {telling} is the first from which on Kendall's tau with the end is at least {TELLING:g}, {over}"
-
-
-def to_dict(studies: Mapping[str, EarlyEpochs]) -> dict[str, dict[str, object]]:
-    """Return what the epochs of each study tell as plain values for JSON, in which an epoch is a text."""
-    return {
-        name: {
-            "settings": study.settings,
-            "begun": study.begun,
-            "grace_epochs": study.grace,
-            "first_telling_epoch": study.telling,
-            "tau": {str(epoch): tau for epoch, tau in study.tau.items()},
-        }
-        for name, study in studies.items()
-    }
 
 
 def of_dataset(studies: Mapping[str, EarlyEpochs], trials: Sequence[Trial]) -> dict[str, EarlyEpochs]:

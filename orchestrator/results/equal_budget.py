@@ -7,12 +7,20 @@ value (diverged, failed) counts as the worst of its loss, so that a loss which o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState, seconds_of
+from orchestrator.results.equal_budget_answers import (
+    UNITS,
+    Crossing,
+    EqualBudget,
+    Incumbent,
+    LossComparison,
+    LossCurve,
+    Unit,
+)
 from orchestrator.results.expected_best import (
     Values,
     best_quantiles,
@@ -49,22 +57,13 @@ class SearchedLoss:
     epochs: float
     hours: float
 
-    def cost(self, budget: str) -> float:
-        """Return what a candidate costs on average, in trials, epochs or hours."""
-        return {"trials": 1.0, "epochs": self.epochs, "hours": self.hours}[budget]
+    def cost(self, unit: Unit) -> float:
+        """Return what a candidate costs on average, in one unit."""
+        return {"trials": 1.0, "epochs": self.epochs, "hours": self.hours}[unit]
 
 
-def equal_budgets(history: History) -> dict[str, Any]:
-    """Return for each dataset what its losses reach at equal budgets, and how much the search flatters itself.
-
-    Returns:
-        Dataset -> ``metric``, ``hours_are`` (``GPU hours``, or ``trial hours`` where the GPUs of a trial are not
-        known), ``losses`` (best first, each with ``label``, ``model``, ``loss``, ``candidates`` and its curve:
-        ``trials``, ``epochs``, ``hours``, ``expected``, and ``low`` and ``high`` of the band), ``comparisons`` (the
-        best with each other), ``ended`` (how many trials), ``incumbents`` (who led the search when, with the value that
-        fresh seeds confirmed) and ``flattery`` (mean of the confirmed candidates' values in the search minus those with
-        fresh seeds; ``None`` without a confirmation). A dataset is left out where no loss has ``FEWEST`` candidates.
-    """
+def equal_budgets(history: History) -> dict[str, EqualBudget]:
+    """Return the answers for each dataset; a dataset is left out where no loss has ``FEWEST`` candidates."""
     metric, gpus = history.metric, _gpus(history)
     found = {}
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.stage(Stage.SEARCH)):
@@ -73,15 +72,15 @@ def equal_budgets(history: History) -> dict[str, Any]:
         if not losses:
             continue
         confirmed = _confirmed(history, metric)
-        found[dataset] = {
-            "metric": metric,
-            "hours_are": "GPU hours" if gpus else "trial hours",
-            "losses": [_described(loss) for loss in losses],
-            "comparisons": [_compare(losses[0], other) for other in losses[1:]],
-            "ended": sum(trial.has_ended for trial in trials),
-            "incumbents": _incumbents(trials, metric, confirmed),
-            "flattery": _flattery(trials, metric, confirmed),
-        }
+        found[dataset] = EqualBudget(
+            metric=metric,
+            hours_are="GPU hours" if gpus else "trial hours",
+            losses=[_curve(loss) for loss in losses],
+            comparisons=[_compare(losses[0], other) for other in losses[1:]],
+            ended=sum(trial.has_ended for trial in trials),
+            incumbents=_incumbents(trials, metric, confirmed),
+            flattery=_flattery(trials, metric, confirmed),
+        )
     return found
 
 
@@ -123,48 +122,47 @@ def _value(trials: Sequence[Trial], metric: str) -> float | None:
     return None
 
 
-def _described(loss: SearchedLoss) -> dict[str, Any]:
-    about = {"label": loss.label, "model": loss.model, "loss": loss.loss, "candidates": len(loss.values)}
-    return {**about, **_curve(loss)}
-
-
-def _curve(loss: SearchedLoss) -> dict[str, list[float]]:
+def _curve(loss: SearchedLoss) -> LossCurve:
     count = len(loss.values)
     draws: Sequence[int] = range(1, count + 1)
     if count > MOST_POINTS:
         doubled = [2**power for power in range(count.bit_length())]
         draws = sorted({*np.geomspace(1, count, MOST_POINTS).round().astype(int).tolist(), *doubled, count})
     low, high = best_quantiles(loss.values, draws)
-    return {
-        "trials": [float(drawn) for drawn in draws],
-        "epochs": [drawn * loss.epochs for drawn in draws],
-        "hours": [drawn * loss.hours for drawn in draws],
-        "expected": expected_best(loss.values, draws).tolist(),
-        "low": low.tolist(),
-        "high": high.tolist(),
-    }
+    return LossCurve(
+        label=loss.label,
+        model=loss.model,
+        loss=loss.loss,
+        candidates=count,
+        trials=[float(drawn) for drawn in draws],
+        epochs=[drawn * loss.epochs for drawn in draws],
+        hours=[drawn * loss.hours for drawn in draws],
+        expected=expected_best(loss.values, draws).tolist(),
+        low=low.tolist(),
+        high=high.tolist(),
+    )
 
 
-def _compare(first: SearchedLoss, other: SearchedLoss) -> dict[str, Any]:
+def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
     """Compare the loss with the highest value with another one: where they cross, and how sure the lead is."""
     both = min(len(first.values), len(other.values))
     expected = [float(expected_best(loss.values, [both])[0]) for loss in (first, other)]
     crossed = {}
-    for budget in ("trials", "epochs", "hours"):
-        costs = (first.cost(budget), other.cost(budget))
+    for unit in UNITS:
+        costs = (first.cost(unit), other.cost(unit))
         found = crossings(first.values, other.values, costs) if min(costs) > 0 else []
-        crossed[budget] = [{"at": at, "ahead": first.label if ahead else other.label} for at, ahead in found]
-    return {
-        "first": first.label,
-        "other": other.label,
-        "trials": both,
-        "difference": expected[0] - expected[1],
-        "probability": lead_probability(first.values, other.values, both),
-        "crossings": crossed,
+        crossed[unit] = [Crossing(at, first.label if ahead else other.label) for at, ahead in found]
+    return LossComparison(
+        first=first.label,
+        other=other.label,
+        trials=both,
+        difference=expected[0] - expected[1],
+        probability=lead_probability(first.values, other.values, both),
+        crossings=crossed,
         # The best of twice as many is among the new ones with probability 1/2, whatever the distribution.
-        "further_trials": len(other.values),
-        "chance": chance_to_improve(len(other.values), len(other.values)),
-    }
+        further_trials=len(other.values),
+        chance=chance_to_improve(len(other.values), len(other.values)),
+    )
 
 
 def _confirmed(history: History, metric: str) -> dict[str, tuple[float, int]]:
@@ -176,19 +174,17 @@ def _confirmed(history: History, metric: str) -> dict[str, tuple[float, int]]:
     return {candidate: (float(np.mean(found)), len(found)) for candidate, found in values.items()}
 
 
-def _incumbents(
-    trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tuple[float, int]]
-) -> list[dict[str, Any]]:
+def _incumbents(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tuple[float, int]]) -> list[Incumbent]:
     """Return the trials that led the search when they ended, oldest first."""
     ended = [trial for trial in trials if trial.has_ended]
-    found: list[dict[str, Any]] = []
+    found: list[Incumbent] = []
     best = -np.inf
     for after, trial in enumerate(sorted(ended, key=lambda one: (one.ended_after or 0.0, one.id)), start=1):
         value = trial.epochs[trial.best_epoch or 0][metric] if trial.state is TrialState.FINISHED else -np.inf
         if value > best:
             best = value
             mean, seeds = confirmed.get(trial.id, (None, 0))
-            found.append({"after": after, "trial": trial.id, "value": value, "confirmed": mean, "seeds": seeds})
+            found.append(Incumbent(after, trial.id, value, mean, seeds))
     return found
 
 

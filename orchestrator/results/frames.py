@@ -3,13 +3,13 @@
 Searched parameters stand under ``param.NAME``. pandas comes with MLflow, and is imported when a frame is made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.confirmed import metrics_of, verdicts_of
-from orchestrator.results.summary import conclude
+from orchestrator.results.summary import winners_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,18 +45,22 @@ def candidates_frame(history: History) -> "DataFrame":
     ``mean`` and ``sample_std`` are of the metric of the verdict on the test split, ``selected_by`` is the mean on val.
     """
     rows = []
-    for dataset, verdict in _verdicts(history):
-        for one in verdict["standings"]:
-            result = one["result"] or {}
-            about = {"dataset": dataset, "candidate": one["label"], "rank": one["rank"], "metric": verdict["metric"]}
+    for dataset, verdict in verdicts_of(history).items():
+        for standing in verdict.standings:
+            one, result = standing.candidate, standing.result
             rows.append(
                 {
-                    **about,
-                    **{name: result.get(name) for name in ("mean", "sample_std", "seeds")},
-                    "selected_by": one["selected_by"],
-                    "model": one["model"],
-                    "loss": one["loss"],
-                    **_params(one["parameters"]),
+                    "dataset": dataset,
+                    "candidate": one.label,
+                    "rank": standing.rank,
+                    "metric": verdict.metric,
+                    "mean": result.mean,
+                    "sample_std": result.sample_std,
+                    "seeds": result.seeds,
+                    "selected_by": standing.selected_by,
+                    "model": one.model,
+                    "loss": one.loss,
+                    **_params(one.parameters),
                 }
             )
     return _frame(rows, ["dataset", "candidate"])
@@ -65,20 +69,22 @@ def candidates_frame(history: History) -> "DataFrame":
 def verdicts_frame(history: History) -> "DataFrame":
     """Return a row a comparison of a winner with another candidate, by dataset and the other's name."""
     rows = []
-    for dataset, verdict in _verdicts(history):
-        for one in verdict["comparisons"]:
-            interval = one["interval"] or {}
+    for dataset, verdict in verdicts_of(history).items():
+        for one in verdict.comparisons:
             rows.append(
                 {
                     "dataset": dataset,
-                    "other": one["label"],
-                    "winner": verdict["winner"],
-                    "roles": ", ".join(one["roles"]),
-                    "verdict": one["verdict"],
-                    "difference": one["difference"],
-                    "low": interval.get("low"),
-                    "high": interval.get("high"),
-                    **{name: one[name] for name in ("welch_p", "holm_p", "paired_p", "effect")},
+                    "other": one.label,
+                    "winner": verdict.standings[0].candidate.label,
+                    "roles": ", ".join(one.roles),
+                    "verdict": one.verdict,
+                    "difference": one.difference,
+                    "low": one.interval.low if one.interval else None,
+                    "high": one.interval.high if one.interval else None,
+                    "welch_p": one.welch_p,
+                    "holm_p": one.holm_p,
+                    "paired_p": one.paired_p,
+                    "effect": one.effect,
                 }
             )
     return _frame(rows, ["dataset", "other"])
@@ -86,14 +92,18 @@ def verdicts_frame(history: History) -> "DataFrame":
 
 def winners_frame(history: History) -> "DataFrame":
     """Return a row a dataset: the winner's trial, settings and metrics."""
-    winners = conclude(history)["winners"] if history.experiment else {}
+    winners = winners_of(history, verdicts_of(history)) if history.experiment else {}
     rows = [
         {
             "dataset": dataset,
-            **{name: one[name] for name in ("trial", "confirmed", "seeds", "model", "loss")},
-            **_params(one["parameters"]),
-            **{f"val/{name}": value for name, value in one["val"].items()},
-            **{f"test/{name}": value for name, value in (one["test"] or {}).items()},
+            "trial": one.trial,
+            "confirmed": one.confirmed,
+            "seeds": one.seeds,
+            "model": one.setting.config.model,
+            "loss": one.setting.config.loss,
+            **_params(one.setting.parameters),
+            **{f"val/{name}": value for name, value in one.val.items()},
+            **{f"test/{name}": value for name, value in (one.test or {}).items()},
         }
         for dataset, one in winners.items()
     ]
@@ -128,15 +138,11 @@ def _about(trial: Trial) -> dict[str, Any]:
     return {**about, **trial.combination}
 
 
-def _params(parameters: Any) -> dict[str, Any]:
+def _params(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {f"param.{name}": value for name, value in parameters.items() if name != "loss"}
 
 
-def _verdicts(history: History) -> list[tuple[str, dict[str, Any]]]:
-    return [(dataset, verdict.to_dict()) for dataset, verdict in verdicts_of(history).items()]
-
-
-def _frame(rows: Any, index: list[str]) -> "DataFrame":
+def _frame(rows: Iterable[Mapping[str, Any]], index: list[str]) -> "DataFrame":
     from pandas import DataFrame
 
     listed = list(rows)

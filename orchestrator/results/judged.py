@@ -18,7 +18,7 @@ import numpy as np
 
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.candidates import DatasetVerdict, Verdict
+from orchestrator.results.candidates import DatasetVerdict, weakest
 from orchestrator.results.confirmed import Question, answer, verdicts_of
 from orchestrator.results.confirming import repeats_of
 from orchestrator.results.plain_words import share_text
@@ -46,11 +46,16 @@ class JudgedVerdict:
     verdicts: Mapping[str, DatasetVerdict]
     known: float | None
 
+    @property
+    def title(self) -> str:
+        """What people call the source."""
+        return TITLES[self.name]
+
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON, with the sentences for people."""
+        """Return it as plain values for JSON."""
         return {
             "name": self.name,
-            "title": TITLES[self.name],
+            "title": self.title,
             "survives": self.survives,
             "known": self.known,
             "verdicts": {metric: verdict.to_dict() for metric, verdict in self.verdicts.items()},
@@ -140,35 +145,33 @@ def judged_sentences(history: History) -> dict[str, list[str]]:
     if not history.test_judged:
         return {}
     return {
-        dataset: describe_judged([one.to_dict() for one in judged_verdicts(history, verdict)])
-        for dataset, verdict in verdicts_of(history).items()
+        dataset: describe_judged(judged_verdicts(history, verdict)) for dataset, verdict in verdicts_of(history).items()
     }
 
 
-def describe_judged(judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for people about each source of judgements, from what ``to_dict`` returns."""
+def describe_judged(judged: Sequence[JudgedVerdict]) -> list[str]:
+    """Return a sentence for people about each source of judgements."""
     return [_sentence(one) for one in judged]
 
 
-def _sentence(judged: Mapping[str, Any]) -> str:
-    survives = "the verdict survives" if judged["survives"] else "the verdict does not survive"
-    found = "; ".join(_found(metric, verdict) for metric, verdict in judged["verdicts"].items())
-    known = "" if judged["known"] is None else f" (of the winner's first ten, {judged['known']:.0%} are judged)"
-    return f"with the pairs that people judged to fit ({judged['title']}) {survives}: {found}{known}"
+def _sentence(judged: JudgedVerdict) -> str:
+    survives = "the verdict survives" if judged.survives else "the verdict does not survive"
+    found = "; ".join(_found(metric, verdict) for metric, verdict in judged.verdicts.items())
+    known = "" if judged.known is None else f" (of the winner's first ten, {judged.known:.0%} are judged)"
+    return f"with the pairs that people judged to fit ({judged.title}) {survives}: {found}{known}"
 
 
-def _found(metric: str, verdict: Mapping[str, Any]) -> str:
+def _found(metric: str, verdict: DatasetVerdict) -> str:
     """Return what decides by one metric: the weakest of the comparisons."""
-    order = [Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER]
-    weakest = min(verdict["comparisons"], key=lambda one: order.index(Verdict(one["verdict"])), default=None)
+    decisive = weakest(verdict.comparisons)
     words = _in_words(metric)
-    if weakest is None:
-        return f"{words} {verdict['verdict']}"
+    if decisive is None:
+        return f"{words} {verdict.verdict}"
     digits = 3 if metric.startswith("map_r") else 2
-    images = weakest["over_images"]
-    probability = f", probability {share_text(images['probability'])} on new images" if images else ""
-    difference = f"{weakest['difference']:+.{digits}f} against {weakest['label']!r}"
-    return f"{words} {verdict['verdict']} ({difference}{probability})"
+    images = decisive.over_images
+    probability = f", probability {share_text(images.probability)} on new images" if images else ""
+    difference = f"{decisive.difference:+.{digits}f} against {decisive.label!r}"
+    return f"{words} {verdict.verdict} ({difference}{probability})"
 
 
 def _in_words(metric: str) -> str:

@@ -55,11 +55,9 @@ def _beats(rival: Sequence[float], point: Sequence[float]) -> bool:
     )
 
 
-def explain_front(objectives: list[dict[str, str]]) -> str:
+def explain_front(objectives: Sequence[Objective]) -> str:
     """Return a sentence that says what a Pareto front is of."""
-    goals = [
-        f"{goal['metric']} {'maximised' if goal['direction'] == 'maximize' else 'minimised'}" for goal in objectives
-    ]
+    goals = [f"{goal.metric} {'maximised' if goal.direction == 'maximize' else 'minimised'}" for goal in objectives]
     return (
         f"No finished trial of the search is better than one of these in one objective without being worse in another: "
         f"{', '.join(goals)}. Values are those of each trial's best epoch; of several trainings of a setting, means."

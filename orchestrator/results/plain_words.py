@@ -20,7 +20,6 @@ def what_was_compared(ranked: Sequence[Candidate], rules: Rules) -> str:
 
 def what_was_found(winner: str, comparison: Comparison) -> str:
     """Return what a comparison says, with the numbers as a person says them."""
-    roles = " and ".join(role.replace("_", "-") for role in comparison.roles)
     words = {
         Verdict.BETTER: "is better than",
         Verdict.TIE: "is not told apart from",
@@ -28,7 +27,7 @@ def what_was_found(winner: str, comparison: Comparison) -> str:
         Verdict.UNTESTED: "could not be tested against",
     }
     why = f": {comparison.reason}" if comparison.reason else ""
-    opponent = f"{winner!r} {words[comparison.verdict]} the {roles} {comparison.label!r}"
+    opponent = f"{winner!r} {words[comparison.verdict]} the {comparison.roles_in_words} {comparison.label!r}"
     return f"{opponent} ({_numbers(comparison)}){why}"
 
 

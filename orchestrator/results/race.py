@@ -27,6 +27,7 @@ References:
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,11 @@ class Round:
     means: Mapping[str, float]
     left: Mapping[str, Departure]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the round as plain values for JSON."""
+        left = {label: str(departure.how) for label, departure in self.left.items()}
+        return {**vars(self), "means": dict(self.means), "left": left}
+
 
 @dataclass(frozen=True)
 class Race:
@@ -119,6 +125,19 @@ class Race:
     def staying(self) -> list[str]:
         """The labels of the candidates that are in the race, or were at its end."""
         return [label for label in self.seeds if label not in self.left]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the race as plain values for JSON."""
+        return {
+            "trainings": self.trainings,
+            "used": self.used,
+            "ended": self.ended,
+            "level": self.level,
+            "seeds": dict(self.seeds),
+            "staying": self.staying,
+            "left": {label: {"how": str(one.how), "seeds": one.seeds} for label, one in self.left.items()},
+            "rounds": [one.to_dict() for one in self.rounds],
+        }
 
 
 def most_seeds(trainings: int, candidates: int) -> int:

@@ -1,10 +1,7 @@
 """A race in sentences, for people: who is in, who left after which round and why, and how the race ended."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from orchestrator.results.candidates import Departed
-from orchestrator.results.race import Race
+from orchestrator.results.race import Race, Round
 from orchestrator.text.values import count_text
 
 WHY = {
@@ -15,47 +12,24 @@ WHY = {
 """How a candidate left -> in words."""
 
 
-def race_to_dict(race: Race) -> dict[str, Any]:
-    """Return a race as plain values for JSON."""
-    return {
-        "trainings": race.trainings,
-        "used": race.used,
-        "ended": race.ended,
-        "level": race.level,
-        "seeds": dict(race.seeds),
-        "staying": race.staying,
-        "left": {label: {"how": str(left.how), "seeds": left.seeds} for label, left in race.left.items()},
-        "rounds": [
-            {
-                "seeds": one.seeds,
-                "level": one.level,
-                "leader": one.leader,
-                "means": dict(one.means),
-                "left": {label: str(left.how) for label, left in one.left.items()},
-            }
-            for one in race.rounds
-        ],
-    }
-
-
-def describe_race(race: Mapping[str, Any], metric: str) -> list[str]:
+def describe_race(race: Race, metric: str) -> list[str]:
     """Return how a race stands, and who left it after which round and why, a sentence each.
 
     Args:
-        race: See ``race_to_dict``.
+        race: Of one dataset.
         metric: Of val, by which the race is run.
     """
+    numbered = enumerate(race.rounds, start=1)
     return [
         _standing(race),
-        *(_departure(one, number, label, metric) for number, one in _rounds(race) for label in one["left"]),
+        *(_departure(one, number, label, metric) for number, one in numbered for label in one.left),
     ]
 
 
-def describe_round(race: Mapping[str, Any], number: int, metric: str) -> str:
-    """Return what a round of a race brought, in one sentence."""
-    one = race["rounds"][number - 1]
-    leads = f"{one['leader']} leads with {metric} {one['means'][one['leader']]:.2f} over {_seeds(one['seeds'])}"
-    left = "".join(f"; {_departure(one, number, label, metric)}" for label in one["left"])
+def describe_round(one: Round, number: int, metric: str) -> str:
+    """Return what a round of a race brought, in one sentence; rounds are numbered from 1."""
+    leads = f"{one.leader} leads with {metric} {one.means[one.leader]:.2f} over {_seeds(one.seeds)}"
+    left = "".join(f"; {_departure(one, number, label, metric)}" for label in one.left)
     return f"race, round {number}: {leads}{left}"
 
 
@@ -67,27 +41,23 @@ def race_outcome(race: Race, label: str) -> str:
     return "stayed to the end" if race.ended else "in the race"
 
 
-def _standing(race: Mapping[str, Any]) -> str:
-    trainings = f"{race['used']} of at most {race['trainings']} trainings"
-    names = ", ".join(f"{label} ({_seeds(race['seeds'][label])})" for label in race["staying"])
-    if race["ended"] is None:
-        return f"race, round {len(race['rounds']) + 1} under way, {trainings} given out; in the race: {names}"
-    rounds = count_text(len(race["rounds"]), "round")
-    how = f"race: over after {rounds} and {trainings}, because {race['ended']}"
-    return f"{how}; to the end: {names}; level of the verdict: {race['level']:.2g}"
+def _standing(race: Race) -> str:
+    trainings = f"{race.used} of at most {race.trainings} trainings"
+    names = ", ".join(f"{label} ({_seeds(race.seeds[label])})" for label in race.staying)
+    if race.ended is None:
+        return f"race, round {len(race.rounds) + 1} under way, {trainings} given out; in the race: {names}"
+    rounds = count_text(len(race.rounds), "round")
+    how = f"race: over after {rounds} and {trainings}, because {race.ended}"
+    return f"{how}; to the end: {names}; level of the verdict: {race.level:.2g}"
 
 
-def _rounds(race: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
-    return list(enumerate(race["rounds"], start=1))
-
-
-def _departure(one: Mapping[str, Any], number: int, label: str, metric: str) -> str:
+def _departure(one: Round, number: int, label: str, metric: str) -> str:
     """Return why a candidate left after a round; one all of whose trainings were lost has no mean."""
-    why = WHY[Departed(one["left"][label])]
-    if label not in one["means"]:
+    why = WHY[one.left[label].how]
+    if label not in one.means:
         return f"{label} left after round {number}: {why}"
-    behind = one["means"][one["leader"]] - one["means"][label]
-    return f"{label} left after round {number}, {behind:.2f} {metric} behind {one['leader']}: {why}"
+    behind = one.means[one.leader] - one.means[label]
+    return f"{label} left after round {number}, {behind:.2f} {metric} behind {one.leader}: {why}"
 
 
 def _seeds(count: int) -> str:

@@ -33,7 +33,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Departed, Standing, Verdict
+from orchestrator.results.candidates import (
+    Candidate,
+    Comparison,
+    DatasetVerdict,
+    Departed,
+    Standing,
+    Verdict,
+    weakest,
+)
 from orchestrator.results.comparisons import LEVEL, Rules, compare, find_candidate, possible
 from orchestrator.results.metric_ranges import range_of
 from orchestrator.results.plain_words import what_was_compared, what_was_found, what_would_change
@@ -183,14 +191,13 @@ def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> 
     """Return the weakest of the verdicts with a sentence."""
     if not ranked:
         return Verdict.UNTESTED, "no seed of any candidate finished"
-    if not comparisons:
+    decisive = weakest(comparisons)
+    if decisive is None:
         return Verdict.UNTESTED, f"{ranked[0].label!r} had nobody to compare with"
-    order = (Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER)
-    weakest = min(comparisons, key=lambda comparison: order.index(comparison.verdict))
-    if ranked[0].missing and weakest.verdict is not Verdict.WORSE:
+    if ranked[0].missing and decisive.verdict is not Verdict.WORSE:
         why = f"every candidate lost a seed, {ranked[0].label!r} too, and the seeds that are left may flatter it"
         return Verdict.UNTESTED, why
-    return weakest.verdict, what_was_found(ranked[0].label, weakest)
+    return decisive.verdict, what_was_found(ranked[0].label, decisive)
 
 
 def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:

@@ -27,6 +27,7 @@ References:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -34,44 +35,8 @@ import numpy as np
 POINTS = np.linspace(-1, 1, 201)
 """Where curves are drawn: differences, or similarities, of cosines."""
 
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "triplet": {"margin": 0.2},
-    "triplet_sh": {"margin": 0.2},
-    "warp": {"margin": 1.0},
-    "nt_xent": {"temperature": 0.1},
-    "smooth_ap": {"temperature": 0.01},
-    "polynomial_relative": {"coefficients": (0.2, 1.0), "gate": None},
-    "polynomial_self": {
-        "positive_coefficients": (0.2, -1.0),
-        "negative_coefficients": (0.0, 1.0),
-        "hinge": "joint",
-    },
-    "sigmoid": {"temperature": 0.1, "bias": -10.0},
-    "decoupled": {"temperature": 0.1},
-    "multi_similarity": {"alpha": 2.0, "beta": 40.0, "base": 0.5},
-    "circle": {"margin": 0.4, "scale": 80.0},
-    "triplet_selhn": {"margin": 0.2},
-    "gradient_weights": {
-        "triplet_weight": "softmax",
-        "pair_weight": "sigmoid",
-        "margin": 0.2,
-        "slope": 0.0,
-        "temperature": 0.1,
-        "positive_tilt": 1.0,
-        "negative_tilt": 1.0,
-        "balance": 1.0,
-        "alpha": 2.0,
-        "beta": 10.0,
-        "base": 0.5,
-    },
-}
-"""Defaults of the losses' constructors; repeated here because the constructors need torch."""
-
-Curve = Callable[[np.ndarray, Mapping[str, Any]], np.ndarray]
-"""The weights at differences."""
-
-Pair = Callable[[np.ndarray, Mapping[str, Any]], tuple[np.ndarray, np.ndarray]]
-"""The weights of a positive and of a negative at similarities."""
+Weights = tuple[np.ndarray, ...]
+"""The weights at differences; or two, at similarities: of a positive, and of a negative."""
 
 
 @dataclass(frozen=True)
@@ -96,76 +61,93 @@ def weight_curves(loss: str, parameters: Mapping[str, Any]) -> list[WeightCurve]
         loss: Its name.
         parameters: Arguments of the loss's constructor; arguments that are left out have their defaults.
     """
-    given = {**DEFAULTS.get(loss, {}), **parameters}
-    constant = loss == "gradient_weights" and given["pair_weight"] == "constant"
-    if loss in _PAIRS and not (constant and given["triplet_weight"] != "circle"):
-        positive, negative = _PAIRS[loss](POINTS, given)
-        return [_normalised("positive", positive), _normalised("negative", negative)]
-    curve = _CURVES.get(loss)
-    return [_normalised("difference", curve(POINTS, given))] if curve else []
+    if loss not in CURVES:
+        return []
+    curve = CURVES[loss]
+    # A loss has parameters on which its weights do not depend.
+    settings = {name: value for name, value in parameters.items() if name in signature(curve).parameters}
+    weights = curve(POINTS, **settings)
+    names = ("difference",) if len(weights) == 1 else ("positive", "negative")
+    return [_normalised(of, each) for of, each in zip(names, weights, strict=True)]
 
 
-def _hinge(delta: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    return (delta > -parameters["margin"]).astype(float)
+def _hinge(delta: np.ndarray, *, margin: float = 0.2) -> Weights:
+    return ((delta > -margin).astype(float),)
 
 
-def _nt_xent(delta: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    return _sigmoid(delta / parameters["temperature"]) / parameters["temperature"]
+def _warp(delta: np.ndarray, *, margin: float = 1.0) -> Weights:
+    return _hinge(delta, margin=margin)
 
 
-def _decoupled(delta: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    return np.full_like(delta, 1 / parameters["temperature"])
+def _nt_xent(delta: np.ndarray, *, temperature: float = 0.1) -> Weights:
+    return (_sigmoid(delta / temperature) / temperature,)
 
 
-def _smooth_ap(delta: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    rank = _sigmoid(delta / parameters["temperature"])
-    return rank * (1 - rank) / parameters["temperature"] / (1 + rank) ** 2
+def _decoupled(delta: np.ndarray, *, temperature: float = 0.1) -> Weights:
+    return (np.full_like(delta, 1 / temperature),)
 
 
-def _relative(delta: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    gate = parameters["gate"]
-    weights = _polynomial(delta, parameters["coefficients"], hinge=True)
-    return weights if gate is None else np.where(delta > -gate, weights, 0.0)
+def _smooth_ap(delta: np.ndarray, *, temperature: float = 0.01) -> Weights:
+    rank = _sigmoid(delta / temperature)
+    return (rank * (1 - rank) / temperature / (1 + rank) ** 2,)
 
 
-def _self(s: np.ndarray, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    separate = parameters["hinge"] == "separate"
-    positive = -_polynomial(s, parameters["positive_coefficients"], separate)
-    return positive, _polynomial(s, parameters["negative_coefficients"], separate)
+def _relative(delta: np.ndarray, *, coefficients: Sequence[float] = (0.2, 1.0), gate: float | None = None) -> Weights:
+    weights = _polynomial(delta, coefficients, hinge=True)
+    return (weights if gate is None else np.where(delta > -gate, weights, 0.0),)
 
 
-def _pairwise_sigmoid(s: np.ndarray, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    temperature, bias = parameters["temperature"], parameters["bias"]
+def _self(
+    s: np.ndarray,
+    *,
+    positive_coefficients: Sequence[float] = (0.2, -1.0),
+    negative_coefficients: Sequence[float] = (0.0, 1.0),
+    hinge: str = "joint",
+) -> Weights:
+    separate = hinge == "separate"
+    return -_polynomial(s, positive_coefficients, separate), _polynomial(s, negative_coefficients, separate)
+
+
+def _pairwise_sigmoid(s: np.ndarray, *, temperature: float = 0.1, bias: float = -10.0) -> Weights:
     logits = s / temperature + bias
     return _sigmoid(-logits) / temperature, _sigmoid(logits) / temperature
 
 
-def _multi_similarity(s: np.ndarray, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    above = s - parameters["base"]
-    return _sigmoid(-parameters["alpha"] * above), _sigmoid(parameters["beta"] * above)
+def _multi_similarity(s: np.ndarray, *, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5) -> Weights:
+    return _sigmoid(-alpha * (s - base)), _sigmoid(beta * (s - base))
 
 
-def _circle(s: np.ndarray, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    margin, scale = parameters["margin"], parameters["scale"]
+def _circle(s: np.ndarray, *, margin: float = 0.4, scale: float = 80.0) -> Weights:
     return scale * np.maximum(1 + margin - s, 0.0), scale * np.maximum(s + margin, 0.0)
 
 
-def _pair_weights(s: np.ndarray, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    balance = parameters["balance"]
-    if parameters["pair_weight"] == "constant":
-        return np.ones_like(s), np.full_like(s, balance)
-    if parameters["pair_weight"] == "linear":
-        pull = np.maximum(1 - parameters["positive_tilt"] * s, 0.0)
-        return pull, balance * np.maximum(1 - parameters["negative_tilt"] * (1 - s), 0.0)
-    above = s - parameters["base"]
-    return _sigmoid(-parameters["alpha"] * above), balance * _sigmoid(parameters["beta"] * above)
-
-
-def _triplet_weight(delta: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    if parameters["triplet_weight"] == "softmax":
-        return _sigmoid(delta / parameters["temperature"])
-    slope = parameters["slope"] if parameters["triplet_weight"] == "linear" else 0.0
-    return _hinge(delta, parameters) * np.maximum(1 + slope * (parameters["margin"] + delta), 0.0)
+def _gradient_weights(
+    points: np.ndarray,
+    *,
+    triplet_weight: str = "softmax",
+    pair_weight: str = "sigmoid",
+    margin: float = 0.2,
+    slope: float = 0.0,
+    temperature: float = 0.1,
+    positive_tilt: float = 1.0,
+    negative_tilt: float = 1.0,
+    balance: float = 1.0,
+    alpha: float = 2.0,
+    beta: float = 10.0,
+    base: float = 0.5,
+) -> Weights:
+    if pair_weight == "linear":
+        pull = np.maximum(1 - positive_tilt * points, 0.0)
+        return pull, balance * np.maximum(1 - negative_tilt * (1 - points), 0.0)
+    if pair_weight != "constant":
+        positive, negative = _multi_similarity(points, alpha=alpha, beta=beta, base=base)
+        return positive, balance * negative
+    if triplet_weight == "circle":
+        return np.ones_like(points), np.full_like(points, balance)
+    if triplet_weight == "softmax":
+        return (_sigmoid(points / temperature),)
+    (kept,) = _hinge(points, margin=margin)
+    return (kept * np.maximum(1 + (slope if triplet_weight == "linear" else 0.0) * (margin + points), 0.0),)
 
 
 def _polynomial(points: np.ndarray, coefficients: Sequence[float], hinge: bool) -> np.ndarray:
@@ -185,22 +167,22 @@ def _normalised(of: str, weights: np.ndarray) -> WeightCurve:
     return WeightCurve(of, weights / peak if peak else weights, peak)
 
 
-_CURVES: dict[str, Curve] = {
+CURVES: dict[str, Callable[..., Weights]] = {
     "triplet": _hinge,
     "triplet_sh": _hinge,
-    "warp": _hinge,
+    "warp": _warp,
     "nt_xent": _nt_xent,
     "smooth_ap": _smooth_ap,
     "polynomial_relative": _relative,
-    "decoupled": _decoupled,
-    "triplet_selhn": _hinge,
-    "gradient_weights": _triplet_weight,
-}
-
-_PAIRS: dict[str, Pair] = {
     "polynomial_self": _self,
     "sigmoid": _pairwise_sigmoid,
+    "decoupled": _decoupled,
     "multi_similarity": _multi_similarity,
     "circle": _circle,
-    "gradient_weights": _pair_weights,
+    "triplet_selhn": _hinge,
+    "gradient_weights": _gradient_weights,
 }
+"""Loss -> its weights at points, by the arguments of the loss on which the weights depend.
+
+The defaults of these arguments are those of the losses, repeated because the losses need torch.
+"""

@@ -19,9 +19,9 @@ from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial
 from orchestrator.journal.trial_records import CheckpointDamaged, EpochEnded, TrialRetried, has_ended
 from orchestrator.results.confirming import races_of
-from orchestrator.results.race_words import describe_race, describe_round, race_to_dict
+from orchestrator.results.race_words import describe_race, describe_round
 from orchestrator.results.sentences import statements
-from orchestrator.results.summary import Summary
+from orchestrator.results.summary import Summary, conclude
 from orchestrator.search.heartbeat import EpochClock, Heartbeat
 from orchestrator.search.pace import seconds_left
 from orchestrator.search.trial_table import FEWEST_ROWS, ROWS, WORDS, common_prefix, count_words, trials_table
@@ -130,9 +130,9 @@ class PlainDisplay(Display):
         """Print what the rounds of a race brought that are over since the last trial ended."""
         history = self._progress.history
         for dataset, race in races_of(history).items() if ended.stage is Stage.CONFIRM else ():
-            metric, plain = history.metric, race_to_dict(race)
-            for number in range(self._rounds.get(dataset, 0), len(race.rounds)):
-                say(f"{dataset}: {describe_round(plain, number + 1, metric)}")
+            told = self._rounds.get(dataset, 0)
+            for number, one in enumerate(race.rounds[told:], start=told + 1):
+                say(f"{dataset}: {describe_round(one, number, history.metric)}")
             self._rounds[dataset] = len(race.rounds)
 
     def refresh(self) -> None:
@@ -215,11 +215,7 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
 def race_lines(history: History) -> list[str]:
     """Return how the race on each dataset stands, and who left it."""
     metric = history.metric if history.plans else ""
-    return [
-        f"{dataset}: {line}"
-        for dataset, race in races_of(history).items()
-        for line in describe_race(race_to_dict(race), metric)
-    ]
+    return [f"{dataset}: {line}" for dataset, race in races_of(history).items() for line in describe_race(race, metric)]
 
 
 def describe_end(trial: Trial) -> str:
@@ -231,8 +227,9 @@ def describe_end(trial: Trial) -> str:
     return f"{words}, best {trial.metric} {trial.best_value:.2f} in epoch {trial.best_epoch}"
 
 
-def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> None:
+def print_summary(history: History, show: Callable[..., None] | None = None) -> None:
     """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
+    summary = conclude(history)
     # A terminal gets lines of its own width, broken between words; a file gets a line a sentence.
     is_folded = show is None and sys.stdout.isatty()
     console = make_console(plain_width=160)
@@ -240,35 +237,36 @@ def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> 
     show(_winners(summary))
     for front in pareto_tables(summary):
         show(draw(front, console.width))
-    for dataset in summary["caveats"]:
+    for dataset in summary.caveats:
         for sentence in statements(dataset, summary):
             show(Text(f"{dataset}: {sentence}", no_wrap=not is_folded, overflow="fold" if is_folded else "ignore"))
     for stage in Stage:
-        states = Counter(row["state"] for row in summary["trials"] if row["stage"] == stage)
-        by = f"; ended by budget.{summary['ended_by']}" if stage is Stage.SEARCH and _is_limited(summary) else ""
+        states = Counter(map(history.standing, history.stage(stage)))
+        by = f"; ended by budget.{summary.ended_by}" if stage is Stage.SEARCH and _is_limited(summary) else ""
         if states:
             show(Text(f"{stage}: {states.total()} trials: {count_words(states)}{by}"))
 
 
 def _is_limited(summary: Summary) -> bool:
-    return summary["ended_by"] not in (None, "trials")
+    return summary.ended_by not in (None, "trials")
 
 
 def _winners(summary: Summary) -> Group:
     """Return a table of the winners, with what may be long below: parameters and the names of trials."""
-    metric = summary["metric"].removeprefix("val/")
+    metric = summary.metric.removeprefix("val/")
     table = Table()
     for heading in ("dataset", "model", "loss"):
         table.add_column(heading, overflow="fold")
     for heading in ("seeds", f"val {metric}", f"test {metric}"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for dataset, winner in summary["winners"].items():
-        test = "" if winner["test"] is None else f"{winner['test'][metric]:.2f}"
-        seeds = str(winner["seeds"]) if winner["confirmed"] else "unconfirmed"
-        texts = (dataset, winner["model"], winner["loss"], seeds, f"{winner['val'][metric]:.2f}", test)
+    for dataset, winner in summary.winners.items():
+        test = "" if winner.test is None else f"{winner.test[metric]:.2f}"
+        seeds = str(winner.seeds) if winner.confirmed else "unconfirmed"
+        config = winner.setting.config
+        texts = (dataset, config.model, config.loss, seeds, f"{winner.val[metric]:.2f}", test)
         table.add_row(*map(Text, texts))
     below = [
-        f"{dataset}: {winner['trial']}: {format_parameters(winner['parameters']) or 'defaults'}"
-        for dataset, winner in summary["winners"].items()
+        f"{dataset}: {winner.trial}: {format_parameters(winner.setting.parameters) or 'defaults'}"
+        for dataset, winner in summary.winners.items()
     ]
-    return Group(Text(f"{summary['experiment']}: winners", "italic"), table, *map(Text, below))
+    return Group(Text(f"{summary.experiment}: winners", "italic"), table, *map(Text, below))

@@ -10,7 +10,8 @@ from orchestrator.journal.directory import JOURNAL_FILE, find_directory
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.results import frames
-from orchestrator.results.summary import summarise
+from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.summary import Winner, summarise, winners_of
 from orchestrator.search.continuation import read_experiment
 from orchestrator.winners.champions import packed_champions
 from trainables.errors import ConfigError
@@ -134,7 +135,7 @@ class LoadedExperiment:
         Raises:
             ConfigError: If there is no winner yet, or there are several datasets.
         """
-        winners = self.summary["winners"]
+        winners = self._winners()
         if len(winners) > 1:
             raise ConfigError(f"{self.directory}: has winners on {', '.join(winners)}; name one: best_on(...)")
         return self.best_on(next(iter(winners), ""))
@@ -145,21 +146,26 @@ class LoadedExperiment:
         Raises:
             ConfigError: If it has none yet.
         """
-        winner = self.summary["winners"].get(dataset)
+        winners = self._winners()
+        winner = winners.get(dataset)
         if winner is None:
-            there = ", ".join(self.summary["winners"]) or "none: no trial has finished"
+            there = ", ".join(winners) or "none: no trial has finished"
             raise ConfigError(f"{self.directory}: no winner on {dataset or 'any dataset'}; there are: {there}")
         packed = {champion.dataset: folder for folder, champion in packed_champions(self.directory).items()}
         return Best(
             dataset=dataset,
-            trial=winner["trial"],
-            loss=winner["loss"],
-            parameters=winner["parameters"],
-            confirmed=winner["confirmed"],
-            val=winner["val"],
-            test=winner["test"] or {},
+            trial=winner.trial,
+            loss=winner.setting.config.loss,
+            parameters=winner.setting.parameters,
+            confirmed=winner.confirmed,
+            val=winner.val,
+            test=winner.test or {},
             folder=packed.get(Path(dataset).name),
         )
+
+    def _winners(self) -> dict[str, Winner]:
+        history = self.history
+        return winners_of(history, verdicts_of(history))
 
 
 def load(experiment: str | Path, *, output: str | Path = "runs") -> LoadedExperiment:

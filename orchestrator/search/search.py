@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
@@ -18,7 +18,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
-from orchestrator.results.summary import Summary, summarise
+from orchestrator.results.summary import summarise
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.continuation import command_to_go_on
 from orchestrator.search.display import Progress
@@ -59,7 +59,7 @@ class SearchResult:
     """What a search came to.
 
     Attributes:
-        summary: See ``summary.Summary``.
+        history: All that its journal says.
         directory: Of the experiment.
         tracking_uri: The MLflow store.
         tracking_problem: What is missing there and why, or ``None``.
@@ -68,13 +68,18 @@ class SearchResult:
         unregistered: Why some winners have none, or models no file.
     """
 
-    summary: Summary
+    history: History
     directory: Path
     tracking_uri: str
     tracking_problem: str | None
     ended_by: str
     registered: Sequence[Registered] = ()
     unregistered: Sequence[str] = ()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The content of ``summary.json``."""
+        return summarise(self.history)
 
 
 def run_search(
@@ -174,7 +179,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
     # Only now, because a version belongs to the run of its trial.
     registered, unregistered = register_all(uri, directory, tracker.problem)
     problems = (*unwritten, *unpacked, *unregistered)
-    return SearchResult(summarise(ledger.history), directory, uri, tracker.problem, ended_by, registered, problems)
+    return SearchResult(ledger.history, directory, uri, tracker.problem, ended_by, registered, problems)
 
 
 @contextmanager

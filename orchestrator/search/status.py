@@ -14,7 +14,6 @@ from orchestrator.journal.lock import find_holder
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirming import current_plans, most_trainings, races_of
-from orchestrator.results.race_words import race_to_dict
 from orchestrator.search.continuation import command_to_go_on
 from orchestrator.search.followed import Followed
 
@@ -94,7 +93,7 @@ class Status:
             "stages": {one.stage.value: one.to_dict() for one in self.stages},
             "command": self.command,
             "damage": self.damage,
-            "races": {dataset: race_to_dict(race) for dataset, race in races_of(self.history).items()},
+            "races": {dataset: race.to_dict() for dataset, race in races_of(self.history).items()},
             "budget": {name: {"used": used, "limit": limit} for name, (used, limit) in self.budget.items()},
         }
 

@@ -16,7 +16,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.points import Point, best_points
-from orchestrator.results.confirmed import metrics_of, verdicts_of
+from orchestrator.results.confirmed import metrics_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary, conclude
@@ -24,6 +24,7 @@ from orchestrator.tables import Row, Table, cocos_tables, retrieval_table, rows_
 from orchestrator.tables.equal_budget import equal_budget_tables
 from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.pareto import pareto_tables
+from orchestrator.tables.records import to_dict as table_to_dict
 from orchestrator.tables.table import class_tables
 
 
@@ -51,12 +52,12 @@ def read_result(directory: Path) -> Result:
         JournalError: If there is no journal, or it is damaged.
     """
     history = History.of(read_journal(directory / JOURNAL_FILE))
-    verdicts = verdicts_of(history)
-    rows: list[Row] = [row for verdict in verdicts.values() for row in rows_of(verdict)]
+    summary = conclude(history)
+    rows: list[Row] = [row for verdict in summary.verdicts.values() for row in rows_of(verdict)]
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values()):
-        if dataset not in verdicts:
+        if dataset not in summary.verdicts:
             rows += _unconfirmed(history, dataset)
-    return Result(history.name, conclude(history), tuple(rows), dict(history.data))
+    return Result(history.name, summary, tuple(rows), dict(history.data))
 
 
 def tables_of(
@@ -84,8 +85,8 @@ def tables_of(
     return [*tables, *(cocos_tables(rows, with_published=with_published) if cocos else ())]
 
 
-def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return verdicts with all their numbers, and the tables, as plain values."""
+def to_dict(results: Sequence[Result], tables: Sequence[Table]) -> dict[str, Any]:
+    """Return verdicts with all their numbers, and the tables, as plain values for JSON."""
     kept = (
         "experiment",
         "metric",
@@ -101,8 +102,9 @@ def to_dict(results: Sequence[Result], tables: Sequence[dict[str, Any]]) -> dict
         "objectives",
         "pareto",
     )
-    experiments = [{name: result.summary[name] for name in kept} for result in results]
-    return {"experiments": experiments, "tables": list(tables)}
+    described = [result.summary.to_dict() for result in results]
+    experiments = [{name: one[name] for name in kept} for one in described]
+    return {"experiments": experiments, "tables": [table_to_dict(table) for table in tables]}
 
 
 def _unconfirmed(history: History, dataset: str) -> list[Row]:
@@ -147,8 +149,7 @@ def _notes(result: Result, several: bool, brief: bool) -> list[str]:
     notes = []
     for dataset in dict.fromkeys(row.dataset for row in result.rows):
         where = " ".join([*([f"{result.name}:"] if several else []), f"{Path(dataset).name}:"])
-        confirmed = any(one["dataset"] == dataset for one in result.summary["verdicts"])
-        values = [] if confirmed else ["its rows show val, of the trainings of the search"]
+        values = [] if dataset in result.summary.verdicts else ["its rows show val, of the trainings of the search"]
         said = statements(dataset, result.summary, brief=brief)
         notes += [f"{where} {sentence}." for sentence in (*said, *values)]
     return notes

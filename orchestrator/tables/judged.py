@@ -36,7 +36,7 @@ def judged_tables(rows: Sequence[Row], summary: Summary, experiment: str = "") -
         summary: Of the experiment.
         experiment: Its name, where tables of several experiments stand together.
     """
-    titles = {one["name"]: one["title"] for each in summary["judged"].values() for one in each}
+    titles = {one.name: one.title for judged in summary.judged.values() for one in judged}
     return [_table(name, title, rows, experiment) for name, title in titles.items()]
 
 

@@ -1,9 +1,7 @@
 """The Pareto front of a search with several objectives, as a table in the formats of all others."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from orchestrator.results.pareto import explain_front
+from orchestrator.journal.points import Point
+from orchestrator.results.pareto import explain_front, values_at_best
 from orchestrator.results.statistics import Measure
 from orchestrator.results.summary import Summary
 from orchestrator.tables import Row, Table
@@ -20,10 +18,10 @@ def pareto_tables(summary: Summary, experiment: str = "") -> list[Table]:
         summary: Of the experiment.
         experiment: Its name, where tables of several experiments stand together.
     """
-    rows = [_row(trial, summary) for front in summary["pareto"].values() for trial in front]
+    rows = [_row(point, summary) for front in summary.fronts.values() for point in front]
     if not rows:
         return []
-    metrics = [goal["metric"] for goal in summary["objectives"]]
+    metrics = [goal.metric for goal in summary.objectives]
     layout = Layout(
         name=f"pareto_{experiment}" if experiment else "pareto",
         published=None,
@@ -31,15 +29,16 @@ def pareto_tables(summary: Summary, experiment: str = "") -> list[Table]:
         spread="",
         columns=tuple(Column(metric, metric, escape(metric), DECIMALS) for metric in metrics),
     )
-    return [Table(layout, tuple(rows), (explain_front(summary["objectives"]),))]
+    return [Table(layout, tuple(rows), (explain_front(summary.objectives),))]
 
 
-def _row(trial: Mapping[str, Any], summary: Summary) -> Row:
+def _row(point: Point, summary: Summary) -> Row:
+    trial = point.first
     return Row(
-        dataset=trial["dataset"],
-        model=trial["model"],
-        loss=trial["loss"],
-        parameters=trial["parameters"],
-        measures={goal["metric"]: Measure(trial[goal["metric"]], None, 1) for goal in summary["objectives"]},
-        number=trial["trial"],
+        dataset=trial.config.dataset,
+        model=trial.config.model,
+        loss=trial.config.loss,
+        parameters=trial.parameters,
+        measures={name: Measure(value, None, 1) for name, value in values_at_best(point, summary.objectives).items()},
+        number=trial.id,
     )

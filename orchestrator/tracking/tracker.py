@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from orchestrator.journal.experiment_records import PopulationMoved
 from orchestrator.journal.history import History
-from orchestrator.journal.record import Record
+from orchestrator.journal.record import Record, TrialRecord
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.breaker import Breaker
@@ -115,9 +116,10 @@ class Tracker:
         while not self._records.empty():
             record = self._records.get()
             self._history.apply(record)
-            if "trial" in record:
-                self._due[record["trial"]] = None
-            self._due |= {move["trial"]: None for move in record.get("moves", ())}
+            if isinstance(record, TrialRecord):
+                self._due[record.trial] = None
+            elif isinstance(record, PopulationMoved):
+                self._due |= {move.trial: None for move in record.moves}
 
     def _deliver(self, *, closing: bool) -> None:
         if closing:

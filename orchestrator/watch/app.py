@@ -20,7 +20,7 @@ from starlette.routing import Route
 from orchestrator.journal.error_logs import read_error
 from orchestrator.report.page import figure_makers
 from orchestrator.report.policy import set_aside_styles
-from orchestrator.report.render import plain_options, plotly_source
+from orchestrator.report.render import plain_rows, plotly_source
 from orchestrator.report.studies import studies_of
 from orchestrator.text.values import visible, visible_values
 from orchestrator.watch.experiments import Experiments, Watched
@@ -28,7 +28,7 @@ from orchestrator.watch.guard import Guard, Rules
 from orchestrator.watch.machine import Machines
 from orchestrator.watch.now import now_of
 from orchestrator.watch.overview import overview_of
-from orchestrator.watch.render import Pages
+from orchestrator.watch.render import Pages, Part
 from trainables.errors import UserError
 
 LOOK_SECONDS = 0.25
@@ -93,9 +93,9 @@ class Server:
         with watched.lock:
             view = watched.view()
             html, _ = self._pages.experiment(view, now_of(watched, self._machines), self._instance_of(watched))
-        rows = view.rows_since(int(since) if since.isdecimal() else 0)
+        changed = view.rows_since(int(since) if since.isdecimal() else 0)
         main = set_aside_styles(html[html.index("<main") : html.index("</main>") + len("</main>")])
-        return _json({"version": view.version, "html": main, "rows": rows})
+        return _json({"version": view.version, "html": main, "rows": plain_rows(view.page.columns, changed)})
 
     def figure(self, request: Request) -> Response:
         """Return one figure as it is now."""
@@ -108,7 +108,7 @@ class Server:
             if key not in makers:
                 raise HTTPException(404, "no such figure")
             figure = makers[key]()
-        return _json(self._pages.figure(view, figure))
+        return _json(vars(self._pages.figure(view, figure)))
 
     def error(self, request: Request) -> Response:
         """Return what the processes of a trial that failed printed last."""
@@ -125,18 +125,16 @@ class Server:
         """Return the stream of an experiment."""
         watched = self._find(request)
 
-        def now() -> dict[str, Any]:
-            return {"html": self._pages.now(now_of(watched, self._machines))}
+        def now() -> Part:
+            return self._pages.now(now_of(watched, self._machines))
 
         return _stream(lambda: self._instance_of(watched), now, "now", watched.refresh)
 
     async def start_events(self, request: Request) -> Response:
         """Return the stream of the start page."""
 
-        def cards() -> dict[str, Any]:
-            overview = overview_of(self._experiments.all(), self._title)
-            options = plain_options(overview.figure) if overview.figure else []
-            return {"html": self._pages.cards(overview), "options": options}
+        def cards() -> Part:
+            return self._pages.cards(overview_of(self._experiments.all(), self._title))
 
         return _stream(lambda: self._instance, cards, "cards", None)
 
@@ -168,13 +166,13 @@ def _json(value: Any) -> Response:
 
 
 def _stream(
-    instance: Callable[[], str], about: Callable[[], dict[str, Any]], name: str, version: Callable[[], int] | None
+    instance: Callable[[], str], about: Callable[[], Part], name: str, version: Callable[[], int] | None
 ) -> Response:
     return StreamingResponse(_events(instance, about, name, version), media_type="text/event-stream")
 
 
 async def _events(
-    instance: Callable[[], str], about: Callable[[], dict[str, Any]], name: str, version: Callable[[], int] | None
+    instance: Callable[[], str], about: Callable[[], Part], name: str, version: Callable[[], int] | None
 ) -> AsyncIterator[str]:
     """Yield the events of a page: which server this is, each new version, and what is told of it where that is new.
 
@@ -188,7 +186,7 @@ async def _events(
             news["version"] = {"version": await anyio.to_thread.run_sync(version)}
         if time.monotonic() - asked >= NOW_SECONDS:
             began = time.monotonic()
-            news[name] = await anyio.to_thread.run_sync(about)
+            news[name] = vars(await anyio.to_thread.run_sync(about))
             # What takes long to tell is told less often: the search has the machine.
             asked = time.monotonic() + 4 * (time.monotonic() - began)
         for event, value in news.items():

@@ -9,8 +9,8 @@ from pathlib import Path
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.lock import find_holder
+from orchestrator.report.leaderboard import Row
 from orchestrator.report.page import Extras, Page, build_page
-from orchestrator.report.render import PlainRow, plain_rows
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
@@ -34,10 +34,10 @@ class View:
     version: int
     status: Status
     page: Page
-    rows: Mapping[str, tuple[int, PlainRow]]
+    rows: Mapping[str, tuple[int, Row]]
     seconds: float
 
-    def rows_since(self, version: int) -> list[PlainRow]:
+    def rows_since(self, version: int) -> list[Row]:
         """Return the rows that have changed after a version."""
         return [row for changed, row in self.rows.values() if changed > version]
 
@@ -104,9 +104,8 @@ class Watched:
 
     def extras(self) -> Extras:
         """Return what the page shows beyond the history."""
-        verdicts = verdicts_of(self.followed.history)
         unended = "killed" if self.status().holder is None else "running"
-        return Extras(verdicts=[verdict.to_dict() for verdict in verdicts.values()], unended=unended)
+        return Extras(verdicts=list(verdicts_of(self.followed.history).values()), unended=unended)
 
     def _make_view(self, status: Status) -> View:
         started = time.monotonic()
@@ -114,9 +113,9 @@ class Watched:
         page = build_page(self.followed.history, self.extras(), drawn=False)
         before = {} if self._view is None else self._view.rows
         rows = {}
-        for row in plain_rows(page):
-            known = before.get(row["id"])
-            rows[row["id"]] = known if known is not None and known[1] == row else (version, row)
+        for row in page.rows:
+            known = before.get(row.id)
+            rows[row.id] = known if known is not None and known[1] == row else (version, row)
         return View(version, status, page, rows, time.monotonic() - started)
 
 

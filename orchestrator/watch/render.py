@@ -1,6 +1,7 @@
 """The pages as HTML: the report with what happens now above it, and the start page with one card an experiment."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,19 @@ from orchestrator.watch.now import Now
 from orchestrator.watch.overview import Overview
 
 FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a page, which a script puts in its place.
+
+    Attributes:
+        html: The part.
+        options: What its charts show, as plain values; empty where it has no chart.
+    """
+
+    html: str
+    options: Sequence[Mapping[str, Any]] = ()
 
 
 class Pages:
@@ -62,21 +76,22 @@ class Pages:
         texts = [self._theme, *self._shared, self._stream, self._start]
         return self._page("overview.html.j2", texts, overview=overview, data=embedded(data))
 
-    def now(self, now: Now) -> str:
+    def now(self, now: Now) -> Part:
         """Return the part of a page that says what happens now."""
-        return self._templates.get_template("now.html.j2").render(now=now)
+        return Part(self._templates.get_template("now.html.j2").render(now=now))
 
-    def cards(self, overview: Overview) -> str:
-        """Return the cards of the start page."""
-        return self._templates.get_template("cards.html.j2").render(overview=overview)
+    def cards(self, overview: Overview) -> Part:
+        """Return the cards of the start page, and its charts."""
+        html = self._templates.get_template("cards.html.j2").render(overview=overview)
+        return Part(html, plain_options(overview.figure) if overview.figure else ())
 
-    def figure(self, view: View, figure: Figure) -> dict[str, Any]:
-        """Return a figure: its element as HTML, drawn by the template of the report, and what its charts show."""
+    def figure(self, view: View, figure: Figure) -> Part:
+        """Return a figure, drawn by the template of the report."""
         page = replace(view.page, figures={figure.key: figure})
         html = self._templates.get_template("figure.html.j2").render(
             page=page, key=figure.key, policy="", rows_shown=0, style="", scripts=[""], plotly="", data=""
         )
-        return {"html": set_aside_styles(html), "options": plain_options(figure)}
+        return Part(set_aside_styles(html), plain_options(figure))
 
     def _page(self, template: str, texts: list[Markup], **values: Any) -> tuple[str, str]:
         html = self._templates.get_template(template).render(

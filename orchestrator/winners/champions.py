@@ -13,7 +13,8 @@ from orchestrator.experiment.experiment import data_key
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
-from orchestrator.results.summary import conclude, find_champions
+from orchestrator.results.confirmed import verdicts_of
+from orchestrator.results.summary import find_champions, winners_of
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload
@@ -95,19 +96,18 @@ def read_champion(folder: Path) -> Champion | None:
 
 def describe_champion(history: History, dataset: str, trial: Trial) -> Champion:
     """Return the description of the winner of a dataset, whose model the given trial trained."""
-    summary = conclude(history)
-    winner, metric = summary["winners"][dataset], summary["metric"]
+    verdicts, metric = verdicts_of(history), history.metric
+    winner, verdict = winners_of(history, verdicts)[dataset], verdicts.get(dataset)
     name = metric.removeprefix("val/")
-    verdicts = {verdict["dataset"]: f"{verdict['verdict']}: {verdict['reason']}" for verdict in summary["verdicts"]}
     return Champion(
         dataset=Path(dataset).name,
-        experiment=summary["experiment"],
+        experiment=history.name,
         trial=trial.id,
-        confirmed=winner["confirmed"],
+        confirmed=winner.confirmed,
         metric=metric,
-        value=winner["val"][name],
+        value=winner.val[name],
         data_digest=history.data.get(data_key(trial.config), ""),
-        parameters=values_text(winner["parameters"]),
-        verdict=verdicts.get(dataset, ""),
-        test=(winner["test"] or {}).get(name),
+        parameters=values_text(winner.setting.parameters),
+        verdict="" if verdict is None else f"{verdict.verdict}: {verdict.reason}",
+        test=(winner.test or {}).get(name),
     )

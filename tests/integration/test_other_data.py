@@ -75,8 +75,8 @@ def test_images_with_classes_are_searched_confirmed_and_summarised(root: Path) -
         confirm={"top": 1, "seeds": 2},
     )
     result = read_result(folder)
-    (verdict,) = result.summary["verdicts"]
-    assert len(verdict["standings"]) >= 2
+    (verdict,) = result.summary.verdicts.values()
+    assert len(verdict.standings) >= 2
     retrieval, classes, *_ = tables_of([result], cocos=True)
     assert (retrieval.layout.name, classes.layout.name) == ("retrieval", "classes")
     for row in classes.rows:
@@ -100,8 +100,8 @@ def test_zero_shot_is_the_baseline_of_a_verdict(root: Path) -> None:
         ],
         confirm={"top": 1, "seeds": 2, "baseline": "triplet"},
     )
-    (verdict,) = read_result(folder).summary["verdicts"]
-    zero_shot = next(one for one in verdict["standings"] if one["loss"] == "triplet")
-    assert zero_shot["result"]["std"] == 0.0
-    assert zero_shot["result"]["mean"] < verdict["standings"][0]["result"]["mean"]
-    assert "baseline" in {role for one in verdict["comparisons"] for role in one["roles"]}
+    (verdict,) = read_result(folder).summary.verdicts.values()
+    zero_shot = next(one for one in verdict.standings if one.candidate.loss == "triplet")
+    assert zero_shot.result.std == 0.0
+    assert zero_shot.result.mean < verdict.standings[0].result.mean
+    assert "baseline" in {role for one in verdict.comparisons for role in one.roles}

@@ -51,7 +51,7 @@ def compared(folder: Path, history: History, capsys: pytest.CaptureFixture[str],
 
 
 def page(history: History) -> Page:
-    return build_page(history, Extras(verdicts=[one.to_dict() for one in verdicts_of(history).values()]))
+    return build_page(history, Extras(verdicts=list(verdicts_of(history).values())))
 
 
 def live_table(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
@@ -66,7 +66,7 @@ def end_of_a_trial(folder: Path, history: History, capsys: pytest.CaptureFixture
 
 
 def end_of_a_search(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> str:
-    print_summary(summarise(history))
+    print_summary(history)
     return capsys.readouterr().out
 
 

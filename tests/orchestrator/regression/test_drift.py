@@ -12,7 +12,7 @@ from orchestrator.regression.accept import first_references
 from orchestrator.regression.accepted import FirstRuns, read_accepted, write_accepted
 from orchestrator.regression.changes import POWER, Finding, Level
 from orchestrator.regression.drift import WINDOW, Night, compare_drift, read_nights, trend
-from orchestrator.regression.past import SUMMARY
+from orchestrator.regression.ended import SUMMARY
 from orchestrator.regression.rule import Rule, standard_error
 from orchestrator.regression.verdict import judge_suite
 from orchestrator.regression.webpage import render_page

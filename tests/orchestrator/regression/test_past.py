@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.directory import JOURNAL_FILE
+from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary
 from orchestrator.regression.past import (
     SKEW,
     STAMP,
-    SUMMARY,
     Past,
     find_fresh,
     name_rerun,
     past_reruns,
-    read_summary,
     still_slipped,
 )
 from orchestrator.regression.rerun import Request, rerun
@@ -115,7 +114,7 @@ def test_a_rerun_that_is_not_due_says_what_it_ignored(tmp_path: Path, hours_ahea
     assert (done.clock_problem is None) == (hours_ahead is None)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"ended": null}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"ended": null}', '{"ended": 1.0, "runs": []}'])
 def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
     directory = add(tmp_path, -HOURS, -HOURS)
     (directory / SUMMARY).write_text(text)
@@ -137,4 +136,4 @@ def test_a_damaged_summary_is_named(tmp_path: Path, text: str) -> None:
 )
 def test_a_slip_stays_one_until_it_is_accepted(finding: str, accepted: timedelta | None, slipped: bool) -> None:
     when = None if accepted is None else (NOW + accepted).isoformat()
-    assert still_slipped({"finding": finding, "ended": NOW.timestamp()}, when) is slipped
+    assert still_slipped(EndedRerun(NOW.timestamp(), finding, {}, {}), when) is slipped

@@ -174,7 +174,7 @@ def test_winners_are_on_one_scale_only_where_they_were_measured_alike(tmp_path: 
     for name, value, confirmed in (("one", 100.0, True), ("two", 120.0, True), ("three", 500.0, False)):
         folder = write(tmp_path / name, {"nt_xent": value, "triplet_sh": 50.0}, confirmed=confirmed)
         history = History.of(read_journal(folder / JOURNAL_FILE))
-        verdicts = [verdict.to_dict() for verdict in verdicts_of(history).values()]
+        verdicts = list(verdicts_of(history).values())
         reported.append(Reported(history, build_page(history), f"{name}/report.html", verdicts))
     page = build_experiments_page(reported)
     cards = {card.measure: [standing.label for standing in card.standings] for card in page.cards}

@@ -18,7 +18,7 @@ from orchestrator.report.page import Extras, build_page
 from orchestrator.report.space import searched
 from orchestrator.report.studies import podium, studies_of
 from orchestrator.results import confirmed
-from orchestrator.results.candidates import Candidate
+from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.verdict import judge
 from orchestrator.text.values import duration_text, metric_text, visible, visible_values
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
@@ -80,7 +80,7 @@ def test_of_equal_trials_the_earlier_one_leads() -> None:
     assert [study.loss for study, _ in podium(studies_of(history))] == ["triplet_sh", "nt_xent"]
 
 
-def confirmation(means: dict[str, float]) -> list[dict[str, object]]:
+def confirmation(means: dict[str, float]) -> DatasetVerdict:
     random = np.random.default_rng(0)
     candidates = [
         Candidate(
@@ -93,9 +93,8 @@ def confirmation(means: dict[str, float]) -> list[dict[str, object]]:
         )
         for loss, mean in means.items()
     ]
-    return [
-        verdict.to_dict() for verdict in judge(candidates, baseline="triplet_sh" if "triplet_sh" in means else None)
-    ]
+    (verdict,) = judge(candidates, baseline="triplet_sh" if "triplet_sh" in means else None)
+    return verdict
 
 
 @pytest.mark.parametrize(
@@ -107,20 +106,21 @@ def confirmation(means: dict[str, float]) -> list[dict[str, object]]:
     ],
 )
 def test_confirmed_verdict_is_shown_with_its_statistics(means: dict[str, float], tone: str) -> None:
-    given_verdicts = confirmation(means)
-    page = build_page(search(3), Extras(verdicts=json.loads(json.dumps(given_verdicts))))
+    given = confirmation(means)
+    page = build_page(search(3), Extras(verdicts=[given]))
     (verdict,) = page.verdicts
     assert verdict.tone == tone
     assert [standing.label for standing in verdict.standings] == list(means)
-    mean = given_verdicts[0]["standings"][0]["result"]["mean"]
-    assert verdict.standings[0].value.startswith(f"{mean:.1f} ± ")
+    first = given.standings[0]
+    assert verdict.standings[0].value.startswith(f"{first.result.mean:.1f} ± ")
     assert len(verdict.comparisons) == len(means) - 1
     for left, width, point in (standing.bar for standing in verdict.standings):
         assert 0 <= left <= point <= left + width <= 100
     if tone == "better":
-        (left, width, point), mean = verdict.standings[0].bar, given_verdicts[0]["standings"][0]["result"]["mean"]
-        low, high = (given_verdicts[0]["standings"][0]["bootstrap"][end] for end in ("low", "high"))
-        assert (point - left) / width == pytest.approx((mean - low) / (high - low), abs=0.02)
+        (left, width, point), interval = verdict.standings[0].bar, first.bootstrap
+        assert interval is not None
+        place = (first.result.mean - interval.low) / (interval.high - interval.low)
+        assert (point - left) / width == pytest.approx(place, abs=0.02)
 
 
 def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: Ledger) -> None:
@@ -133,8 +133,7 @@ def test_the_confirmation_names_the_winner_and_is_no_part_of_the_search(ledger: 
         for seed in range(3)
     ]
     open_test(ledger, repeats)
-    verdicts = [verdict.to_dict() for verdict in confirmed.verdicts_of(ledger.history).values()]
-    page = build_page(ledger.history, Extras(verdicts=json.loads(json.dumps(verdicts))))
+    page = build_page(ledger.history, Extras(verdicts=list(confirmed.verdicts_of(ledger.history).values())))
     (verdict,) = page.verdicts
     assert verdict.headline == "triplet_sh 0000 wins"
     assert verdict.sentence.startswith("'triplet_sh 0000' is better than the runner-up and baseline 'nt_xent 0000'")

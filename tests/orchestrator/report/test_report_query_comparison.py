@@ -79,7 +79,7 @@ def test_the_queries_that_one_loss_finds_are_shown_with_picture_and_caption(
     assert (lost.query.text, lost.first, lost.second) == (split.image_ids[1], "7", "6")
     (gained,) = t2i.gained
     assert (gained.query.text, gained.answer.text) == (split.captions[captions - 1], split.image_ids[images - 1])
-    page = build_page(ledger.history, Extras(verdicts=[verdict.to_dict()], compared=[shown]))
+    page = build_page(ledger.history, Extras(verdicts=[verdict], compared=[shown]))
     assert (page.compared[0].first, page.compared[0].second) == ("nt_xent 0000", "triplet_sh 0000")
     text = render(page)
     assert "nt_xent 0000 beside triplet_sh 0000, query by query" in text

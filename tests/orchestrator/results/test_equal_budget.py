@@ -13,9 +13,10 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import build_page
 from orchestrator.results.equal_budget import FEWEST, equal_budgets, searched_losses
+from orchestrator.results.equal_budget_answers import Incumbent
 from orchestrator.results.needed_seeds import MOST, needed_seeds
 from orchestrator.results.sentences import statements
-from orchestrator.results.summary import summarise
+from orchestrator.results.summary import conclude
 from orchestrator.tables import FORMATS
 from orchestrator.tables.equal_budget import equal_budget_tables
 from tests.support.experiments import add_repeat, make_experiment, open_test, start
@@ -59,26 +60,26 @@ def searched(folder: Path, **changes: object) -> Ledger:
 
 def test_curves_costs_and_crossings_of_two_losses(tmp_path: Path) -> None:
     found = equal_budgets(searched(tmp_path).history)["pets"]
-    assert (found["metric"], found["hours_are"]) == ("val/rsum", "trial hours")
-    lucky, steady = found["losses"]
-    assert (lucky["label"], lucky["model"], lucky["loss"]) == ("triplet_sh", "vsepp", "triplet_sh")
-    assert lucky["trials"] == [1, 2, 3, 4]
-    assert lucky["expected"] == pytest.approx([37.5, np.mean([30, 40, 60, 40, 60, 60]), (40 + 60 * 3) / 4, 60.0])
-    assert (lucky["epochs"], lucky["hours"]) == ([4, 8, 12, 16], pytest.approx([0.04, 0.08, 0.12, 0.16]))
-    assert (steady["epochs"][0], steady["low"][0], steady["high"][0]) == (2, 50.0, 53.0)
-    (comparison,) = found["comparisons"]
-    assert (comparison["first"], comparison["other"], comparison["trials"]) == ("triplet_sh", "nt_xent", 4)
-    assert comparison["difference"] == pytest.approx(7.0)
-    (crossing,) = comparison["crossings"]["trials"]
-    assert 2 < crossing["at"] < 3 or 3 < crossing["at"] < 4
-    assert crossing["ahead"] == "triplet_sh"
-    assert comparison["crossings"]["epochs"] == [], "at 8 epochs, which is all of it, nt_xent is still ahead"
+    assert (found.metric, found.hours_are) == ("val/rsum", "trial hours")
+    lucky, steady = found.losses
+    assert (lucky.label, lucky.model, lucky.loss) == ("triplet_sh", "vsepp", "triplet_sh")
+    assert lucky.trials == [1, 2, 3, 4]
+    assert lucky.expected == pytest.approx([37.5, np.mean([30, 40, 60, 40, 60, 60]), (40 + 60 * 3) / 4, 60.0])
+    assert (lucky.epochs, lucky.hours) == ([4, 8, 12, 16], pytest.approx([0.04, 0.08, 0.12, 0.16]))
+    assert (steady.epochs[0], steady.low[0], steady.high[0]) == (2, 50.0, 53.0)
+    (comparison,) = found.comparisons
+    assert (comparison.first, comparison.other, comparison.trials) == ("triplet_sh", "nt_xent", 4)
+    assert comparison.difference == pytest.approx(7.0)
+    (crossing,) = comparison.crossings["trials"]
+    assert 2 < crossing.at < 3 or 3 < crossing.at < 4
+    assert crossing.ahead == "triplet_sh"
+    assert comparison.crossings["epochs"] == [], "at 8 epochs, which is all of it, nt_xent is still ahead"
 
 
 def test_gpu_hours_are_those_of_the_share_that_a_trial_has(tmp_path: Path) -> None:
     found = equal_budgets(searched(tmp_path, resources={"cpus": 1, "gpus": 0.5}).history)["pets"]
-    assert found["hours_are"] == "GPU hours"
-    assert found["losses"][0]["hours"][0] == pytest.approx(0.02)
+    assert found.hours_are == "GPU hours"
+    assert found.losses[0].hours[0] == pytest.approx(0.02)
 
 
 def test_trials_of_one_setting_are_one_candidate_and_failures_count_as_the_worst(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
         add(ledger, "nt_xent", float(value))
     add(ledger, "triplet_sh", None)
     assert equal_budgets(ledger.history) == {}
-    assert equal_budget_tables(summarise(ledger.history)) == []
+    assert equal_budget_tables(conclude(ledger.history)) == []
     assert build_page(ledger.history).figures["budget"].options == []
 
 
@@ -110,17 +111,11 @@ def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> No
     repeats = [add_repeat(ledger, trial, n, 100 + n, value) for trial, each in values for n, value in enumerate(each)]
     open_test(ledger, repeats)
     found = equal_budgets(ledger.history)["pets"]
-    assert found["ended"] == 8
-    assert [(one["after"], one["value"]) for one in found["incumbents"]] == [
-        (1, 50),
-        (2, 51),
-        (3, 52),
-        (4, 53),
-        (8, 60),
-    ]
-    assert found["incumbents"][-1] == {"after": 8, "trial": best.id, "value": 60.0, "confirmed": 55.0, "seeds": 2}
-    assert found["flattery"] == pytest.approx((60 - 55 + 53 - 52.5) / 2)
-    said = statements("pets", summarise(ledger.history))
+    assert found.ended == 8
+    assert [(one.after, one.value) for one in found.incumbents] == [(1, 50), (2, 51), (3, 52), (4, 53), (8, 60)]
+    assert found.incumbents[-1] == Incumbent(after=8, trial=best.id, value=60.0, confirmed=55.0, seeds=2)
+    assert found.flattery == pytest.approx((60 - 55 + 53 - 52.5) / 2)
+    said = statements("pets", conclude(ledger.history))
     assert (
         "in the search, val/rsum of the confirmed candidates was 2.75 higher than with fresh seeds, on average" in said
     )

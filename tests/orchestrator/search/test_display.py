@@ -10,7 +10,6 @@ from rich.live import Live
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
-from orchestrator.results.summary import summarise
 from orchestrator.search import display
 from orchestrator.search.display import LiveDisplay, PlainDisplay, Progress, describe_end, print_summary, trials_table
 from orchestrator.search.trial_table import ROWS
@@ -115,7 +114,7 @@ def test_the_winners_are_printed(ledger: Ledger) -> None:
     add_trial(ledger, [1.0], state=TrialState.FAILED)
     append(ledger, "test_evaluated", trial=trial.id, metrics={"rsum": 28.0})
     lines: list[str] = []
-    print_summary(summarise(ledger.history), lambda what: lines.append(rendered(what)))
+    print_summary(ledger.history, lambda what: lines.append(rendered(what)))
     assert "30.00" in lines[0]
     assert "28.00" in lines[0]
     assert "unconfirmed" in lines[0]

@@ -215,7 +215,7 @@ def test_a_winner_is_confirmed_by_its_schedule(undisturbed: History) -> None:
 def test_the_summary_names_the_schedule_of_the_winner(undisturbed: History) -> None:
     row = summarise(undisturbed)["winners"]["pets"]
     printed: list[Any] = []
-    print_summary(summarise(undisturbed), printed.append)
+    print_summary(undisturbed, printed.append)
     told = printed[0].renderables[-1].plain
     assert told.startswith(f"pets: {row['trial']}: temperature={row['params']['temperature']:.4g} temperature@")
     moved = sum(bool(trial.moves) for trial in undisturbed.trials.values())
