@@ -1,13 +1,15 @@
 """The coefficients of the polynomial losses as scale x (margin + shape), so that every suggestion pulls the right way.
 
     relative:  f(Delta) = scale (margin + integral from 0 to Delta of w(x) dx)
-    self:      a(s+) = scale (margin - integral from 0 to s+ of w_a(x) dx)
+    self:      a(s+) = scale (margin + lift - integral from 0 to s+ of w_a(x) dx)
                b(s^) = scale (negative_margin + balance integral from 0 to s^ of w_b(x) dx)
 
 w is a slope that is nowhere negative on the domain and has the mean 1 there; ``search_spaces.shapes`` has every such
 slope of degree 0 to 3, and no other. The domain is that of ``trainables.feasibility``: of Delta from -gate on, or from
 -1 without a gate, to 2; of similarities [-1, 1]. A joint hinge knows only the sum of the two constants, so that
-``negative_margin`` is 0 there.
+``negative_margin`` is 0 there; ``lift`` and ``balance`` follow from two rules about similarities that are all alike
+(``search_spaces.alike``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
+searched.
 
 The scale matters because gradients are clipped by their norm. A loss that is a mean over the P positive pairs of a
 batch has gradients P times as short as the sum. With a scale of P, a constant slope and a margin the loss is
@@ -27,7 +29,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from search_spaces import bernstein, shapes
+from search_spaces import alike, bernstein, shapes
 from search_spaces.bernstein import BERNSTEIN_RELATIVE, BERNSTEIN_SELF
 from search_spaces.sides import (
     DEGREES,
@@ -40,7 +42,6 @@ from search_spaces.sides import (
     check,
 )
 from search_spaces.space import (
-    LATEST,
     POSITIVE,
     Asked,
     Bounds,
@@ -60,7 +61,12 @@ USUAL_PAIRS = 128
 SMALLEST, LARGEST = 1 / USUAL_PAIRS, 4.0
 """Bounds of the scale as multiples of the pairs of a batch: from the mean to four times the sum."""
 
+SHARE_OF_RANGE = Range(0.0, 1.0)
+
 SHARE = Domain("a number in [0, 1]", lambda value: is_number(value) and 0 <= value <= 1)
+
+BESIDE = ("negative_margin", "balance", "push")
+"""What two polynomials have beside their shapes: separate hinges the first two, a joint hinge the third."""
 
 VERTEX = 2 / 9
 """Where the slope of the published code's negatives, -0.4 + 1.8 s^, is 0 [PolyLoss]."""
@@ -93,15 +99,21 @@ def polynomial(
     if "scale" not in bounds:
         return {}
     chosen = {name: bounds[name].suggest(trial, name) for name in ("scale", "margin", "degree")}
-    beside = {name: bounds[name].suggest(trial, name) for name in ("negative_margin", "balance") if name in bounds}
-    scale, degree = chosen["scale"], int(chosen["degree"])
+    beside = {name: bounds[name].suggest(trial, name) for name in BESIDE if name in bounds}
+    scale, margin, degree = chosen["scale"], chosen["margin"], int(chosen["degree"])
+    found_shapes = [
+        {name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}") for name in _names(degree)}
+        for side in sides
+    ]
+    if "push" in beside:
+        pair = alike.polynomials(scale, margin, degree, found_shapes, beside["push"])
+        return dict(zip([side.name for side in sides], pair, strict=True))
     found: dict[str, Any] = {}
-    for side in sides:
+    for side, shape in zip(sides, found_shapes, strict=True):
         is_first = side is sides[0]
-        margin = chosen["margin"] if is_first else beside.get("negative_margin", 0.0)
+        constant = scale * (margin if is_first else beside.get("negative_margin", 0.0))
         size = -scale if side.kind == "positive" else scale * (1.0 if is_first else beside["balance"])
-        shape = {name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}") for name in _names(degree)}
-        found[side.name] = shapes.polynomial(scale * margin, size, degree, shape, domains[side.name])
+        found[side.name] = shapes.polynomial(constant, size, degree, shape, domains[side.name])
     return found
 
 
@@ -126,19 +138,28 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
     return {name: bound for name, bound in bounds.items() if name not in dropped}
 
 
-def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool) -> dict[str, Range | Values]:
-    """Return where to look by default; the mean and the published numbers are inside for a batch of any size."""
+def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool, balanced: bool) -> dict[str, Range | Values]:
+    """Return where to look by default; the mean and the published numbers are inside for a batch of any size.
+
+    Args:
+        sides: The polynomials.
+        pairs: Positive pairs of a batch.
+        separate: Whether each polynomial has a hinge of its own.
+        balanced: Whether the balance of two polynomials follows from their shapes and ``push``.
+    """
     lowest = min(1.0, SMALLEST * pairs) * (0.5 if separate else 1.0)
     found: dict[str, Range | Values] = {"scale": Range(lowest, LARGEST * pairs, log=True), "margin": Range(0.05, 1.0)}
-    if sides is SELF:
+    if sides is SELF and balanced:
+        found["push"] = SHARE_OF_RANGE
+    elif sides is SELF:
         found |= {"negative_margin": Range(-0.8, 0.2), "balance": Range(0.25, 4.0, log=True)}
     found["degree"] = Values((2,))
-    return found | {name: Range(0.0, 1.0) for degree in DEGREES for name in _shapes(sides, degree)}
+    return found | {name: SHARE_OF_RANGE for degree in DEGREES for name in _shapes(sides, degree)}
 
 
-def _constant(sides: Sequence[Side], scale: float, margin: float) -> tuple[Mapping[str, Any], ...]:
+def _constant(sides: Sequence[Side], scale: float, margin: float, *, balanced: bool) -> tuple[Mapping[str, Any], ...]:
     """Return the loss with slopes that are constant, in each degree: one and the same loss."""
-    balance = {"balance": 1.0} if sides is SELF else {}
+    balance = {} if sides is not SELF else {"push": 0.5} if balanced else {"balance": 1.0}
     return tuple(
         {"scale": scale, "margin": margin, **balance, "degree": degree, **_shapes(sides, degree)} for degree in DEGREES
     )
@@ -147,7 +168,7 @@ def _constant(sides: Sequence[Side], scale: float, margin: float) -> tuple[Mappi
 def _searched(sides: Sequence[Side]) -> dict[str, Domain]:
     own = {"scale": POSITIVE, "margin": NUMBER}
     if sides is SELF:
-        own |= {"negative_margin": NUMBER, "balance": POSITIVE}
+        own |= {"negative_margin": NUMBER, "balance": POSITIVE, "push": SHARE}
     own |= {name: SHARE for degree in DEGREES for name in _shapes(sides, degree)}
     return {**own, **bernstein.searched(sides)}
 
@@ -163,12 +184,12 @@ def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: 
     """
     earlier = sorted(asked.names & (slopes.searched.keys() - {"degree"}))
     own = sorted(asked.names & (space.searched.keys() - slopes.searched.keys()))
-    if own and (earlier or asked.version < LATEST):
+    if own and (earlier or asked.version == 1):
         raise SpaceError(
             f"{', '.join(own)} and {', '.join(earlier) or 'space_version 1'} are of two parametrisations; "
             f"search either scale, margin and shape, or slopes or coefficients"
         )
-    if earlier or asked.version < LATEST:
+    if earlier or asked.version == 1:
         return replace(slopes, twins=partial(bernstein.twins, sides, asked))
     return _space(sides, space, asked)
 
@@ -176,10 +197,11 @@ def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: 
 def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
     """Return a space with the domains, bounds and first points that fit what stands still and the batch."""
     separate = asked.fixed.get("hinge") == "separate"
+    balanced = _is_balanced(sides, asked)
     domains = {side.name: domain_of(side.kind, asked.fixed.get("gate")) for side in sides}
     if separate:
         domains["negative_coefficients"] = (VERTEX, 1.0)
-    published, starts = _constant(sides, 1.0, 0.2), _constant(sides, float(asked.pairs), 0.2)
+    published, starts = (_constant(sides, scale, 0.2, balanced=balanced) for scale in (1.0, float(asked.pairs)))
     if separate:
         known = asked.fixed.get("gate") == PUBLISHED_GATE
         published = (PUBLISHED_CODE,) if known else ()
@@ -187,11 +209,22 @@ def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
     return replace(
         space,
         suggest=partial(polynomial, sides, domains),
-        bounds=_bounds(sides, asked.pairs, separate=separate),
+        bounds=_bounds(sides, asked.pairs, separate=separate, balanced=balanced),
         published=published,
         starts=starts,
         twins=partial(_twins, sides, asked),
     )
+
+
+def _is_balanced(sides: Sequence[Side], asked: Asked) -> bool:
+    """Say whether the balance of two polynomials follows from their shapes and ``push``.
+
+    Not with separate hinges, in searches that began before there was ``push``, and where a study names ``balance``.
+    """
+    joint = sides is SELF and asked.fixed.get("hinge") != "separate"
+    if joint and {"push", "balance"} <= asked.names:
+        raise SpaceError("push and balance are of two parametrisations; search, or fix, one of the two")
+    return joint and asked.version >= 3 and "balance" not in asked.names
 
 
 def _twins(
@@ -200,7 +233,7 @@ def _twins(
     """Return the points that are the hardest-negative triplet loss of a margin, see ``LossSpace.twins``."""
     if not can_be_triplet(loss, parameters, asked.fixed):
         return ()
-    return _constant(sides, float(asked.pairs), parameters["margin"])
+    return _constant(sides, float(asked.pairs), parameters["margin"], balanced=_is_balanced(sides, asked))
 
 
 def _default(sides: Sequence[Side], slopes: LossSpace) -> LossSpace:

@@ -65,6 +65,17 @@ def polynomial(
     return tuple(found)
 
 
+def ends(degree: int, shape: Mapping[str, float]) -> tuple[float, float]:
+    """Return the slope, of mean 1, at the two ends of its domain: low and high.
+
+    Example:
+        >>> ends(2, {"shape2": 0.75})
+        (0.5, 1.5)
+    """
+    slope = _slope(degree, shape)
+    return slope[0], sum(slope)
+
+
 def _rounded(value: float, largest: float) -> float:
     """Return a number with so many digits of the largest of its kind."""
     return round(value, DIGITS - math.floor(math.log10(largest or 1.0))) + 0.0

@@ -108,6 +108,21 @@ def nearest_feasible(
     return (float(coefficients[0]), *(sign * value / power + 0.0 for power, value in enumerate(slope, start=1)))
 
 
+def lowest_value(coefficients: Sequence[float], low: float, high: float) -> float:
+    """Return the lowest value of a polynomial on an interval.
+
+    Args:
+        coefficients: Ascending powers, index = power; at least one, all finite.
+        low: Lower end of the interval.
+        high: Upper end, above ``low``.
+
+    Example:
+        >>> lowest_value((1.0, 0.0, 1.0), -1.0, 2.0)
+        1.0
+    """
+    return _evaluate(coefficients, _lowest_point(coefficients, low, high))
+
+
 def require_finite(name: str, coefficients: Sequence[float]) -> None:
     """Raise ConfigError unless there is at least one coefficient and all are finite."""
     if len(coefficients) == 0 or not all(math.isfinite(number) for number in coefficients):

@@ -48,8 +48,8 @@ class Search(BaseModel):
         seed: Seed of the suggestions and of every training, >= 0.
         metric: What is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
-        space_version: Version of the default bounds: ``2``, or ``1`` for the bounds of release 0.1; a search that began
-            with version 1 keeps it.
+        space_version: Version of the default bounds: ``3``, or an older one, ``1`` being that of release 0.1; a search
+            keeps the version with which it began.
         loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
         space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
         training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
@@ -69,7 +69,7 @@ class Search(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     metric: Metric = "val/rsum"
     objectives: tuple[Goal | Objective, ...] = ()
-    space_version: Literal[1, 2] = 2
+    space_version: Literal[1, 2, 3] = 3
     loss: Literal["each", "choose"] = "each"
     space: dict[LossName, dict[str, Bound]] = {}
     training: dict[str, BoundOrDefault] = {}

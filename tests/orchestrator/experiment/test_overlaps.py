@@ -80,6 +80,7 @@ def test_a_baseline_that_is_inside_and_not_tried_is_named_with_its_point() -> No
             "scale 128 is not in [1, 8] log",
         ),
         ("polynomial_self", {"space": {"polynomial_self": {"balance": [2, 4]}}}, "balance 1 is not in [2, 4] log"),
+        ("polynomial_self", {"space": {"polynomial_self": {"push": [0.6, 1]}}}, "push 0.5 is not in [0.6, 1]"),
         (
             "polynomial_relative",
             {"space_version": 1},

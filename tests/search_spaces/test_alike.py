@@ -1,0 +1,150 @@
+"""Two polynomials around a joint hinge: what a model costs whose similarities are alike, and what is searched."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.polynomial import Polynomial
+
+from orchestrator.experiment.experiment import Experiment
+from search_spaces import alike, shapes
+from search_spaces.space import FixedPoint
+from search_spaces.study import StudySpace
+from tests.support.experiments import make_experiment
+from trainables.errors import ConfigError
+from trainables.feasibility import is_feasible
+
+S = np.linspace(-1.0, 1.0, 2001)
+SHARE = st.floats(0.0, 1.0)
+INNER = st.floats(0.02, 0.98)
+
+
+@st.composite
+def shapes_of(draw: st.DrawFn, degree: int, share: st.SearchStrategy[float] = SHARE) -> dict[str, float]:
+    return {name: draw(share) for name in shapes.CONSTANT[degree]}
+
+
+@st.composite
+def points(
+    draw: st.DrawFn, share: st.SearchStrategy[float] = SHARE
+) -> tuple[float, float, int, list[dict[str, float]]]:
+    """Draw a scale, a margin, a degree and two shapes."""
+    degree = draw(st.integers(1, 4))
+    scale, margin = draw(st.floats(0.5, 512.0)), draw(st.floats(0.05, 1.0))
+    return scale, margin, degree, [draw(shapes_of(degree, share)) for _ in range(2)]
+
+
+def space_of(fixed: Mapping[str, object] | None = None, **search: object) -> StudySpace:
+    return experiment_of(fixed, **search).cells()[0].space
+
+
+def experiment_of(fixed: Mapping[str, object] | None = None, **search: object) -> Experiment:
+    given = {"fixed": {"polynomial_self": dict(fixed)}} if fixed else {}
+    return make_experiment(losses=["polynomial_self"], search={"sampler": "random", **given, **search})
+
+
+@given(points(), SHARE)
+def test_similarities_that_are_all_alike_cost_the_margin_at_least(
+    point: tuple[float, float, int, list[dict[str, float]]], push: float
+) -> None:
+    scale, margin, degree, two = point
+    positive, negative = alike.polynomials(scale, margin, degree, two, push)
+    assert is_feasible(positive, "positive") and is_feasible(negative, "negative")
+    cost = Polynomial(positive) + Polynomial(negative)
+    assert cost(S).min() == pytest.approx(scale * margin, rel=1e-5)
+    # The margin is reached, not only kept: otherwise it would be a larger one.
+    assert cost(S).min() >= scale * margin * (1 - 1e-6)
+
+
+@given(points(INNER), SHARE)
+def test_at_the_ends_push_and_pull_lead_back_inside(
+    point: tuple[float, float, int, list[dict[str, float]]], push: float
+) -> None:
+    scale, margin, degree, two = point
+    positive, negative = alike.polynomials(scale, margin, degree, two, push)
+    slope = (Polynomial(positive) + Polynomial(negative)).deriv()
+    assert slope(-1.0) <= 1e-6 * scale and slope(1.0) >= -1e-6 * scale
+
+
+@given(points(INNER), INNER)
+def test_every_pair_that_keeps_both_rules_is_a_point(
+    point: tuple[float, float, int, list[dict[str, float]]], share: float
+) -> None:
+    """Take a pair with a balance between its limits, found without the code: some ``push`` gives it."""
+    scale, margin, degree, (first, second) = point
+    ends = [shapes.ends(degree, shape) for shape in (first, second)]
+    # The second polynomial is the negatives' where its slope grows by the larger factor.
+    least, most = ends[0][1] / ends[1][1], ends[0][0] / ends[1][0]
+    assume(least < most * (1 - 1e-6) and least < 4 and most > 1 / 4)
+    low, high = max(least, 1 / 4), min(most, 4.0)
+    balance = low ** (1 - share) * high**share
+    positive = Polynomial(shapes.polynomial(0.0, -scale, degree, first, alike.DOMAIN))
+    negative = Polynomial(shapes.polynomial(0.0, scale * balance, degree, second, alike.DOMAIN))
+    found = alike.polynomials(scale, margin, degree, [first, second], share)
+    assert Polynomial(found[1])(S) == pytest.approx(negative(S), rel=1e-9, abs=1e-9 * scale)
+    lift = -(positive + negative)(S).min()
+    assert Polynomial(found[0])(S) == pytest.approx(positive(S) + scale * margin + lift, rel=1e-6, abs=1e-5 * scale)
+    # The order in which the two shapes are named makes no difference.
+    assert alike.polynomials(scale, margin, degree, [second, first], share) == found
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+@pytest.mark.parametrize("push", [0.0, 0.5, 1.0])
+def test_constant_slopes_are_the_triplet_loss_to_the_last_digit(degree: int, push: float) -> None:
+    constant = shapes.CONSTANT[degree]
+    expected = ((25.6, -128.0), (0.0, 128.0))
+    assert alike.polynomials(128.0, 0.2, degree, [constant, constant], push) == expected
+
+
+@pytest.mark.parametrize(
+    ("two", "balance"),
+    [
+        pytest.param([{"shape2": 0.0}, {"shape2": 1.0}], 1.0, id="no limit but the widest, a quarter to four"),
+        pytest.param([{"shape2": 0.25}, {"shape2": 0.75}], 1.0, id="1/3 to 3"),
+        pytest.param([{"shape2": 0.9}, {"shape2": 0.95}], math.sqrt(0.9 / 0.95 * 0.1 / 0.05), id="0.947 to 2"),
+    ],
+)
+def test_push_lies_between_its_limits_on_a_logarithmic_scale(two: list[dict[str, float]], balance: float) -> None:
+    _, negative = alike.polynomials(1.0, 0.2, 2, two, 0.5)
+    # The mean slope over [-1, 1].
+    assert (Polynomial(negative)(1.0) - Polynomial(negative)(-1.0)) / 2 == pytest.approx(balance)
+
+
+def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
+    assert "push" in space_of().bounds() and "balance" not in space_of().bounds()
+    for older in (
+        space_of(space_version=2),
+        space_of({"hinge": "separate"}),
+        space_of(space={"polynomial_self": {"balance": [0.5, 2.0]}}),
+    ):
+        assert "balance" in older.bounds() and "push" not in older.bounds()
+    assert str(space_of(space_version=2).bounds()["balance"]) == "[0.25, 4] log"
+    with pytest.raises(ConfigError, match="push and balance are of two parametrisations"):
+        experiment_of(space={"polynomial_self": {"balance": [0.5, 2.0], "push": [0.2, 0.4]}}).cells()
+
+
+def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
+    point = {
+        "scale": 100.0,
+        "margin": 0.3,
+        "balance": 2.0,
+        "degree": 2,
+        "positive_shape2": 0.25,
+        "negative_shape2": 0.75,
+    }
+    part = space_of(space_version=2).losses["polynomial_self"]
+    # The slopes are 1 - s / 2 and 2 (1 + s / 2), of mean 1 and 2.
+    assert part.suggest(FixedPoint(point)) == {
+        "positive_coefficients": (30.0, -100.0, 25.0),
+        "negative_coefficients": (0.0, 200.0, 50.0),
+    }
+    now = space_of().losses["polynomial_self"]
+    pushed = {name: value for name, value in point.items() if name != "balance"} | {"push": 0.5}
+    # With a balance of 1, W_a - W_b = -s^2 / 2, which is 0 at most: nothing is lifted.
+    assert now.suggest(FixedPoint(pushed)) == {
+        "positive_coefficients": (30.0, -100.0, 25.0),
+        "negative_coefficients": (0.0, 100.0, 25.0),
+    }
