@@ -1,6 +1,9 @@
 import os
 import random
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,14 @@ def seed_generators() -> None:
         numpy.random.seed(SEED)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(SEED)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder with a short path, because Ray makes sockets under it."""
+    path = Path(tempfile.mkdtemp(prefix="icr-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    force_directory(path.parent)
+    force_to_disk(path.parent)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def take_place(partial: Path, target: Path) -> None:
     else:
         target.unlink(missing_ok=True)
     partial.rename(target)
-    force_directory(target.parent)
+    force_to_disk(target.parent)
 
 
 @contextmanager
@@ -92,9 +92,9 @@ def make_writable(directory: Path) -> None:
     (directory / ".writable").unlink()
 
 
-def force_directory(directory: Path) -> None:
-    """Force a rename or a new entry in the directory to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def force_to_disk(path: Path) -> None:
+    """Force a file, or a rename or new entry in a directory, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

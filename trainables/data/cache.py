@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import DataError
-from trainables.files import aside, force_directory, write_whole
+from trainables.files import aside, force_to_disk, write_whole
 from trainables.json_files import read_state
 
 _CHECKS = 2
@@ -70,20 +70,11 @@ def whole_directory(target: Path) -> Iterator[Path]:
     with aside(target) as partial:
         yield partial
         for file in partial.rglob("*"):
-            _force(file)
-        _force(partial)
+            force_to_disk(file)
+        force_to_disk(partial)
         try:
             partial.rename(target)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        force_directory(target.parent)
-
-
-def _force(path: Path) -> None:
-    """Force a file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        force_to_disk(target.parent)

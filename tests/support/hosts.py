@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import pytest
 
 from orchestrator.machines.cluster import HEALTH_CHECKS
 
@@ -119,6 +121,20 @@ def connect(first: Host, second: Host) -> None:
         host.run("ip", "address", "add", f"{address}/24", "dev", "cable")
         host.run("ip", "link", "set", "cable", "up")
         host.address = address
+
+
+@contextmanager
+def two_hosts(first: str = "", second: str = "") -> Iterator[tuple[Host, Host]]:
+    """Make two connected hosts, which end with the ``with`` block; skip the test where hosts cannot be made."""
+    if reason := missing():
+        pytest.skip(f"two hosts need namespaces: {reason}")
+    made = Host(first), Host(second)
+    try:
+        connect(*made)
+        yield made
+    finally:
+        for host in made:
+            host.kill()
 
 
 def cut(host: Host) -> None:
