@@ -1,4 +1,4 @@
-"""From the features of frames, a file a clip, to the feature files of a dataset."""
+"""Pools the features of video frames, a file for each clip, into the feature files of a dataset."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ def pool_frames(
     Args:
         dataset: Name of a folder under ``data_root``, or a path.
         data_root: Where datasets lie.
-        frames: Folder with ``ID.npy`` of each clip, shape (frames, D).
-        count: Frames of a clip in ``features_regions.npy``, >= 1.
+        frames: Folder with a file ``ID.npy`` for each clip, shape (frames, D).
+        count: Frames of each clip in ``features_regions.npy``, >= 1.
         out: Where the features go; ``None`` for the dataset's own folder.
 
     Returns:
-        Clips, features of a frame, and all files that were written.
+        Number of clips, features of a frame, and all files that were written.
 
     Raises:
         ConfigError: If the count or a folder is refused.

@@ -1,4 +1,4 @@
-"""From the captions of a dataset to the file of their features."""
+"""Computes the feature file of a dataset's captions."""
 
 import hashlib
 import json
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextExtraction:
-    """What was made.
+    """Result of ``extract_text``.
 
     Attributes:
-        captions: Rows of the file.
-        dimensions: Features of a caption.
-        files: All that was written, the features first.
+        captions: Number of captions.
+        dimensions: Features of each caption.
+        files: All files that were written, the features first.
     """
 
     captions: int
@@ -35,7 +35,7 @@ class TextExtraction:
     files: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON holds them."""
+        """Return plain values for JSON."""
         return {"captions": self.captions, "dimensions": self.dimensions, "files": list(self.files)}
 
 
@@ -48,10 +48,10 @@ def extract_text(
         dataset: Name of a folder under ``data_root``, or a path.
         data_root: Where datasets lie.
         extractor: ``tfidf-svd``, fitted on the train captions, or the folder of a sentence encoder.
-        dimensions: Of ``tfidf-svd``, >= 1.
-        seed: Of the decomposition, >= 0.
+        dimensions: Features of each caption, for ``tfidf-svd``, >= 1.
+        seed: Seed of the decomposition, >= 0.
         out: Where the files go; ``None`` for the dataset's own folder.
-        device: Of a sentence encoder; see ``trainables.devices``.
+        device: Device of a sentence encoder; see ``trainables.devices``.
 
     Raises:
         ConfigError: If the extractor, the dimensions or the folder are refused.
@@ -91,10 +91,10 @@ def _train_captions(images: "Sequence[Image]") -> list[str]:
 
 
 def check_target(target: Path) -> None:
-    """Refuse a folder that cannot be written, or that holds these features already.
+    """Refuse a folder that cannot be written, or a file that exists already.
 
     Raises:
-        ConfigError: Naming the folder or the file.
+        ConfigError: If folder or file is refused; the message names it.
     """
     try:
         make_writable(target.parent)
@@ -107,10 +107,10 @@ def check_target(target: Path) -> None:
 
 
 def write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
-    """Write features as float16, after what says whose they are: features that are there have their origin beside them.
+    """Write features as float16, after the file that describes their origin, so that no features lack an origin.
 
     Raises:
-        DataError: If one is no finite number of float16.
+        DataError: If a feature is not finite as float16.
     """
     with np.errstate(over="ignore"):
         rows = features.astype(np.float16)

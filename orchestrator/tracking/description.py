@@ -90,7 +90,7 @@ def lineage_of(trial: Trial) -> dict[str, str]:
 
 
 def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield hyper-parameters; each coefficient also as a number (``coefficients.1``), which charts can put on an axis."""
+    """Yield hyper-parameters; each coefficient also as a number (``coefficients.1``), which charts put on an axis."""
     for name, value in parameters.items():
         if isinstance(value, list | tuple):
             # Numbers first, because pages of comparisons begin with the first params.
