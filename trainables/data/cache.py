@@ -1,4 +1,4 @@
-"""What is worked out once and kept: digests of source files, and folders that appear whole or not at all."""
+"""A cache of digests of source files and of prepared datasets, whose folders appear whole or not at all."""
 
 import contextlib
 import errno
