@@ -1,7 +1,7 @@
-"""What each model reads, and what it can be told beyond its sizes; checked before torch is imported.
+"""The input features and the parameters of each model, checked before torch is imported.
 
-A model's parameters are keyword arguments of its constructor; here stand their names and what each accepts, so that a
-wrong ``model_parameters`` of a config is refused at once.
+A model's parameters are keyword arguments of its constructor. This module has their names and accepted values, so that
+wrong ``model_parameters`` of a config are refused at once.
 """
 
 import math
@@ -13,7 +13,7 @@ from trainables.backbone_names import BACKBONES
 from trainables.errors import ConfigError
 
 FEATURES = {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"}
-"""Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+"""Model -> kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,11 @@ class Weights:
 
 @dataclass(frozen=True)
 class Like:
-    """A value of the kind of a default: a parameter of a plug-in's model.
+    """A value of the type of a default: a parameter of a plug-in's model.
 
     Attributes:
-        default: What the constructor takes where nothing is said.
-        words: Where the default is a word, those it can be; empty for any.
+        default: The constructor's default.
+        words: Accepted words, where the default is a word; empty for any word.
     """
 
     default: object
@@ -131,10 +131,10 @@ class Like:
 
 
 HEADS = OneOf(("linear", "mlp", "residual", "identity"))
-"""What maps the features of a side into the joint space."""
+"""Heads, which map the features of a side into the joint space."""
 
 NORMS = OneOf(("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm"))
-"""What SCAN makes of the products of regions and words before their softmax."""
+"""SCAN's norms of the products of regions and words before the softmax."""
 
 Accepted = OneOf | Switch | Positive | NotNegative | Count | BackboneName | Weights | Like
 
@@ -152,9 +152,9 @@ MODEL_PARAMETERS: dict[str, Mapping[str, Accepted]] = {
     "wsabie": {"radius": Positive()},
     "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": Count()},
 }
-"""The parameters of each model and what they accept; all have defaults.
+"""Model -> parameter -> accepted values; all parameters have defaults.
 
-A backbone is for training from pixels, a pooling for regions in place of global features.
+A backbone is for training from pixels, a pooling for regions instead of global features.
 """
 
 
@@ -162,7 +162,7 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
     """Refuse a parameter that the model does not have, or a value that it does not accept.
 
     Raises:
-        ConfigError: Naming the parameter, the rule and the value got.
+        ConfigError: If a parameter is refused; the message names parameter, rule and value.
     """
     known = MODEL_PARAMETERS[model]
     for name, value in parameters.items():

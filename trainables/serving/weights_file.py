@@ -1,4 +1,4 @@
-"""The best model of a checkpoint as one safetensors file, which any program may read and none can be run by."""
+"""The best model of a checkpoint as one safetensors file, which runs no code in the programs that read it."""
 
 import json
 import os
