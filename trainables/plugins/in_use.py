@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import ConfigError
-from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, Like
+from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, like
 from trainables.plugins.installed import installed_plugins, is_installed, providers, read_installed
 from trainables.plugins.offers import FEATURES as KNOWN_FEATURES
 from trainables.plugins.offers import Offer
@@ -82,7 +82,7 @@ def use(plugins: Iterable[Plugin]) -> None:
         for name, about in plugin.offers.get("models", {}).items():
             FEATURES[name] = about["features"]
             MODEL_PARAMETERS[name] = {
-                parameter: Like(default, tuple(about["space"].get(parameter, {}).get("values", ())))
+                parameter: like(default, about["space"].get(parameter, {}).get("values", ()))
                 for parameter, default in about["defaults"].items()
             }
 
