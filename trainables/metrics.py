@@ -23,7 +23,14 @@ import torch
 from torch import Tensor
 
 from trainables.block_scores import BlockScores, count_reaching
-from trainables.positive_ranks import CHUNK, check_embeddings, check_finite, count_harder, order_positives
+from trainables.positive_ranks import (
+    CHUNK,
+    check_embeddings,
+    check_finite,
+    count_harder,
+    order_positives,
+    require_positives,
+)
 from trainables.representations import Gallery
 from trainables.scores import Scores
 
@@ -256,8 +263,5 @@ def _check_matrix(similarity: Tensor, positives: Tensor) -> None:
         )
     if positives.numel() == 0:
         raise ValueError(f"similarity needs at least one image and one caption, got {tuple(similarity.shape)}")
-    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
-        missing = (~positives.any(dim)).nonzero().flatten().tolist()
-        if missing:
-            raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")
+    require_positives(positives)
     check_finite("similarity", similarity)

@@ -69,11 +69,7 @@ class PairScores:
 
 
 def _checked(block: Tensor) -> Tensor:
-    """Return a block whose numbers are all finite.
-
-    Raises:
-        NotANumberError: If one is not.
-    """
+    """Return a block whose numbers are all finite."""
     if not bool(block.isfinite().all()):
         raise NotANumberError("similarities must be finite; the model has diverged")
     return block

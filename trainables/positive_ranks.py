@@ -174,3 +174,11 @@ def check_finite(name: str, values: Tensor) -> None:
         raise ValueError(
             f"{name} must be finite, got {int((~values.isfinite()).sum())} of {values.numel()} that are not"
         )
+
+
+def require_positives(positives: Tensor) -> None:
+    """Refuse matching pairs, (I, C), with a row or column without a positive by a ValueError."""
+    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
+        missing = (~positives.any(dim)).nonzero().flatten().tolist()
+        if missing:
+            raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.extraction.text import check_target, write_features
+from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
 from trainables.data.caption_features import captions_digest
-from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Image, check_corpus
+from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Image
 from trainables.data.dumps import Dump, read_dump
 from trainables.data.features import images_digest
-from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
 
 
@@ -53,14 +52,7 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
         ConfigError: If the files do not cover all splits, or the folder is refused.
         DataError: If the dataset or a file is missing or damaged, or a file does not fit the dataset.
     """
-    source = find_source(dataset, data_root)
-    corpus = source.read()
-    if problems := check_corpus(corpus):
-        raise DataError(problems)
-    folder = out or source.folder
-    targets = folder / "features_global.npy", folder / f"features_{TEXT}.npy"
-    for target in targets:
-        check_target(target)
+    corpus, targets = open_corpus(dataset, data_root, out, ["global", TEXT])
     images = list(corpus.images)
     dumps = {split: read_dump(path) for split, path in _by_split(paths).items()}
     of_dump = {split: [image for image in images if split in ("", image.split)] for split in dumps}

@@ -1,20 +1,17 @@
 """Computes the feature file of a dataset's captions."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
 from trainables.data.caption_features import captions_digest
-from trainables.data.corpus import Image, check_corpus
-from trainables.data.source import find_source
+from trainables.data.corpus import Image
 from trainables.data.tfidf import NAME, extractor_path, fit_tfidf
-from trainables.errors import ConfigError, DataError
-from trainables.files import make_writable, write_whole, writing_whole
+from trainables.errors import ConfigError
+from trainables.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,12 +57,7 @@ def extract_text(
     folder = Path(extractor)
     if extractor != NAME and not folder.is_dir():
         raise ConfigError(f"--text must be {NAME} or the folder of a sentence encoder; there is no folder {extractor}")
-    source = find_source(dataset, data_root)
-    corpus = source.read()
-    if problems := check_corpus(corpus):
-        raise DataError(problems)
-    target = (out or source.folder) / f"features_{TEXT}.npy"
-    check_target(target)
+    corpus, (target,) = open_corpus(dataset, data_root, out, [TEXT])
     captions = [caption for image in corpus.images for caption in image.captions]
     files = [target]
     about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
@@ -88,35 +80,3 @@ def extract_text(
 
 def _train_captions(images: "Sequence[Image]") -> list[str]:
     return [caption for image in images if image.split == "train" for caption in image.captions]
-
-
-def check_target(target: Path) -> None:
-    """Refuse a folder that cannot be written, or a file that exists already.
-
-    Raises:
-        ConfigError: If folder or file is refused; the message names it.
-    """
-    try:
-        make_writable(target.parent)
-    except OSError as error:
-        raise ConfigError(
-            f"{target.parent}: cannot be written: {error.strerror}; name another folder with --out"
-        ) from None
-    if target.exists():
-        raise ConfigError(f"{target}: is there already; remove it, or name another folder with --out")
-
-
-def write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
-    """Write features as float16, after the file that describes their origin, so that no features lack an origin.
-
-    Raises:
-        DataError: If a feature is not finite as float16.
-    """
-    with np.errstate(over="ignore"):
-        rows = features.astype(np.float16)
-    if not np.isfinite(rows).all():
-        raise DataError(f"{target}: would hold NaN, infinity, or numbers beyond those of float16")
-    told = {**about, "shape": list(rows.shape), "dtype": "float16"}
-    write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
-    with writing_whole(target) as file:
-        np.save(file, rows, allow_pickle=False)

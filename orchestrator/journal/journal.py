@@ -235,21 +235,13 @@ def _decode(line: bytes) -> Line | None:
 
 
 def _record_of(line: bytes) -> Record:
-    """Return the record of a sound line.
-
-    Raises:
-        RecordError: If the line is no record of its kind.
-    """
+    """Return the record of a sound line."""
     # Most lines are epochs, whose numbers are parsed only when somebody asks for them.
     return read_epoch(line[:_SEAL_FROM]) or parse(from_json(line[:_SEAL_FROM] + b"}"))
 
 
 def _check_format(first: Line, path: Path) -> None:
-    """Refuse a journal in a newer format, which this version might misread.
-
-    Raises:
-        JournalFormatError: If the first line names a newer format.
-    """
+    """Refuse a journal in a newer format, which this version might misread."""
     written = first.get("format", 1)
     if written > FORMAT:
         raise JournalFormatError(

@@ -66,11 +66,7 @@ def remove_abandoned(kind: str) -> None:
 
 @contextmanager
 def _marked(directory: Path) -> Iterator[int]:
-    """Open the mark of a directory of ours.
-
-    Raises:
-        OSError: If the directory is not ours.
-    """
+    """Open the mark of a directory of ours."""
     with _opened(directory) as folder:
         descriptor = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
         try:
@@ -81,12 +77,7 @@ def _marked(directory: Path) -> Iterator[int]:
 
 @contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    """Open a directory that is no link, belongs to this user and cannot be entered by others.
-
-    Raises:
-        PermissionError: If the directory belongs to, or can be entered by, somebody else.
-        OSError: If it is a link, or no directory.
-    """
+    """Open a directory that is no link, belongs to this user and cannot be entered by others."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         status = os.fstat(folder)

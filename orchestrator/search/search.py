@@ -105,34 +105,13 @@ def run_search(
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
     stages = (Stage.CONFIRM,) if confirm_alone else (Stage.SEARCH, Stage.CONFIRM)
-    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), stages)
-
-
-@dataclass(frozen=True)
-class _Start:
-    """The arguments of ``run_search``."""
-
-    experiment: Experiment
-    workload: Workload
-    output: Path
-    tracking_uri: str | None
-    quiet: bool
-    cluster: Cluster
-    data_root: str | None
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Options of the command line, beside ``--output``, that a command which continues needs."""
-        given = {"data-root": self.data_root, "address": self.cluster.address, "tracking-uri": self.tracking_uri}
-        return {name: without_password(value) for name, value in given.items() if value is not None}
-
-
-def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
-    experiment, workload = given.experiment, given.workload
-    if not given.quiet:
+    # Options of the command line, beside ``--output``, that a command which continues needs.
+    given = {"data-root": data_root, "address": cluster.address, "tracking-uri": tracking_uri}
+    options = {name: without_password(value) for name, value in given.items() if value is not None}
+    if not quiet:
         say(f"{experiment.name}: checking {', '.join(experiment.datasets)}")
-    sources = read_sources(experiment, given.output)
-    place = opened(experiment, workload, given.output, tracking_uri=given.tracking_uri, cluster=given.cluster)
+    sources = read_sources(experiment, output)
+    place = opened(experiment, workload, output, tracking_uri=tracking_uri, cluster=cluster)
     with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
         uri, cluster, digests, directory = here.uri, here.cluster, here.digests, here.directory
         experiment = experiment.continuing(ledger.history.experiment)
@@ -143,24 +122,24 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         # Imported after the checks above, because Ray and Optuna take seconds to import.
         from orchestrator.tuner.session import Session
 
-        if not given.quiet:
+        if not quiet:
             say(describe_start(experiment, ledger.history, directory))
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
-        tracking = Tracker(uri, given.output, experiment.name, ledger.past)
+        tracking = Tracker(uri, output, experiment.name, ledger.past)
         with closing(checkpoints), tracked(ledger, tracking) as tracker, answered(directory, ledger, stages):
             signal, ended_by = None, ledger.history.ended_by or "trials"
-            start(ledger, experiment, digests, directory, cluster, given.options)
+            start(ledger, experiment, digests, directory, cluster, options)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
-                if not given.quiet:
+                if not quiet:
                     say(sentence)
             ready = workload.expecting(digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             if Stage.SEARCH in stages:
-                signal = search_stage(session, meter, given.quiet)
+                signal = search_stage(session, meter, quiet)
                 ended_by = find_ending(experiment, ledger.history, meter)
             if signal is None:
-                signal = confirm_stage(session, given.quiet)
+                signal = confirm_stage(session, quiet)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise SearchInterruptedError(_how_to_go_on(directory, ledger.history, stages))

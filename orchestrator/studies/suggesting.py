@@ -54,11 +54,7 @@ class Checked(BaseSampler):
         self._bounds, self._place = space.bounds(), place
 
     def _within(self, point: Any) -> dict[str, Any]:
-        """Return a point as plain values.
-
-        Raises:
-            PluginError: If the point is no dict, names a parameter that is not searched, or leaves the bounds.
-        """
+        """Return a point as plain values."""
         if not isinstance(point, Mapping):
             raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
         return {name: self._plain(name, value) for name, value in point.items()}

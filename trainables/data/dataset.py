@@ -192,11 +192,7 @@ def load_dataset(
 
 
 def _first_images(dataset: str, val: Split, count: int) -> Split:
-    """Return the first images of a val split.
-
-    Raises:
-        DataError: If it has fewer.
-    """
+    """Return the first images of a val split."""
     if count > len(val.image_rows):
         raise DataError(
             f"val_images must be at most the {len(val.image_rows):,} images of the val split of {dataset}, got "

@@ -105,11 +105,7 @@ class Source:
         return dict.fromkeys(SPLITS, path)
 
     def _own_features(self) -> Mapping[str, Mapping[str, Path]]:
-        """Return the feature files that belong to the form of the dataset, by kind and split.
-
-        Raises:
-            DataError: If one is missing.
-        """
+        """Return the feature files that belong to the form of the dataset, by kind and split."""
         own = getattr(self.format, "own_features", None)
         return {} if own is None else own(self.files)
 

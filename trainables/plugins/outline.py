@@ -43,11 +43,7 @@ def outline_of(plugin: Plugin) -> ModuleType | None:
 
 
 def _outlined(node: ast.stmt) -> list[ast.stmt]:
-    """Return the part of a statement that the outline keeps.
-
-    Raises:
-        ValueError: If the statement has to run to show whether it offers something.
-    """
+    """Return the part of a statement that the outline keeps."""
     match node:
         case ast.Import():
             return [ast.Import([name]) for name in node.names if _is_light(name.name)]
