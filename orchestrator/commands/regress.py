@@ -74,7 +74,7 @@ def run(
     address: Address = None,
     storage: Storage = None,
     if_due: Annotated[str | None, typer.Option(help="Do nothing if the last result is younger, e.g. 24h.")] = None,
-    max_seeds: Annotated[int | None, typer.Option(min=2, help="Add up to this many seeds if inconclusive.")] = None,
+    max_seeds: Annotated[int | None, typer.Option(min=2, help="Add seeds, up to this total, if inconclusive.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Copy the JUnit XML to this file.")] = None,
     report: Annotated[Path | None, typer.Option(help="Copy the HTML page to this file.")] = None,
     as_json: Json = False,
@@ -120,7 +120,7 @@ def accept(
     suite: SuiteName,
     why: Annotated[str, typer.Option(help="Sentence for the file: why these numbers are right.")],
     overrides: Overrides = None,
-    who: Annotated[str | None, typer.Option(help="Name of who accepts; by default this user's.")] = None,
+    who: Annotated[str | None, typer.Option(help="Person who accepts; by default this user.")] = None,
     output: Output = Path("runs"),
     reference: Reference = None,
     restart_drift: Annotated[
