@@ -100,13 +100,12 @@ def polynomial(
         is_first = side is sides[0]
         margin = chosen["margin"] if is_first else beside.get("negative_margin", 0.0)
         size = -scale if side.kind == "positive" else scale * (1.0 if is_first else beside["balance"])
-        shape = {name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}") for name in _names(degree)}
+        shape = {
+            name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}")
+            for name in shapes.CONSTANT[degree]
+        }
         found[side.name] = shapes.polynomial(scale * margin, size, degree, shape, domains[side.name])
     return found
-
-
-def _names(degree: int) -> list[str]:
-    return list(shapes.CONSTANT[degree])
 
 
 def _shapes(sides: Sequence[Side], degree: int) -> dict[str, float]:

@@ -82,9 +82,6 @@ class Meter:
         elif best is not None:
             self._since_best[trial.study] += 1
         if value is not None and self._budget.target is not None:
-            mean = point.mean(self._metric())
+            # The experiment's metric: a study may select its epochs by another metric.
+            mean = point.mean(self._history.metric)
             self._on_target |= mean is not None and mean >= self._budget.target
-
-    def _metric(self) -> str:
-        """Return the experiment's metric; a study may select its epochs by another metric."""
-        return self._history.metric

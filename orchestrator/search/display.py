@@ -245,13 +245,10 @@ def print_summary(summary: Summary, show: Callable[..., None] | None = None) -> 
             show(Text(f"{dataset}: {sentence}", no_wrap=not is_folded, overflow="fold" if is_folded else "ignore"))
     for stage in Stage:
         states = Counter(row["state"] for row in summary["trials"] if row["stage"] == stage)
-        by = f"; ended by budget.{summary['ended_by']}" if stage is Stage.SEARCH and _is_limited(summary) else ""
+        is_limited = stage is Stage.SEARCH and summary["ended_by"] not in (None, "trials")
+        by = f"; ended by budget.{summary['ended_by']}" if is_limited else ""
         if states:
             show(Text(f"{stage}: {states.total()} trials: {count_words(states)}{by}"))
-
-
-def _is_limited(summary: Summary) -> bool:
-    return summary["ended_by"] not in (None, "trials")
 
 
 def _winners(summary: Summary) -> Group:

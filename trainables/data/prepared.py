@@ -81,11 +81,6 @@ def open_prepared(folder: Path) -> tuple[Vocabulary, dict[str, SplitArrays]] | N
     return (vocabulary, splits) if whole else None
 
 
-def caption_counts(images: Sequence[Image]) -> np.ndarray:
-    """Return the number of captions of each image, shape (I,), int64."""
-    return np.array([len(image.captions) for image in images], dtype=np.int64)
-
-
 def _number_tokens(images: Sequence[Image], words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return all tokens as numbers in the order of their first use (added to ``words``), and each caption's length.
 
@@ -104,7 +99,8 @@ def _write_split(folder: Path, images: Sequence[Image], rows: np.ndarray, ids: n
     """Write one split's arrays; each caption gets its start and end here."""
     np.save(folder / "tokens.npy", _wrap(ids, lengths))
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths + 2)]))
-    np.save(folder / "image_of_caption.npy", np.repeat(np.arange(len(images)), caption_counts(images)))
+    counts = np.array([len(image.captions) for image in images], dtype=np.int64)
+    np.save(folder / "image_of_caption.npy", np.repeat(np.arange(len(images)), counts))
     np.save(folder / "image_rows.npy", rows)
     texts = {
         "captions": [caption for image in images for caption in image.captions],

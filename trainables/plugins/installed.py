@@ -26,7 +26,8 @@ def is_installed(name: str) -> bool:
 
 def installed_plugins() -> dict[str, dict[str, list[str]]]:
     """Return distribution -> kind -> names that it offers; nothing is imported."""
-    return {found.name: _names(entries) for found in distributions() if (entries := _entries(found))}
+    offers = {found.name: entries for found in distributions() if (entries := _entries(found))}
+    return {name: {kind: list(names) for kind, names in entries.items()} for name, entries in offers.items()}
 
 
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
@@ -83,10 +84,6 @@ def _entries(found: Distribution) -> dict[str, dict[str, str]]:
         if entry.group.startswith(GROUP) and kind in KINDS:
             entries.setdefault(kind, {})[entry.name] = entry.value
     return entries
-
-
-def _names(entries: dict[str, dict[str, str]]) -> dict[str, list[str]]:
-    return {kind: list(names) for kind, names in entries.items()}
 
 
 def _files(name: str, top: str) -> dict[str, str]:

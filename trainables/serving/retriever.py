@@ -102,7 +102,7 @@ def write_retriever(
         gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
-    kept = {name: converted(value, _halved) for name, value in gallery.items()}
+    kept = {name: converted(value, lambda numbers: numbers.half().contiguous()) for name, value in gallery.items()}
     save_file({name: value for each in kept for name, value in to_tensors(each, kept[each]).items()}, folder / GALLERY)
     if text_extractor is not None:
         write_whole(folder / TEXT_EXTRACTOR, text_extractor.read_bytes())
@@ -399,10 +399,6 @@ def _build(
         labels=np.zeros(0, dtype=np.int64) if has_one_modality else None,
     )
     return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
-
-
-def _halved(values: Tensor) -> Tensor:
-    return values.half().contiguous()
 
 
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:
