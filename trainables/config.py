@@ -125,7 +125,8 @@ class TrainingConfig:
         finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
         frozen_epochs: With ``finetune``, the backbone stands still for the first so many epochs, >= 0; ``scale_epochs``
             multiplies them too.
-        precision: Of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that has it.
+        precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
+            has it.
             GRUs, lengths, similarities and losses are float32 always.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` goes on as before. Published:
             2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
@@ -246,7 +247,7 @@ class TrialConfig:
         val_images: Evaluate on the first so many images of the val split and their captions, >= 1, as the published
             code of VSE++ and VSRN does with 1,000; ``None`` is all of them.
         metric: What selects the best epoch; larger is better.
-        seed: Of initialisation and batch order, >= 0.
+        seed: Seed of initialisation and batch order, >= 0.
         schedule: What changes during the training, epochs ascending.
         plugins: The plug-ins on whose code it depends, each ``NAME@DIGEST``.
     """

@@ -45,7 +45,7 @@ def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHU
     """Return the ranks of ``rank_positives`` from scores.
 
     Args:
-        scores: Of all images and captions.
+        scores: Scores of all images and captions.
         image_of_caption: See ``rank_positives``; on the device of the scores.
         chunk: Rows and columns of a block, >= 1; changes no rank.
     """

@@ -30,9 +30,9 @@ class Ranks:
     """Ranks of the positives of a split with I images and C captions.
 
     Attributes:
-        i2t: Of each caption where its image queries captions, shape (C,), int32, from 1: among the captions of other
+        i2t: Rank of each caption where its image queries captions, shape (C,), int32, from 1: among captions of other
             images.
-        t2i: Of each caption's image where the caption queries images, shape (C,), int32, from 1.
+        t2i: Rank of each caption's image where the caption queries images, shape (C,), int32, from 1.
         image_of_caption: Index in [0, I) of each caption's image, shape (C,), int32, non-decreasing.
         queries: SHA-256 of the ids of the images and the captions, 64 hex digits: ranks with one digest are of the same
             queries, whatever features a model reads.

@@ -16,12 +16,12 @@ class Scores(Protocol):
 
     @property
     def tolerance(self) -> float:
-        """See above."""
+        """Largest difference of scores that count as ties."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """See above."""
+        """Device of the counts."""
         ...
 
     def own(self, image_of_caption: Tensor) -> Tensor:

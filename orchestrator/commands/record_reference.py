@@ -27,7 +27,7 @@ class Field:
 
     Attributes:
         name: Key in the line of the journal.
-        type: Of its JSON value, in words.
+        type: Type of the JSON value, in words.
         meaning: What the value says, with unit and range.
     """
 

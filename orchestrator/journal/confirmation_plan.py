@@ -14,8 +14,8 @@ class ConfirmationPlan:
     Attributes:
         dataset: Name of the dataset.
         candidates: Ids of the trials of the search that are trained again, in the order of training.
-        seeds: Of a fixed design: seeds of each candidate; ``None`` in a race.
-        trainings: Of a race: trainings at most; ``None`` in a fixed design.
+        seeds: Seeds of each candidate in a fixed design; ``None`` in a race.
+        trainings: Most trainings of a race; ``None`` in a fixed design.
         baseline: Label or loss of the baseline; ``None`` where there is none.
         looks: How often the test split had been opened for repeats on the dataset when the plan was made.
     """

@@ -16,7 +16,7 @@ class Metrics(Mapping[str, float]):
     """Numbers by name, from the text of a JSON object that holds nothing but numbers.
 
     Args:
-        text: Of the object, as the journal writes it: without white space, in ASCII.
+        text: Text of the object, as the journal writes it: without white space, in ASCII.
     """
 
     __slots__ = ("_text", "_values")

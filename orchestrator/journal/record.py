@@ -103,8 +103,8 @@ class Layout:
     """What the fields of a kind of record say about its line.
 
     Attributes:
-        names: Of all fields, in their order.
-        required: Of the fields that a line must have.
+        names: Names of all fields, in their order.
+        required: Names of the fields that a line must have.
         readers: Name and function that makes the value, of the fields whose value is not their JSON value.
         writers: Name -> function that makes the JSON value.
         left_out: Names of the fields that a line does not have where they are ``None``.

@@ -15,7 +15,7 @@ from trainables.files import aside, force_to_disk, write_whole
 from trainables.json_files import read_state
 
 _CHECKS = 2
-"""Raised when files are accepted by another rule, so that what an older version found is not used."""
+"""Version of the checks of files, increased when a rule changes, so that results of older versions are not used."""
 
 # A file that was changed in the last moment may change again within one tick of the file system's clock.
 _SETTLED_NANOSECONDS = 2_000_000_000
