@@ -1,7 +1,7 @@
 """The command line: which commands there are, and how an error becomes an exit code.
 
-A command lives in ``orchestrator/commands/``; it parses, calls one function and prints. Whatever is heavy is imported
-inside the command that needs it, so that ``--help`` answers at once and a bad config is refused before torch loads.
+The commands stand in ``orchestrator/commands/``. Modules that take long to import are imported inside the command that
+needs them, so that ``--help`` answers at once and a bad config is refused before torch loads.
 """
 
 import errno
@@ -44,17 +44,17 @@ from orchestrator.text.terminal import say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says of a file that it has no room for."""
+"""Error numbers of the system where a file does not fit."""
 
-# Typer does not export it, and brings Click along or has it inside, as its version will.
+# Typer does not export Click's UsageError; whether Click is a package of its own depends on the version of Typer.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 class Commands(TyperGroup):
-    """All commands; what is said of a command line that is refused quotes no password of it."""
+    """All commands; the error about a refused command line quotes none of its passwords."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
+        """Run the named command."""
         try:
             return super().invoke(ctx)
         except UsageError as error:
@@ -112,7 +112,7 @@ def _options(
 
 
 def end(error: UserError) -> NoReturn:
-    """End the process with the exit code of an error that was told."""
+    """End the process with the exit code of an error whose message has been printed."""
     if error.ends_at_once:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -136,12 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say(f"error: diverged: {error}; lower the learning rate, or look at the loss's parameters", error=True)
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
-        # PyTorch says it with a RuntimeError, which may be about anything else as well.
+        # PyTorch reports lack of memory as a RuntimeError, a class that it uses for other errors too.
         said = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
         if not WANT_OF_MEMORY.search(said):
             raise
         say(
-            f"error: out of memory ({said:.200}); what was written before is whole: lower training.batch_size or the "
+            f"error: out of memory ({said:.200}); files written before are whole: lower training.batch_size or the "
             f"sizes of the model, or end other programs, and give the same command again (train: with --resume)",
             error=True,
         )
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.errno not in FULL:
             raise
         say(
-            f"error: {error.filename or 'output'}: {error.strerror}; what was written before is whole: "
+            f"error: {error.filename or 'output'}: {error.strerror}; files written before are whole: "
             f"make room and give the same command again (train: with --resume)",
             error=True,
         )
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _warn_of_secrets(arguments: list[str]) -> None:
-    """Hide the passwords of the command line from ``ps``, and say where they belong."""
+    """Hide the passwords of the command line from ``ps``, and warn where passwords belong."""
     if all(without_password(argument) == argument for argument in arguments):
         return
     hide_arguments(arguments)

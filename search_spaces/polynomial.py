@@ -102,7 +102,10 @@ def polynomial(
     beside = {name: bounds[name].suggest(trial, name) for name in BESIDE if name in bounds}
     scale, margin, degree = chosen["scale"], chosen["margin"], int(chosen["degree"])
     found_shapes = [
-        {name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}") for name in _names(degree)}
+        {
+            name: bounds[f"{side.prefix}{name}"].suggest(trial, f"{side.prefix}{name}")
+            for name in shapes.CONSTANT[degree]
+        }
         for side in sides
     ]
     if "push" in beside:
@@ -115,10 +118,6 @@ def polynomial(
         size = -scale if side.kind == "positive" else scale * (1.0 if is_first else beside["balance"])
         found[side.name] = shapes.polynomial(constant, size, degree, shape, domains[side.name])
     return found
-
-
-def _names(degree: int) -> list[str]:
-    return list(shapes.CONSTANT[degree])
 
 
 def _shapes(sides: Sequence[Side], degree: int) -> dict[str, float]:

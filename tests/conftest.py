@@ -1,6 +1,9 @@
 import os
 import random
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,22 @@ def seed_generators() -> None:
         numpy.random.seed(SEED)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(SEED)
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands read datasets, keep prepared ones and write under the folder of the test alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("ORCHESTRATOR_DATA_ROOT", str(tmp_path / "data"))
+    monkeypatch.setenv("ORCHESTRATOR_OUTPUT", str(tmp_path / "runs"))
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder with a short path, because Ray makes sockets under it."""
+    path = Path(tempfile.mkdtemp(prefix="icr-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def check_backbone(name: str) -> None:
     """Refuse a name that torchvision does not have.
 
     Raises:
-        ConfigError: With the names that come nearest.
+        ConfigError: If the name is unknown; the message has the most similar names.
     """
     if name not in BACKBONES:
         nearest = get_close_matches(name, BACKBONES, n=5, cutoff=0)
@@ -45,11 +45,11 @@ def check_backbone(name: str) -> None:
 
 
 def check_weights(weights: str, key: str) -> None:
-    """Refuse weights that are neither a word nor a file that is there.
+    """Refuse weights that are neither a known word nor an existing file.
 
     Args:
         weights: ``DEFAULT``, ``none`` or a path.
-        key: What the message calls them.
+        key: Name of the weights in the message.
 
     Raises:
         ConfigError: If there is no such file.

@@ -1,52 +1,51 @@
-"""How many scores of a block are at or above thresholds: decided in float32, and in float64 where that is too close.
+"""Counts the scores of a block that are at or above thresholds, in float32, and in float64 where scores are too close.
 
 A product of matrices in float64 takes twice the time of one in float32 on a CPU, and up to 64 times on a GPU. A score
-in float32 that differs from its threshold by more than it can be off by has decided. How far it can be off,
+in float32 that differs from its threshold by more than its largest possible error is decided. This error,
 
     slack = SAFETY * max(largest relative error of a sample, ROUNDING) * longest image * longest caption,
 
 is measured on a sample of the embeddings, by the same product that makes the blocks, whatever its order of summation;
-queries that have a score within it of a threshold are computed again in float64.
+queries with a score closer than the slack to a threshold are computed again in float64.
 """
 
 import torch
 from torch import Tensor
 
 SAFETY = 16.0
-"""The largest error of the sample, so many times: of errors that scatter like those, none is so large."""
+"""Factor on the largest error of the sample; errors with the sample's spread do not get so large."""
 
 ROUNDING = 2.0**-24
-"""Of one float32 number, relative."""
+"""Relative rounding error of one float32 number."""
 
 TIE = 1e-12
 """Scores closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
 
 PAIRS = 512
-"""Captions whose scores with their own images are computed at a time: what fits a CPU's cache."""
+"""Captions whose scores with their own images are computed at a time, so that they fit a CPU's cache."""
 
 SAMPLE = 256
-"""Images and captions whose scores are computed in both precisions."""
+"""Images and captions of the sample, whose scores are computed in both precisions."""
 
 
 class BlockScores:
-    """Dot products of images and captions, see ``trainables.scores``; those of ``own`` and ``between`` are float64."""
+    """Dot products of images and captions, see ``trainables.scores``; ``own`` and ``between`` return float64."""
 
     def __init__(self, images: Tensor, captions: Tensor) -> None:
-        """Take embeddings (I, D) and (C, D); those of float64 are compared as they are."""
+        """Take embeddings (I, D) and (C, D); float64 embeddings are compared as they are."""
         is_exact = torch.float64 in (images.dtype, captions.dtype)
         dtype = torch.float64 if is_exact else torch.float32
         self._images, self._captions, self._slack = images.to(dtype), captions.to(dtype), 0.0
         image_lengths, caption_lengths = (
             torch.linalg.vector_norm(vectors, dim=-1).double() for vectors in (self._images, self._captions)
         )
-        # No score is larger.
+        # An upper bound of all scores.
         largest = float(image_lengths.max() * caption_lengths.max())
         self.tolerance, self.device = TIE * largest, images.device
         if not is_exact:
             error = self._error(image_lengths[:SAMPLE], caption_lengths[:SAMPLE])
             self._slack = SAFETY * max(ROUNDING, error) * largest
-        # Kept from block to block: fresh memory of this size comes from the system a page at a time, which took a tenth
-        # of an evaluation.
+        # Kept from block to block, because allocating fresh memory of this size took a tenth of an evaluation.
         self._scores, self._flags = (self._images.new_empty(0) for _ in range(2))
 
     def own(self, image_of_caption: Tensor) -> Tensor:
@@ -81,7 +80,7 @@ class BlockScores:
         return of_images, of_captions[:, 0]
 
     def _multiply(self, images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores of a block, and as many numbers to write over; both until the next block."""
+        """Return the scores of a block, and a buffer of equal shape; both are valid until the next block."""
         shape = len(images), len(captions)
         if self._scores.numel() < shape[0] * shape[1]:
             self._scores, self._flags = (images.new_empty(shape[0] * shape[1]) for _ in range(2))
@@ -89,14 +88,14 @@ class BlockScores:
         return torch.mm(images, captions.T, out=scores), flags
 
     def _decide(self, block: Tensor, thresholds: Tensor, flags: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the counts of each query (row), shape (Q, N), and the queries for which they are not certain."""
+        """Return the counts of each query (row), shape (Q, N), and the queries whose counts are uncertain."""
         perhaps, surely = (
             count_reaching(block, (thresholds + slack).to(block.dtype), flags) for slack in (-self._slack, self._slack)
         )
         return surely, (surely != perhaps).any(1).nonzero().flatten()
 
     def _error(self, image_lengths: Tensor, caption_lengths: Tensor) -> float:
-        """Return the largest error of a score of the sample in float32, relative to the lengths of its vectors."""
+        """Return the largest error of the sample's scores in float32, relative to the lengths of the vectors."""
         images, captions = self._images[:SAMPLE], self._captions[:SAMPLE]
         error = (images.double() @ captions.double().T - images @ captions.T).abs()
         lengths = image_lengths[:, None] * caption_lengths
@@ -106,10 +105,10 @@ class BlockScores:
 def count_reaching(scores: Tensor, thresholds: Tensor, flags: Tensor | None = None) -> Tensor:
     """Count the scores of each query, shape (..., Q, C), that are at or above each of its thresholds, (..., Q, N).
 
-    ``flags`` is written over where it is given; of the scores' shape, strides and dtype.
+    ``flags`` is a buffer with the scores' shape, strides and dtype.
     """
-    # As numbers: a CPU compares into these four times as fast as into bool, and sums them three times as fast. They
-    # are exact up to 2^24 of a query.
+    # Comparisons are stored as numbers: a CPU compares into numbers four times as fast as into bool, and sums them
+    # three times as fast. The sums are exact up to 2^24 candidates of a query.
     flags = torch.empty_like(scores) if flags is None else flags
     dtype = torch.promote_types(scores.dtype, torch.float32)
     counts = [

@@ -1,9 +1,9 @@
-"""Checkpoints: whole or not at all, verified before they are believed, and never able to run code.
+"""Checkpoints: written whole or not at all, verified before use, and unable to run code.
 
 A checkpoint is a directory ``epoch_0007`` with two files: ``state.pt`` resumes the trial after that epoch, ``best.pt``
-is the model of the best epoch so far, with all that is needed to evaluate it. ``manifest.json``, written last, holds
-their sizes and SHA-256 digests; a directory without a matching manifest is not a checkpoint. Torch is imported only to
-read or write tensors: finding a checkpoint, or refusing a damaged one, does not wait for it.
+is the model of the best epoch so far, with everything needed to evaluate it. ``manifest.json``, written last, holds
+the sizes and SHA-256 digests of both files; a directory without a matching manifest is not a checkpoint. Torch is
+imported only to read or write tensors, so finding a checkpoint, or refusing a damaged one, is quick.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def write_file(path: Path, payload: dict[str, Any]) -> None:
         try:
             torch.save({"format": FORMAT, **payload}, file)
         except RuntimeError as error:
-            # On a full disk PyTorch still tries to close its archive, and that complaint hides the reason.
+            # On a full disk PyTorch still tries to close its archive, and the error of closing hides the reason.
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
@@ -95,9 +95,9 @@ def save_epoch(
 
     Args:
         root: Directory of a training; made where it is missing.
-        report: What to save.
-        keep: Several, because the newest may be damaged by what ended the process; >= 1.
-        guard: Entered when all is written, around the moment at which it appears; what it raises prevents that.
+        report: Report of the epoch to save.
+        keep: Checkpoints to keep, >= 1; several, because the end of a process may damage the newest.
+        guard: Context around the renaming that makes the checkpoint appear; an error of the context prevents it.
 
     Returns:
         The checkpoint's directory.
@@ -115,7 +115,7 @@ def save_epoch(
 
 
 def replace_epochs(root: Path, found: Path) -> None:
-    """Put a copy of a checkpoint in the place of all that are under ``root``; of one that is missing, nothing."""
+    """Replace all checkpoints under ``root`` by a copy of ``found``; where ``found`` is missing, only remove them."""
     with aside(root / found.name) as copied:
         is_there = found.exists()
         if is_there:
@@ -127,19 +127,19 @@ def replace_epochs(root: Path, found: Path) -> None:
 
 
 def list_epochs(root: Path) -> list[Path]:
-    """Return the checkpoint directories under ``root``, oldest epoch first; whatever else lies there is passed over."""
+    """Return the checkpoint directories under ``root``, oldest epoch first; other files are passed over."""
     found = {path: epoch_of(path.name) for path in root.glob("epoch_*")}
     epochs = {path: epoch for path, epoch in found.items() if epoch is not None and path.is_dir()}
     return sorted(epochs, key=lambda path: epochs[path])
 
 
 def list_partial(root: Path) -> list[Path]:
-    """Return what processes that were killed while they wrote a checkpoint left under ``root``."""
+    """Return the unfinished checkpoints under ``root`` of processes that were killed while writing."""
     return sorted(path for path in root.glob(".epoch_*") if _PARTIAL.fullmatch(path.name) and path.is_dir())
 
 
 def epoch_of(name: str) -> int | None:
-    """Return the epoch of a checkpoint's directory; ``None`` where the name is no checkpoint's.
+    """Return the epoch in a checkpoint directory's name; ``None`` for other names.
 
     Example:
         >>> epoch_of("epoch_0007"), epoch_of("epoch_0007.bak"), epoch_of("epoch_7")
@@ -155,10 +155,10 @@ def find_latest(root: Path) -> Path | None:
 
 
 def resolve_checkpoint(path: Path) -> Path:
-    """Return a checkpoint directory: the path itself, or the newest undamaged one of a training's directory.
+    """Return a checkpoint directory: the path itself, or the newest undamaged checkpoint of a training's directory.
 
     Raises:
-        CheckpointError: If there is none.
+        CheckpointError: If there is no undamaged checkpoint.
     """
     if (path / MANIFEST).exists():
         return path
@@ -169,7 +169,7 @@ def resolve_checkpoint(path: Path) -> Path:
 
 
 def read_config(directory: Path) -> TrialConfig:
-    """Return the config that a checkpoint's best model was trained with."""
+    """Return the config of a checkpoint's best model."""
     return TrialConfig.from_dict(read_file(directory, BEST)["config"])
 
 

@@ -3,9 +3,9 @@
     rank = 1 + #{images n of other classes: s_n >= max over the others p of its class of s_p}
     R@K  = 100 * mean(rank <= K)
 
-The query itself is no candidate. Ties rank against the query, as in ``metrics``. Both directions are one and the same,
-so that every ``t2i_`` number equals its ``i2t_`` one, and ``rsum`` is twice the sum of R@1, R@5 and R@10. AP@5 and NMI
-are left out.
+The query itself is no candidate. Ties rank against the query, as in ``metrics``. There is only one direction, so every
+``t2i_`` number equals the ``i2t_`` number, and ``rsum`` is twice the sum of R@1, R@5 and R@10. AP@5 and NMI are left
+out.
 
 References:
     [OhSong2016] Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, section 5: Recall@K of
@@ -22,7 +22,7 @@ FINE_PLACES = (2, 4, 8)
 """The K of recalls beside 1, 5 and 10, as fine-grained retrieval reports them."""
 
 QUERIES_AT_A_TIME = 512
-"""Queries compared with all images at a time; bounds memory, changes no number."""
+"""Queries compared with all images at a time; limits memory and changes no number."""
 
 
 def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
     """
     labels = labels.to(scores.device)
     if int(labels.bincount().where(labels.bincount() > 0, 2).min()) < 2:
-        raise ValueError("every class needs two images: one to ask with and one to find")
+        raise ValueError("every class needs two images: a query and an image to find")
     everyone = torch.arange(len(labels), device=scores.device)
     ranks = []
     for part in everyone.split(QUERIES_AT_A_TIME):

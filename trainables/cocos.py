@@ -6,18 +6,18 @@ whose weight in the gradient of its query's term exceeds epsilon:
     negatives_per_query       C^q   counted candidates of a query; mean over the queries that have any, for NT-Xent over
                                     all queries, as in the papers' tables. NaN where no query has any: not computable.
     negatives_per_batch       C^B   counted candidates, summed over the queries
-    queries_without_gradient  C^0   queries that have none
+    queries_without_gradient  C^0   queries without a counted candidate
     negative_weight           W-    weights of a query's counted candidates, summed; mean over all queries
     positive_weight           W+    weight of a query's positive; mean over all queries
 
-A query with several positives counts the mean over them. What a weight is, each loss says at its ``contributions``;
-``docs/cocos.md`` has all of it in one place. And for any loss, from autograd and with no formula:
+A query with several positives counts the mean over its positives. Each loss defines its weights in ``contributions``;
+``docs/cocos.md`` lists all definitions. For any loss, computed by autograd without a formula:
 
     gradient_negatives, gradient_positives   negative (positive) pairs whose |dL/ds| exceeds epsilon
 
 Weights are those of one query's term, without the reduction over queries and without 1/temperature, so that one epsilon
-suits all batch sizes; |dL/ds| is the whole gradient, with both. All counts are about the similarities that enter the
-loss; the normalisation of embeddings is not part of them.
+suits all batch sizes; |dL/ds| is the whole gradient, with both factors. All counts are about the similarities that
+enter the loss; the normalisation of embeddings plays no part.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
@@ -65,13 +65,13 @@ def count_contributions(
     That code knows one positive a query, for SmoothAP five captions an image, in the order of the images.
 
     Args:
-        loss: Any differentiable loss of the losses' signature; those of ``trainables.losses`` get every counter, others
-            the general ones.
+        loss: Any differentiable loss with the losses' signature; losses of ``trainables.losses`` get every counter,
+            others the general counters.
         similarity: Shape (..., I, C), floating.
         positives: Shape (I, C), bool.
         ignore: Shape (I, C), bool; ``published`` leaves it out.
-        epsilon: Weights above it count, > 0. In units of weight: probabilities for NT-Xent, slopes for polynomials.
-        convention: Which definitions.
+        epsilon: Least weight that counts, > 0. In units of weight: probabilities for NT-Xent, slopes for polynomials.
+        convention: The definitions of the papers, or the published code's.
 
     Returns:
         Each counter's name, such as ``i2t_negatives_per_query``, with a float64 tensor of shape (...).
@@ -111,7 +111,7 @@ def count_gradients(
 ) -> dict[str, Tensor]:
     """Count the pairs whose |dL/ds| exceeds epsilon, for any differentiable loss.
 
-    A random loss is differentiated at one draw; torch's random state is left as it was.
+    A random loss is differentiated at one draw; torch's random state is restored.
 
     Returns:
         ``gradient_negatives`` (negatives and ignored pairs) and ``gradient_positives``, float64 of shape (...).
@@ -144,7 +144,7 @@ class ContributionStatistics:
         return len(self._batches)
 
     def add(self, counts: Mapping[str, Tensor]) -> None:
-        """Take the counters of one batch of one trial, each a scalar; every batch has the same ones.
+        """Add the counters of one batch of one trial, each a scalar; every batch has the same counters.
 
         Raises:
             ValueError: If a counter is not a scalar, or names differ from those of the first batch.
@@ -224,7 +224,7 @@ def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:
 def _published(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor] | None:
     """Return the counters of a direction as coded, or None where the code follows the definitions."""
     if isinstance(loss, Triplet) and direction.name == "t2i":
-        # Summed along the captions, where the candidates of a caption, the images, are along the other axis.
+        # The published code sums along the captions, although the candidates of a caption are along the other axis.
         counted = loss.contributions(direction).counted(epsilon)
         return _counters(loss, direction, epsilon) | _summarise(counted.sum(-2).double())
     if isinstance(loss, SmoothAP):
@@ -239,7 +239,7 @@ def _published(loss: Callable[..., Tensor], direction: Direction, epsilon: float
 
 
 def _with_coded_positives(direction: Direction) -> Direction:
-    """Return the direction with candidates 5q to 5q + 4 for the positives of query q, where there are such."""
+    """Return the direction with candidates 5q to 5q + 4, where they exist, as the positives of query q."""
     queries, candidates = direction.positives.shape
     device = direction.scores.device
     owner = torch.arange(candidates, device=device) // CODED_POSITIVES
@@ -277,5 +277,5 @@ def _gradient(loss: Callable[..., Tensor], similarity: Tensor, positives: Tensor
 
 
 def _saveable(mask: Tensor) -> Tensor:
-    """Return a tensor that the backward pass may keep: those of inference mode may not be."""
+    """Return a tensor that the backward pass may keep, which it may not do with tensors of inference mode."""
     return mask.clone() if mask.is_inference() else mask

@@ -1,7 +1,7 @@
 """One validated description of one training.
 
-Everything that decides the outcome of a trial is in here and nothing else is: the same config, data and machine give
-the same numbers. Standard library only, so that a wrong config is refused before anything heavy is imported.
+A config has exactly the settings that decide the outcome of a trial: the same config, data and machine give the same
+numbers. This module imports the standard library alone, so that a wrong config is refused before torch is imported.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
@@ -25,25 +25,25 @@ TEXT = "text"
 """The kind of features that a caption has, in ``features_text.npy``."""
 
 TEXT_MODELS = ["head"]
-"""The models that read features of captions in place of their words."""
+"""The models that read features of captions instead of their words."""
 
 REGION_PARAMETERS = {"vsepp": "pooling"}
-"""The parameter by which a model that reads global features reads ``regions`` in place of them."""
+"""Model -> the parameter that makes the model read ``regions`` instead of global features."""
 
 PIXELS = "pixels"
-"""What a model reads in place of features when its backbone is trained along."""
+"""Input of a model whose backbone is trained along, instead of features."""
 
 PIXEL_MODELS = ("vsepp",)
 """The models that can be trained from pixels."""
 
 ParameterValue = bool | int | float | str | tuple[float, ...]
-"""What a hyper-parameter can be: a number, a word, or coefficients."""
+"""Value of a hyper-parameter: a number, a word, or coefficients."""
 
 LEARNED = "learned"
-"""What a hyper-parameter of a loss is set to where it is learned with the model, in place of a number."""
+"""Value of a hyper-parameter of a loss that is learned with the model."""
 
 Precision = Literal["float32", "bf16", "auto"]
-"""What matrix products are computed in; ``auto`` is bf16 on a GPU that has it, and float32 elsewhere."""
+"""Precision of matrix products; ``auto`` is bf16 on a GPU that has bf16, and float32 elsewhere."""
 
 CHANGEABLE = (
     "learning_rate",
@@ -53,7 +53,7 @@ CHANGEABLE = (
     "gradient_clip",
     "batch_size",
 )
-"""Settings of ``training`` that may be another from an epoch on; what the others describe cannot be changed midway."""
+"""Settings of ``training`` that may change from an epoch on; the other settings hold for the whole training."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Interval:
     """The numbers that a setting takes, all of them finite.
 
     Attributes:
-        minimum: The smallest, or what all are above.
-        is_open: Whether the minimum itself is left out.
-        maximum: The largest.
+        minimum: The lower bound.
+        is_open: Whether the minimum itself is excluded.
+        maximum: The largest number.
     """
 
     minimum: float
@@ -71,12 +71,12 @@ class Interval:
     maximum: float = math.inf
 
     def accepts(self, value: float) -> bool:
-        """Whether a number is one of them."""
+        """Whether a number lies in the interval."""
         above = self.minimum < value if self.is_open else self.minimum <= value
         return above and value <= self.maximum and value < math.inf
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Let pydantic, where a configuration is read with it, refuse a number at its key and go on with other keys."""
+        """Let pydantic refuse a number at its key, and continue with other keys."""
         return {
             "type": "function-after",
             "function": {"type": "no-info", "function": self._checked},
@@ -89,7 +89,7 @@ class Interval:
         return value
 
     def __str__(self) -> str:
-        """Say it in words, as a message does after "must be"."""
+        """Return the interval in words that fit after "must be"."""
         lowest = f"a finite number above {self.minimum:g}" if self.is_open else f"at least {self.minimum:g}"
         return lowest if self.maximum == math.inf else f"{lowest}, at most {self.maximum:g}"
 
@@ -125,7 +125,8 @@ class TrainingConfig:
         finetune: Train from pixels, a backbone of torchvision included (``model_parameters.backbone``, ``.weights``).
         frozen_epochs: With ``finetune``, the backbone stands still for the first so many epochs, >= 0; ``scale_epochs``
             multiplies them too.
-        precision: Of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that has it.
+        precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
+            has it.
             GRUs, lengths, similarities and losses are float32 always.
         finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` goes on as before. Published:
             2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
@@ -166,12 +167,12 @@ class TrainingConfig:
 
     @property
     def epoch_scale(self) -> int:
-        """What each number of epochs is multiplied by: all of them, to a drop, of the warm-up, or frozen ones."""
+        """Factor on each number of epochs: of the training, up to a drop, of the warm-up, and frozen epochs."""
         return self.captions_per_image if self.scale_epochs and self.batches == "images" else 1
 
     @property
     def pairs(self) -> int:
-        """Positive pairs of a batch: the sum of a loss over a full batch is so many times its mean."""
+        """Positive pairs of a full batch: the sum of a loss over the batch divided by its mean."""
         return self.batch_size * (self.captions_per_image if self.batches == "images" else 1)
 
     @property
@@ -186,36 +187,36 @@ class TrainingConfig:
 
 @lru_cache(maxsize=1024)
 def _training(settings: tuple[tuple[str, Any], ...]) -> TrainingConfig:
-    """Return the settings of a training, made and kept once: most trials of a search are trained alike."""
+    """Return the settings of a training; they are made once, because most trials of a search are trained alike."""
     return TrainingConfig(**dict(settings))
 
 
 @lru_cache(maxsize=1024)
 def _training_text(training: TrainingConfig) -> str:
-    """Return the settings of a training as text, made and kept once, for the same reason."""
+    """Return the settings of a training as text; the text is made once, because most trials are trained alike."""
     return json.dumps(vars(training), sort_keys=True)
 
 
 LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()}
-"""Keys of a training that stand nowhere where they have these values: older versions did not know them."""
+"""Keys of a training that are not written where they have these values, because older versions do not know them."""
 RANGES: Mapping[str, Interval] = {
     name: part
     for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
     for part in get_args(hint)
     if isinstance(part, Interval)
 }
-"""What each number of ``training`` can be; ``None`` passes where a setting takes it."""
+"""Setting of ``training`` -> numbers that it accepts; settings that may be ``None`` accept ``None`` too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Hyper-parameters that are others from an epoch on.
+    """Hyper-parameters that change from an epoch on.
 
     Attributes:
-        epoch: The first epoch that is trained with them, >= 2.
-        loss_parameters: Of the loss; parameters that are left out stay as they were.
-        training: Settings of ``training`` that can change midway, such as ``learning_rate`` or ``batch_size``; others
-            stay as they were.
+        epoch: The first epoch with the new values, >= 2.
+        loss_parameters: New values of the loss's hyper-parameters; others stay as they were.
+        training: New values of settings of ``training`` that can change midway, such as ``learning_rate`` or
+            ``batch_size``; others stay as they were.
     """
 
     epoch: int
@@ -246,7 +247,7 @@ class TrialConfig:
         val_images: Evaluate on the first so many images of the val split and their captions, >= 1, as the published
             code of VSE++ and VSRN does with 1,000; ``None`` is all of them.
         metric: What selects the best epoch; larger is better.
-        seed: Of initialisation and batch order, >= 0.
+        seed: Seed of initialisation and batch order, >= 0.
         schedule: What changes during the training, epochs ascending.
         plugins: The plug-ins on whose code it depends, each ``NAME@DIGEST``.
     """
@@ -265,7 +266,7 @@ class TrialConfig:
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # A model of an installed package joins the table when it is first named.
+        # A model of an installed package joins ``FEATURES`` when it is first named.
         if self.model not in FEATURES and find_owner("models", self.model) is None:
             named = f"; it may be that of {', '.join(self.plugins)}: give --plugin" if self.plugins else ""
             raise ConfigError(f"model must be one of {', '.join(FEATURES)}, got {self.model!r}{named}")
@@ -279,7 +280,7 @@ class TrialConfig:
         if epochs != sorted(set(epochs)):
             raise ConfigError(f"schedule: each epoch comes once, and they ascend, got {epochs}")
         for epoch in epochs:
-            # Refuses now what would otherwise end the training midway.
+            # Refuses here settings that would otherwise end the training midway.
             self.at(epoch)
 
     def check_weights(self) -> None:
@@ -309,23 +310,23 @@ class TrialConfig:
 
     @property
     def features(self) -> str:
-        """What the model reads of an image: a value of ``FEATURES``, or ``PIXELS``."""
+        """Input of the model for an image: a value of ``FEATURES``, or ``PIXELS``."""
         if self.training.finetune:
             return PIXELS
         return "regions" if self._pools_regions else FEATURES[self.model]
 
     @property
     def reads_text_features(self) -> bool:
-        """Whether the model reads features of captions in place of their words."""
+        """Whether the model reads features of captions instead of their words."""
         return self.model in TEXT_MODELS
 
     @property
     def _pools_regions(self) -> bool:
-        """Whether a parameter lets the model read regions where it reads global features without the parameter."""
+        """Whether a parameter makes the model read regions instead of global features."""
         return REGION_PARAMETERS.get(self.model) in self.model_parameters
 
     def at(self, epoch: int) -> "TrialConfig":
-        """Return what an epoch is trained with, from 1; nothing of it changes any more."""
+        """Return the config of an epoch, from 1, without a schedule."""
         loss_parameters, training = dict(self.loss_parameters), self.training
         for change in (change for change in self.schedule if change.epoch <= epoch):
             loss_parameters |= change.loss_parameters
@@ -333,13 +334,13 @@ class TrialConfig:
         return replace(self, loss_parameters=loss_parameters, training=training, schedule=())
 
     def until(self, epoch: int) -> "TrialConfig":
-        """Return what decides the outcome up to an epoch: the same without the later changes."""
+        """Return the config that decides the outcome up to an epoch: without later changes of the schedule."""
         return replace(self, schedule=tuple(change for change in self.schedule if change.epoch <= epoch))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists and numbers, as YAML and JSON hold them; ``from_dict`` takes them back.
+        """Return plain dicts, lists and numbers for YAML and JSON; ``from_dict`` is the inverse.
 
-        Keys of ``LEFT_OUT`` are left out where they have the values there.
+        Keys of ``LEFT_OUT`` are left out where they have the values of that table.
         """
         values = {
             **vars(self),
@@ -352,15 +353,15 @@ class TrialConfig:
 
     @property
     def setting(self) -> str:
-        """A text that two trainings share if they differ in nothing but their seeds."""
+        """A text that is equal for two trainings that differ only in their seeds."""
         return json.dumps({**self.to_dict(), "seed": None, "training": _training_text(self.training)}, sort_keys=True)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":
-        """Build a config from what ``to_dict`` gave; types are trusted, ranges are checked.
+        """Return the config of a ``to_dict``; types are trusted, ranges are checked.
 
         Raises:
-            ConfigError: If a value is refused, or a key is one that this version does not know.
+            ConfigError: If a value is refused, or this version does not know a key.
         """
         rest = dict(values)
         try:

@@ -1,4 +1,4 @@
-"""Which processor a trial runs on."""
+"""The device on which a trial runs."""
 
 import torch
 
@@ -6,10 +6,10 @@ from trainables.errors import ConfigError
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the device of a name; ``auto`` takes a GPU where there is one.
+    """Return the device of a name; ``auto`` takes a GPU where there is a GPU.
 
     Raises:
-        ConfigError: If the name is no device, or one that this machine does not have.
+        ConfigError: If the name is no device, or a device that this machine does not have.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

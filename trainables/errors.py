@@ -1,29 +1,29 @@
-"""The errors that reach a person: each message names the place, the rule and the way out."""
+"""Errors with messages for people: each message names the place, the rule and the way out."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import ParamSpec, TypeVar
 
 FEW = 3
-"""So many problems of one kind are shown one by one."""
+"""Problems of one kind up to which each problem is shown."""
 
-# What a record is called and holds, file paths and numbers; what follows "got" is a record's content, cut anywhere.
+# Names and contents of records, file paths and numbers; a record's content, which may be cut, follows "got".
 _NAMES_AND_NUMBERS = re.compile(r", got .*|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*/\S*|\([^()]*\.\w+\)|\d[\d,.]*")
 
 WANT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|MemoryError|out of memory|can't allocate memory|ALLOC_FAILED|running low on memory", re.I
 )
-"""What Python, NumPy, PyTorch and Ray say where there is not enough memory, of the machine or of a GPU."""
+"""Texts of errors of Python, NumPy, PyTorch and Ray about lack of memory, of the machine or of a GPU."""
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
 class UserError(Exception):
-    """A mistake that the person at the keyboard can mend; its text is all they need to see.
+    """A mistake that the user can correct; the text is all that the user needs to see.
 
     Attributes:
-        exit_code: What the command line exits with when this error ends a command.
+        exit_code: Exit code of a command that this error ends.
         ends_at_once: Whether the process of a command is to end without Python's own end, because threads of a library
             that cannot be stopped would end the process in their own way.
     """
@@ -36,7 +36,7 @@ class ConfigError(UserError, ValueError):
     """A configuration that is refused: unknown key, wrong type, or a value out of its range.
 
     Attributes:
-        problems: One line a mistake, each naming the key; all mistakes that were found, of which the text shows twenty.
+        problems: A line for each mistake, naming the key; the text shows the first twenty.
     """
 
     shown = 20
@@ -52,7 +52,7 @@ class ConfigError(UserError, ValueError):
 
 
 class Mistakes:
-    """Gathers what several checks refuse, so that a person sees all mistakes at once and not one a try.
+    """Gathers the mistakes of several checks, so that a user sees all mistakes at once.
 
     Example:
         >>> mistakes = Mistakes()
@@ -79,16 +79,16 @@ class Mistakes:
         """Refuse a configuration in which there were mistakes.
 
         Raises:
-            ConfigError: With all of them, each once.
+            ConfigError: If there are mistakes; the message has each mistake once.
         """
         if self.problems:
             raise ConfigError(self.problems)
 
 
 class PluginError(ConfigError):
-    """A plug-in that cannot be used, or whose code failed; the text begins with its file, and line where one is known.
+    """A plug-in that cannot be used, or whose code failed; the text begins with its file and, where known, its line.
 
-    A trial whose plug-in fails ends with it, and is not tried again: it would fail again.
+    A trial whose plug-in fails ends and is not tried again, because it would fail again.
     """
 
 
@@ -96,7 +96,7 @@ class DataError(UserError):
     """A dataset that is refused, with every problem that was found.
 
     Attributes:
-        problems: One line a problem, each naming the file and the record.
+        problems: A line for each problem, naming the file and the record.
     """
 
     shown = 10
@@ -113,7 +113,7 @@ class DataError(UserError):
 def condense(problems: Sequence[str]) -> Iterator[str]:
     """Yield a line for each problem, but one line with a count for problems that differ in names and numbers alone.
 
-    Up to ``FEW`` of one kind are all shown. The kinds come in the order of their first problems.
+    Up to ``FEW`` problems of one kind are all shown. The kinds come in the order of their first problems.
     """
     kinds: dict[str, list[str]] = {}
     for problem in problems:
@@ -133,10 +133,10 @@ class DivergedError(Exception):
     """A loss or metric that stopped being a finite number; the trial ends at that step.
 
     Attributes:
-        epoch: Epoch in which it happened, from 1.
-        step: Step of that epoch, from 1; 0 where an evaluation gave the value.
-        quantity: What was not finite, e.g. ``train/loss``.
-        place: ``FILE:LINE`` of the loss where that is a plug-in's; else empty.
+        epoch: Epoch of the value, from 1.
+        step: Step of the epoch, from 1; 0 where an evaluation gave the value.
+        quantity: Name of the value, e.g. ``train/loss``.
+        place: ``FILE:LINE`` of a plug-in's loss; empty for our losses.
     """
 
     def __init__(self, quantity: str, value: float, epoch: int, step: int, place: str = "") -> None:
@@ -145,5 +145,5 @@ class DivergedError(Exception):
         super().__init__(f"{quantity} is {value} in epoch {epoch}, step {step}{told}")
 
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[str, float, int, int, str]]:
-        """Survive the pickling between processes, which would call the constructor with the message alone."""
+        """Pickle the arguments: by default, unpickling would call the constructor with the message alone."""
         return type(self), (self.quantity, self.value, self.epoch, self.step, self.place)

@@ -1,4 +1,4 @@
-"""How well a model retrieves: encode a split, compare every image with every caption, count ranks."""
+"""Evaluation of a model: encode a split, compare every image with every caption, count ranks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,10 +32,10 @@ from trainables.representations import Gallery, is_finite
 from trainables.scores import Scores
 
 CHUNK = 512
-"""Images or captions encoded at a time; bounds memory, changes no number."""
+"""Images or captions encoded at a time; limits memory and changes no number."""
 
 CROPS = 32
-"""The same for images that go through a backbone, which takes some 50 MB for each."""
+"""Images encoded at a time by a backbone, which takes some 50 MB for each image."""
 
 
 def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> dict[str, float]:
@@ -43,7 +43,7 @@ def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> 
 
     Args:
         model: Any model of this package.
-        split: What it retrieves in.
+        split: Images and captions of the split.
         folds: See ``metrics_in_folds``.
 
     Raises:
@@ -81,12 +81,12 @@ def evaluate_checkpoint(
 
 @dataclass(frozen=True)
 class RankedSplit:
-    """What a model does on a split, query by query.
+    """Result of a model on a split, query by query.
 
     Attributes:
         metrics: As ``evaluate`` returns them.
-        ranks: What the metrics are made of.
-        judged: Where the model puts the candidates that people judged to fit, for each source of judgements.
+        ranks: Ranks of the positives, from which the metrics are computed.
+        judged: For each source of judgements, the ranks of the candidates that people judged to fit.
     """
 
     metrics: Mapping[str, float]
@@ -102,13 +102,13 @@ def rank_checkpoint(
     judgements: Mapping[str, Sequence[Judgements]] | None = None,
     device: str = "auto",
 ) -> dict[str, RankedSplit]:
-    """Return by split what a checkpoint's best model does.
+    """Return split -> result of a checkpoint's best model.
 
     Args:
         directory: The checkpoint.
         data: The dataset that the model was trained on.
-        splits: Names of the splits to retrieve in.
-        judgements: Of splits, see ``judgements.beside_dataset``.
+        splits: Names of the splits to evaluate.
+        judgements: Split -> judgements, see ``judgements.beside_dataset``.
         device: See ``trainables.devices``.
 
     Raises:
@@ -128,10 +128,10 @@ def _rank(model: RetrievalModel, split: Split, judgements: Sequence[Judgements],
 
 
 def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = ()) -> RankedSplit:
-    """Return what scores of the images and the captions of a split do."""
+    """Return the result of the scores of a split's images and captions."""
     if split.labels is not None:
         return _rank_classes(split, split.labels, scores)
-    # Copied, for what is mapped from the disk cannot be written, and torch has no such tensors.
+    # Copied, because arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
     found = [one.cpu() for one in (*rank_by_scores(scores, owners), owners)]
     i2t, t2i, image_of_caption = (one.numpy().astype(np.int32) for one in found)
@@ -148,7 +148,7 @@ def _rank_classes(split: Split, labels: np.ndarray, scores: Scores) -> RankedSpl
 
 
 def load_best(directory: Path, data: Dataset) -> tuple[RetrievalModel, TrialConfig]:
-    """Return the best model of a checkpoint, on the CPU, and the config it was trained with."""
+    """Return the best model of a checkpoint, on the CPU, and its config."""
     payload = read_file(directory, BEST)
     if payload["digest"] != data.digest:
         raise CheckpointError(
@@ -169,7 +169,7 @@ def measure_contributions(
     epsilon: float = 0.01,
     convention: Convention = "paper",
 ) -> dict[str, Spread]:
-    """Return the COCOS statistics of some batches: each counter's mean and std over them, in eval mode."""
+    """Return the mean and standard deviation of each COCOS counter over batches, in eval mode."""
     statistics = ContributionStatistics()
     with evaluating(model):
         for batch in batches:
@@ -190,7 +190,7 @@ def similarities(model: RetrievalModel, batch: Batch) -> Tensor:
 
 @contextmanager
 def evaluating(model: RetrievalModel) -> Iterator[None]:
-    """Put a model in eval mode without gradients, and back in the mode it was in."""
+    """Put a model in eval mode without gradients during a ``with`` block."""
     was_training = model.training
     model.eval()
     try:
@@ -201,16 +201,16 @@ def evaluating(model: RetrievalModel) -> Iterator[None]:
 
 
 def encode_images(model: RetrievalModel, split: ResidentSplit) -> Any:
-    """Return all images of a split as the model sees them, a ``Gallery``, in the order of the split."""
+    """Return the encoded images of a split, a ``Gallery``, in the order of the split."""
     chunks = split.image_chunks(CROPS if model.crop_size else CHUNK)
     with model.computing():
         return model.gather(model.encode_images(images) for images in chunks)
 
 
 def encode_captions(model: RetrievalModel, split: ResidentSplit) -> Any:
-    """Return all captions of a split as the model sees them, a ``Gallery``, in the order of the split.
+    """Return the encoded captions of a split, a ``Gallery``, in the order of the split.
 
-    They are encoded longest first, so that a chunk holds captions of nearly one length and little padding.
+    Captions are encoded longest first, so that a chunk holds captions of similar lengths and little padding.
     """
     order = split.lengths.argsort(descending=True, stable=True)
     with model.computing():

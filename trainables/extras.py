@@ -1,4 +1,4 @@
-"""The extras of the package: what each brings beside the core, and the one line that names an extra that is missing.
+"""The extras of the package, and the message about a missing extra.
 
 Without extras the package has losses, COCOS, metrics, training and evaluation. A function that needs more calls
 ``require`` before it begins its work, so that a missing package ends a command with one line and not with a traceback
@@ -29,7 +29,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "wandb": ("wandb",),
     }
 )
-"""Extra -> the modules of it that the code imports, those of the extras that it includes among them."""
+"""Extra -> its modules that the code imports, including modules of extras that it includes."""
 
 
 class MissingExtraError(UserError):
@@ -37,12 +37,12 @@ class MissingExtraError(UserError):
 
 
 def require(extra: str, user: str, *modules: str) -> None:
-    """Refuse to begin what needs an extra that is not installed.
+    """Refuse to begin work whose extra is not installed.
 
     Args:
         extra: A name of ``EXTRAS``.
-        user: What needs the extra, as the subject of a sentence: ``a search``.
-        modules: The modules of the extra that are needed; all of the extra where none is named.
+        user: The work that needs the extra, as the subject of a sentence: ``a search``.
+        modules: The modules of the extra that are needed; by default all modules of the extra.
 
     Raises:
         MissingExtraError: If one of the modules is not installed; the text has the command that installs the extra.
@@ -58,12 +58,12 @@ def require(extra: str, user: str, *modules: str) -> None:
 
 
 def missing_modules(*modules: str) -> list[str]:
-    """Return those of some modules that are not installed; nothing is imported."""
+    """Return the modules that are not installed; nothing is imported."""
     return [module for module in modules if not _is_installed(module)]
 
 
 def is_installed(extra: str) -> bool:
-    """Say whether everything of an extra is installed."""
+    """Say whether all modules of an extra are installed."""
     return not missing_modules(*EXTRAS[extra])
 
 

@@ -1,4 +1,4 @@
-"""Which polynomial coefficients give a loss that pulls the right way, and the nearest that do.
+"""Which polynomial coefficients give a loss that pulls the right way, and the nearest such coefficients.
 
 A polynomial loss [Wei2021] weighs a similarity x by f(x) = sum_p c_p x^p. It trains in the right direction where
 
@@ -7,10 +7,10 @@ A polynomial loss [Wei2021] weighs a similarity x by f(x) = sum_p c_p x^p. It tr
     relative: f rises with Delta, sum_p p c_p x^(p-1) >= 0  for x in [-1, 2]
 
 with Delta = hardest negative - positive. Delta could be as low as -2, but below -1 a pair is easier than any margin in
-use, and to ask for a rising f there would forbid hinges that are off long before; pass another domain to ask more.
+use, and to require a rising f there would forbid hinges that are off long before; pass another domain to require more.
 
-The feasible vectors are a closed convex cone, so each vector has one nearest feasible one. Standard library only:
-search spaces call this where torch is not imported.
+The feasible vectors are a closed convex cone, so each vector has one nearest feasible vector. This module imports the
+standard library alone, because search spaces call it where torch is not imported.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
@@ -24,26 +24,26 @@ from typing import Literal
 from trainables.errors import ConfigError
 
 Kind = Literal["positive", "negative", "relative"]
-"""What a polynomial weighs: s+, s-, or Delta."""
+"""Argument of a polynomial: s+, s-, or Delta."""
 
 DOMAINS: dict[str, tuple[float, float]] = {"positive": (-1.0, 1.0), "negative": (-1.0, 1.0), "relative": (-1.0, 2.0)}
-"""Where the slope of each kind has to have its sign."""
+"""Kind -> interval on which its slope must have the right sign."""
 
 LARGEST_GATE = 2.0
-"""Delta is -2 at least, so that a larger gate asks for no more."""
+"""Largest gate with an effect, because Delta is -2 at least."""
 
 TOLERANCE = 1e-9
-"""A slope of the wrong sign is forgiven up to this part of the largest slope that the coefficients could give."""
+"""A slope of the wrong sign is tolerated up to this part of the largest slope that the coefficients could give."""
 
 ROUNDS = 60
-"""Points that the projection may try; the vectors that a search meets take fewer than ten."""
+"""Most points that the projection tries; vectors of searches take fewer than ten."""
 
 
 def domain_of(kind: Kind, gate: float | None = None) -> tuple[float, float]:
-    """Return where the slope of a kind has to have its sign: of Delta from -gate on, where there is a gate.
+    """Return the interval on which the slope of a kind must have the right sign: for Delta from -gate on.
 
     Args:
-        kind: What the polynomial weighs; positives and negatives by themselves know no gate.
+        kind: Argument of the polynomial; only ``relative`` depends on the gate.
         gate: Pairs with Delta at or below -gate cost nothing, >= 0; ``None`` is no gate.
 
     Raises:
@@ -81,11 +81,12 @@ def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, 
 def nearest_feasible(
     coefficients: Sequence[float], kind: Kind, domain: tuple[float, float] | None = None
 ) -> tuple[float, ...]:
-    """Return the feasible coefficients that are nearest in Euclidean distance, to about 1e-6; feasible ones unchanged.
+    """Return the nearest feasible coefficients in Euclidean distance, to about 1e-6; feasible coefficients unchanged.
 
     The slope's sign at a point x is one linear constraint, n(x).c >= 0 with n(x) = (1, 2x, 3x^2, ...). The vector is
-    projected on the constraint at its worst point, then on those at two points, and so on, each time adding where the
-    result is worst; what rounding leaves is made up in the linear coefficient, which shifts the whole slope.
+    projected on the constraint at its worst point, then on the constraints at two points, and so on, each time adding
+    the point where the result is worst. A remainder of rounding is corrected by the linear coefficient, which shifts
+    the whole slope.
 
     Args:
         coefficients: Ascending powers, index = power; at least one, all finite. The constant is never changed.
@@ -130,10 +131,10 @@ def require_finite(name: str, coefficients: Sequence[float]) -> None:
 
 
 def constant_problem(counts: Mapping[str, int]) -> str | None:
-    """Say what is wrong with a loss all of whose polynomials are constants: no similarity enters it.
+    """Return what is wrong with a loss whose polynomials are all constants, so that no similarity enters the loss.
 
     Args:
-        counts: How many coefficients each polynomial of the loss has, by its name.
+        counts: Name of a polynomial of the loss -> number of its coefficients.
     """
     if any(count > 1 for count in counts.values()):
         return None
@@ -169,13 +170,13 @@ def _evaluate(polynomial: Sequence[float], x: float) -> float:
 
 
 def _lowest_point(polynomial: Sequence[float], low: float, high: float) -> float:
-    """Return where a polynomial is lowest on an interval: an end, or a root of its derivative."""
+    """Return the lowest point of a polynomial on an interval: an end, or a root of its derivative."""
     derivative = [power * number for power, number in enumerate(polynomial)][1:]
     return min([low, high, *_crossings(derivative, low, high)], key=lambda x: _evaluate(polynomial, x))
 
 
 def _crossings(polynomial: Sequence[float], low: float, high: float) -> list[float]:
-    """Return where a polynomial changes sign on an interval: between two extrema it does so at most once."""
+    """Return the sign changes of a polynomial on an interval, of which there is at most one between two extrema."""
     if len(polynomial) < 2:
         return []
     derivative = [power * number for power, number in enumerate(polynomial)][1:]
@@ -226,7 +227,7 @@ def _normal(x: float, size: int) -> list[float]:
 def _balance(start: Sequence[float], active: dict[float, float]) -> dict[float, float]:
     """Return the multipliers of points x that bring start + sum of multiplier * n(x) to slope 0 at each.
 
-    Where that takes a negative multiplier, the step stops at 0 and that point is left out (Lawson and Hanson).
+    Where a multiplier would become negative, the step stops at 0 and the point is left out (Lawson and Hanson).
     """
     while active:
         normals = [_normal(x, len(start)) for x in active]

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and what one process does at a time."""
+"""Files and folders that appear whole or not at all, and locks between processes."""
 
 import fcntl
 import os
@@ -18,8 +18,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def writing_whole(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of another name in the same directory, which gets its name when the block ends well."""
-    # Not mkstemp, whose files nobody else can read: features are shared by the users of a machine.
+    """Open a temporary file in the same directory, which gets the name ``path`` when the block ends without error."""
+    # Not mkstemp, whose files only their user can read: users of a machine share features.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with partial.open("xb") as file:
@@ -30,14 +30,14 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    force_directory(path.parent)
+    force_to_disk(path.parent)
 
 
 @contextmanager
 def aside(target: Path) -> Iterator[Path]:
-    """Give an empty folder beside ``target`` for what is to become ``target``; what is left of the folder goes.
+    """Give an empty folder beside ``target``, which the block fills and renames; the folder is removed otherwise.
 
-    What fails to be written goes as well: where the disk is full, it would take the room that others need.
+    Removal also frees the room of an unfinished folder on a full disk.
 
     Example:
         >>> import tempfile
@@ -57,21 +57,21 @@ def aside(target: Path) -> Iterator[Path]:
 
 
 def take_place(partial: Path, target: Path) -> None:
-    """Give a folder that was made beside ``target`` the name of ``target``, in the place of what has the name."""
+    """Rename a folder that was made beside ``target`` to ``target``, replacing a file or folder of the name."""
     if target.is_dir() and not target.is_symlink():
         shutil.rmtree(target)
     else:
         target.unlink(missing_ok=True)
     partial.rename(target)
-    force_directory(target.parent)
+    force_to_disk(target.parent)
 
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Wait until no other process of this machine holds a lock file, and hold it; it stays, empty, in the end.
+    """Wait until no other process of this machine holds a lock file, then hold it; the empty file stays afterwards.
 
     Raises:
-        OSError: If a link lies in its place: others could have put it there to have a file of ours opened.
+        OSError: If the lock file is a link, which others could have made to let us open another file.
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
@@ -82,19 +82,19 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def make_writable(directory: Path) -> None:
-    """Make a directory with its parents, and prove by a file that it can be written.
+    """Make a directory with its parents, and check by writing a file that it can be written.
 
     Raises:
-        OSError: If it cannot.
+        OSError: If the directory cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     write_whole(directory / ".writable", "")
     (directory / ".writable").unlink()
 
 
-def force_directory(directory: Path) -> None:
-    """Force a rename or a new entry in the directory to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def force_to_disk(path: Path) -> None:
+    """Force a file, or a rename or new entry in a directory, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

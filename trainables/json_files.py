@@ -1,11 +1,11 @@
-"""JSON files that this software wrote and that somebody may have damaged, changed or replaced."""
+"""Reads JSON files of this software, which may have been damaged, changed or replaced."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 LARGEST_STATE = 16 << 20
-"""Characters of such a file at most; a larger file is no file of this software."""
+"""Most characters of such a file; this software writes no larger files."""
 
 
 def read_state(path: Path, largest: int = LARGEST_STATE) -> Any:

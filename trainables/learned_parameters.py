@@ -1,9 +1,9 @@
-"""The learned hyper-parameters of a trial's loss: their numbers, what steps them, and what a checkpoint keeps of them.
+"""The learned hyper-parameters of a trial's loss: their numbers, their optimisers, and their state in a checkpoint.
 
-Each has an optimiser of its own, of the kind and with the learning rate of the training, its drops included, and
-without weight decay, which would pull a temperature to 1. ``training.gradient_clip`` is about the gradient of the
-model: the gradient of a hyper-parameter is neither part of the norm nor scaled, so that the model is clipped as it is
-beside a fixed value.
+Each hyper-parameter has an optimiser of its own, of the training's kind and with its learning rate, drops included, but
+without weight decay, which would pull a temperature to 1. ``training.gradient_clip`` clips the gradient of the model
+alone: gradients of hyper-parameters are neither part of the norm nor scaled, so that the model is clipped as it would
+be with fixed values.
 """
 
 import math
@@ -24,12 +24,12 @@ L = TypeVar("L")
 
 @dataclass(frozen=True)
 class LearnedParameter:
-    """One of them.
+    """One learned hyper-parameter.
 
     Attributes:
-        how: What its number stands for, and between which bounds.
-        raw: The number that is stepped, shape ().
-        optimizer: Steps it.
+        how: Meaning and bounds of the number.
+        raw: The number that the optimiser steps, shape ().
+        optimizer: Optimiser of ``raw``.
     """
 
     how: Learnable
@@ -42,12 +42,12 @@ class LearnedParameter:
 
 
 class LearnedParameters:
-    """Those that a trial's loss has learned so far, by name.
+    """The hyper-parameters that a trial's loss has learned so far.
 
-    A schedule can begin to learn one at a later epoch, from its initial value, or go on with a number in its place.
+    A schedule can begin to learn a hyper-parameter at a later epoch, from its initial value, or fix its value later.
 
     Attributes:
-        each: By name.
+        each: Name -> learned hyper-parameter.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -55,7 +55,7 @@ class LearnedParameters:
         self.each: dict[str, LearnedParameter] = {}
 
     def begin_epoch(self, loss: object, training: TrainingConfig, epoch: int) -> None:
-        """Make what the loss learns from this epoch on, and set the rates of the epoch."""
+        """Make the hyper-parameters that the loss learns from this epoch on, and set the epoch's learning rates."""
         undecayed = replace(training, weight_decay=0.0)
         for name in learned_names(loss):
             if name not in self.each:
@@ -64,7 +64,7 @@ class LearnedParameters:
             adjust_optimizer(one.optimizer, undecayed, epoch)
 
     def in_force(self, loss: L) -> L:
-        """Return a loss with the present values in the places of ``learned``; their gradients come back here."""
+        """Return a loss with the present values instead of ``learned``; gradients flow back to these values."""
         names = learned_names(loss)
         return with_values(loss, {name: self.each[name].value() for name in names}) if names else loss
 
@@ -78,21 +78,21 @@ class LearnedParameters:
             one.raw.grad = None
 
     def step(self) -> None:
-        """Take a step along the gradients, and go back between the bounds."""
+        """Take a step along the gradients, and clamp to the bounds."""
         for one in self.each.values():
             one.optimizer.step()
             put_back(one.how, one.raw)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what ``load_state_dict`` takes, plain values and tensors."""
-        # Cloned, for a file holds all of the memory that a tensor is a view of, and stacked numbers are views.
+        """Return the state for ``load_state_dict``, plain values and tensors."""
+        # Cloned, because saving a view saves the whole memory behind it, and stacked numbers are views.
         return {
             name: {"raw": one.raw.detach().clone(), "optimizer": one.optimizer.state_dict()}
             for name, one in self.each.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any], loss: object, training: TrainingConfig) -> None:
-        """Go back to what ``state_dict`` gave of a trial with the same loss."""
+        """Restore the state of ``state_dict`` of a trial with the same loss."""
         self.each.clear()
         for name, saved in state.items():
             self._add(name, learnable_of(loss)[name], replace(training, weight_decay=0.0))
@@ -107,8 +107,8 @@ class LearnedParameters:
 class StackedParameters:
     """The learned hyper-parameters of K trials of one kind of loss, as numbers of shape (K,).
 
-    The number of each trial becomes a view of its part, and its gradient is handed out as a view, as those of stacked
-    models are (see ``trainables.models.stack``).
+    Each trial's number becomes a view of its part, and so does its gradient, as with stacked models (see
+    ``trainables.models.stack``).
     """
 
     def __init__(self, loss: object, members: list[LearnedParameters]) -> None:
@@ -123,7 +123,7 @@ class StackedParameters:
                 single.data = value
 
     def in_force(self, loss: L) -> L:
-        """Return the loss of the K trials with their present values in the places of ``learned``."""
+        """Return the loss of the K trials with their present values instead of ``learned``."""
         return with_values(loss, {name: how.value(self._raw[name]) for name, how in self._how.items()})
 
     def zero_grad(self) -> None:
@@ -132,7 +132,7 @@ class StackedParameters:
             raw.grad = None
 
     def hand_out_gradients(self) -> None:
-        """Give each trial its part of the gradients."""
+        """Set each trial's gradient to its part of the gradients."""
         for name, raw in self._raw.items():
             gradients: tuple[Tensor | None, ...] = (None,) * len(self._members)
             if raw.grad is not None:
@@ -141,14 +141,14 @@ class StackedParameters:
                 member.each[name].raw.grad = gradient
 
     def put_back(self) -> None:
-        """Go back between the bounds, which those of each trial do with it."""
+        """Clamp the numbers of all trials to the bounds."""
         for name, how in self._how.items():
             put_back(how, self._raw[name])
 
 
 @torch.no_grad()
 def put_back(how: Learnable, raw: Tensor) -> None:
-    """Put numbers back between the bounds of their hyper-parameter."""
+    """Clamp numbers to the bounds of their hyper-parameter."""
     low, high = how.bounds()
     if (low, high) != (-math.inf, math.inf):
         raw.clamp_(low, high)

@@ -7,8 +7,8 @@ query, so that a model that maps everything to one point never scores above chan
     AP@5 = (1/z) * sum of r / position_r  over the positives, r-th best first, whose position is at most 5
 
 with z the number of those positives ("published"; one hit at rank 1 gives 1) or min(5, positives of the query)
-("standard"). Everything needed is, for each query, how many negatives are at or above each of its five best positives:
-counts, which add up over blocks of the similarity matrix, so the matrix need not exist at once.
+("standard"). All metrics follow from the numbers of negatives at or above each of a query's five best positives. These
+counts add up over blocks of the similarity matrix, so the whole matrix need not exist.
 
 References:
     [Faghri2018] Faghri et al., VSE++, section 4: recall and the COCO 1K and 5K protocols. arXiv:1707.05612
@@ -23,12 +23,19 @@ import torch
 from torch import Tensor
 
 from trainables.block_scores import BlockScores, count_reaching
-from trainables.positive_ranks import CHUNK, check_embeddings, check_finite, count_harder, order_positives
+from trainables.positive_ranks import (
+    CHUNK,
+    check_embeddings,
+    check_finite,
+    count_harder,
+    order_positives,
+    require_positives,
+)
 from trainables.representations import Gallery
 from trainables.scores import Scores
 
 AveragePrecision = Literal["published", "standard"]
-"""What AP@5 is divided by: the hits in the top 5, or min(5, positives)."""
+"""Divisor of AP@5: the hits in the top 5, or min(5, positives)."""
 
 DEPTH = 5
 """mAP looks at the first five candidates, so at most the five best positives of a query matter."""
@@ -37,7 +44,7 @@ RECALL_SUMS = {"r1_r5_sum": (1, 5), "rsum": (1, 5, 10)}
 """Sums of the recalls at some depths in both directions; the published code of VSRN selects by ``r1_r5_sum``."""
 
 QUERIES_AT_A_TIME = 512
-"""Rows of a given similarity matrix that are masked and compared at a time; bounds memory, changes no number."""
+"""Rows of a similarity matrix that are masked and compared at a time; limits memory and changes no number."""
 
 
 def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecision = "published") -> dict[str, float]:
@@ -98,7 +105,7 @@ def embedding_metrics(
 ) -> dict[str, float]:
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
-    What counts are scores in float64, whatever the embeddings are, so that blocks of any size count the same; see
+    Scores are compared as in float64, whatever the embeddings' precision, so the block size changes no number; see
     ``block_scores``. Memory is that of the embeddings in float32, and a few blocks.
 
     Args:
@@ -117,7 +124,7 @@ def embedding_metrics(
         ValueError: If a shape, index or number is out of the ranges above.
     """
     check_embeddings(images, captions, image_of_caption)
-    # Counts have no gradient, and blocks that are written over can't have one.
+    # Counts have no gradient, and blocks are overwritten, which autograd does not allow.
     sides = images.detach(), captions.detach()
     return metrics_in_folds(BlockScores, *sides, image_of_caption, folds=folds, map5=map5, chunk=chunk)
 
@@ -135,13 +142,13 @@ def metrics_in_folds(
     """Return the metrics of scores that are computed a block at a time, without their I x C matrix.
 
     Args:
-        make_scores: Makes the scores of some images and captions.
-        images: What it takes, I of them: vectors, or sets of vectors.
-        captions: The same, C of them.
-        image_of_caption: See ``embedding_metrics``, and so the others.
-        folds: See there.
-        map5: See there.
-        chunk: See there.
+        make_scores: Makes the scores of images and captions.
+        images: I vectors, or sets of vectors.
+        captions: C vectors, or sets of vectors.
+        image_of_caption: See ``embedding_metrics``.
+        folds: See ``embedding_metrics``.
+        map5: See ``embedding_metrics``.
+        chunk: See ``embedding_metrics``.
 
     Raises:
         ValueError: If ``folds`` does not divide I, or ``chunk`` is below 1.
@@ -169,7 +176,7 @@ def metrics_of_ranks(
         50.0
     """
     image_count = int(image_of_caption.max()) + 1
-    # Of a query's positives, the better has fewer negatives before it: sorting by rank is sorting by score.
+    # The better of two positives has fewer negatives before it, so sorting by rank is sorting by score.
     order, place, counts = order_positives(-i2t, image_of_caption, image_count)
     harder = i2t.new_zeros(image_count, int(counts.max()))
     harder[image_of_caption[order], place] = i2t[order] - 1
@@ -191,7 +198,7 @@ def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
     for rows, own in zip(scores.split(QUERIES_AT_A_TIME, -2), positives.split(QUERIES_AT_A_TIME), strict=True):
         best = rows.masked_fill(~own, -torch.inf).topk(depth).values
         negatives = rows.masked_fill(own, -torch.inf)
-        # Queries with fewer positives than others have -inf here, of which nothing may be counted.
+        # Queries with fewer positives than others are padded with -inf, for which nothing may be counted.
         best = best.masked_fill(best == -torch.inf, torch.inf)
         parts.append(count_reaching(negatives, best))
     return torch.cat(parts, -2)
@@ -224,7 +231,7 @@ def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AverageP
 
 
 def _median(rank: Tensor) -> Tensor:
-    """Return floor of the median; the mean of the middle two of an even number, as the field does."""
+    """Return the floor of the median, which of an even number is the mean of the middle two, as the field does."""
     ordered = rank.sort(-1).values
     middle = rank.shape[-1] - 1
     return ((ordered[..., middle // 2] + ordered[..., (middle + 1) // 2]) // 2).double()
@@ -256,8 +263,5 @@ def _check_matrix(similarity: Tensor, positives: Tensor) -> None:
         )
     if positives.numel() == 0:
         raise ValueError(f"similarity needs at least one image and one caption, got {tuple(similarity.shape)}")
-    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
-        missing = (~positives.any(dim)).nonzero().flatten().tolist()
-        if missing:
-            raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")
+    require_positives(positives)
     check_finite("similarity", similarity)

@@ -1,160 +1,99 @@
-"""What each model reads, and what it can be told beyond its sizes; checked before torch is imported.
+"""The input features and the parameters of each model, checked before torch is imported.
 
-A model's parameters are keyword arguments of its constructor; here stand their names and what each accepts, so that a
-wrong ``model_parameters`` of a config is refused at once.
+A model's parameters are keyword arguments of its constructor. This module has their names and accepted values, so that
+wrong ``model_parameters`` of a config are refused at once.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeGuard
 
 from trainables.backbone_names import BACKBONES
 from trainables.errors import ConfigError
 
 FEATURES = {"vsepp": "global", "vsrn": "regions", "scan": "regions", "wsabie": "global", "head": "global"}
-"""Each model by name, and the kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
+"""Model -> kind of image features that it reads: ``global`` (I, D) or ``regions`` (I, R, D)."""
 
 
 @dataclass(frozen=True)
-class OneOf:
-    """A word of a few."""
-
-    words: tuple[str, ...]
-
-    def accepts(self, value: object) -> bool:
-        """Whether the value is one of the words."""
-        return value in self.words
-
-    def __str__(self) -> str:
-        return f"one of {', '.join(self.words)}"
-
-
-@dataclass(frozen=True)
-class Switch:
-    """True or false."""
-
-    def accepts(self, value: object) -> bool:
-        """Whether the value is a bool."""
-        return isinstance(value, bool)
-
-    def __str__(self) -> str:
-        return "true or false"
-
-
-@dataclass(frozen=True)
-class Positive:
-    """A finite number above 0."""
-
-    def accepts(self, value: object) -> bool:
-        """Whether the value is such a number; a bool is none."""
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-    def __str__(self) -> str:
-        return "a finite number above 0"
-
-
-@dataclass(frozen=True)
-class NotNegative:
-    """A finite number of at least 0."""
-
-    def accepts(self, value: object) -> bool:
-        """Whether the value is such a number; a bool is none."""
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
-    def __str__(self) -> str:
-        return "a finite number of at least 0"
-
-
-@dataclass(frozen=True)
-class Count:
-    """A whole number of at least 1."""
-
-    def accepts(self, value: object) -> bool:
-        """Whether the value is such a number; a bool is none."""
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-    def __str__(self) -> str:
-        return "a whole number of at least 1"
-
-
-@dataclass(frozen=True)
-class BackboneName:
-    """A classifier of torchvision."""
-
-    def accepts(self, value: object) -> bool:
-        """Whether torchvision has it."""
-        return value in BACKBONES
-
-    def __str__(self) -> str:
-        return "a classifier of torchvision (resnet50, resnet152, vgg19, ...)"
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Where the weights of a backbone come from; whether a file is there shows when it is read."""
-
-    def accepts(self, value: object) -> bool:
-        """Whether the value can be a word or a path."""
-        return isinstance(value, str) and bool(value)
-
-    def __str__(self) -> str:
-        return "DEFAULT (torchvision's), none (untrained) or a state-dict file"
-
-
-@dataclass(frozen=True)
-class Like:
-    """A value of the kind of a default: a parameter of a plug-in's model.
+class Accepted:
+    """The values that a parameter accepts.
 
     Attributes:
-        default: What the constructor takes where nothing is said.
-        words: Where the default is a word, those it can be; empty for any.
+        rule: The values in words, as they follow "must be".
+        accepts: Says whether a value is one of them.
     """
 
-    default: object
-    words: tuple[object, ...] = ()
-
-    def accepts(self, value: object) -> bool:
-        """Whether the value is a finite number where the default is one, else of the default's type."""
-        if isinstance(self.default, int | float) and not isinstance(self.default, bool):
-            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if isinstance(self.default, str) and self.words:
-            return value in self.words
-        return isinstance(value, type(self.default))
+    rule: str
+    accepts: Callable[[object], bool]
 
     def __str__(self) -> str:
-        if isinstance(self.default, bool):
-            return "true or false"
-        if isinstance(self.default, str):
-            return f"one of {', '.join(map(str, self.words))}" if self.words else "a word"
-        return "a finite number"
+        return self.rule
 
 
-HEADS = OneOf(("linear", "mlp", "residual", "identity"))
-"""What maps the features of a side into the joint space."""
+def one_of(*words: object) -> Accepted:
+    """Return what a parameter accepts whose value is one of some words."""
+    return Accepted(f"one of {', '.join(map(str, words))}", lambda value: value in words)
 
-NORMS = OneOf(("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm"))
-"""What SCAN makes of the products of regions and words before their softmax."""
 
-Accepted = OneOf | Switch | Positive | NotNegative | Count | BackboneName | Weights | Like
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+NUMBER = Accepted("a finite number", _is_number)
+POSITIVE = Accepted("a finite number above 0", lambda value: _is_number(value) and value > 0)
+NOT_NEGATIVE = Accepted("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
+COUNT = Accepted("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
+SWITCH = Accepted("true or false", lambda value: isinstance(value, bool))
+WORD = Accepted("a word", lambda value: isinstance(value, str))
+NUMBERS = Accepted("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(_is_number, value)))
+BACKBONE = Accepted("a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES)
+# Whether a file exists is checked when the weights are read.
+WEIGHTS = Accepted(
+    "DEFAULT (torchvision's), none (untrained) or a state-dict file",
+    lambda value: isinstance(value, str) and bool(value),
+)
+
+
+def like(default: object, words: Sequence[object]) -> Accepted:
+    """Return what a parameter of a plug-in's model accepts.
+
+    Args:
+        default: The constructor's default: a number, a word, true or false, or a list of numbers.
+        words: Accepted words, where the default is a word; empty for any word.
+    """
+    if isinstance(default, bool):
+        return SWITCH
+    if isinstance(default, str):
+        return one_of(*words) if words else WORD
+    return NUMBERS if isinstance(default, list | tuple) else NUMBER
+
+
+HEADS = one_of("linear", "mlp", "residual", "identity")
+"""Heads, which map the features of a side into the joint space."""
+
+NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
+"""SCAN's norms of the products of regions and words before the softmax."""
 
 MODEL_PARAMETERS: dict[str, Mapping[str, Accepted]] = {
-    "vsepp": {"backbone": BackboneName(), "weights": Weights(), "pooling": OneOf(("mean", "max", "gpo"))},
-    "vsrn": {"region_norm": OneOf(("features", "published")), "norm_before_reasoning": Switch()},
+    "vsepp": {"backbone": BACKBONE, "weights": WEIGHTS, "pooling": one_of("mean", "max", "gpo")},
+    "vsrn": {"region_norm": one_of("features", "published"), "norm_before_reasoning": SWITCH},
     "scan": {
-        "cross_attention": OneOf(("t2i", "i2t")),
+        "cross_attention": one_of("t2i", "i2t"),
         "raw_feature_norm": NORMS,
-        "aggregation": OneOf(("lse", "mean", "max", "sum")),
-        "lambda_softmax": Positive(),
-        "lambda_lse": Positive(),
-        "negative_slope": NotNegative(),
+        "aggregation": one_of("lse", "mean", "max", "sum"),
+        "lambda_softmax": POSITIVE,
+        "lambda_lse": POSITIVE,
+        "negative_slope": NOT_NEGATIVE,
     },
-    "wsabie": {"radius": Positive()},
-    "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": Count()},
+    "wsabie": {"radius": POSITIVE},
+    "head": {"image_head": HEADS, "caption_head": HEADS, "hidden_size": COUNT},
 }
-"""The parameters of each model and what they accept; all have defaults.
+"""Model -> parameter -> accepted values; all parameters have defaults.
 
-A backbone is for training from pixels, a pooling for regions in place of global features.
+A backbone is for training from pixels, a pooling for regions instead of global features.
 """
 
 
@@ -162,7 +101,7 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
     """Refuse a parameter that the model does not have, or a value that it does not accept.
 
     Raises:
-        ConfigError: Naming the parameter, the rule and the value got.
+        ConfigError: If a parameter is refused; the message names parameter, rule and value.
     """
     known = MODEL_PARAMETERS[model]
     for name, value in parameters.items():

@@ -1,8 +1,7 @@
-"""How weights are changed: torch's optimisers without its compiler, and what an epoch has them do.
+"""Torch's optimisers without its compiler, and their settings for each epoch.
 
-The first optimiser that is made, and each method of it that torch marks as not to be compiled, imports the compiler,
-which nothing here uses: 3 seconds and 150 MB for every process that trains. So the methods are taken as they were
-before they were marked.
+Making an optimiser, and calling a method that torch marks as not to be compiled, imports torch's compiler, which is not
+used here and costs every training process 3 seconds and 150 MB. So the methods are used without these marks.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -39,7 +38,7 @@ class SGD(torch.optim.SGD):
 
 
 def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make Adam, or AdamW where there is weight decay (with none the two are the same), or plain SGD."""
+    """Make Adam, with weight decay as AdamW, or plain SGD."""
     return optimizer_of(model.parameters(), training)
 
 
@@ -47,14 +46,14 @@ def optimizer_of(parameters: Iterable[nn.Parameter], training: TrainingConfig) -
     """Make the optimiser of some parameters; see ``build_optimizer``."""
     make: type[Optimizer] = SGD if training.optimizer == "sgd" else AdamW
     settings: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
-    # A list of parameters may not be empty, but that of a group may: a model of nothing but identities has none.
+    # A group, unlike a list, may have no parameters, as in a model of identities.
     return make([{"params": list(parameters)}], **settings)
 
 
 def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
-    """Return optimisers that take the steps of those given in fewer calls: one for all of the same settings.
+    """Return fewer optimisers that take the steps of the given ones: one for all optimisers of equal settings.
 
-    They work on the states of those given, whose settings must stay as they are while the joined ones are used.
+    The joined optimisers share the states of the given ones, whose settings must not change meanwhile.
     """
     alike: dict[Hashable, list[Optimizer]] = {}
     for optimizer in optimizers:
@@ -75,8 +74,8 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
 def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
     """Set weight decay and rate of an epoch, from 1.
 
-    The rate is the initial one with its drops, or that of fine-tuning where there is one; a warm-up takes a part of it.
-    An epoch has one rate, so that a training which is resumed, or stacked on others, has the rate that it has alone.
+    The rate is the initial rate with its drops, or the rate of fine-tuning; a warm-up takes a part of the rate. The
+    rate is constant within an epoch, so that a resumed or stacked training has the rate that it would have alone.
     """
     drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
     rate = training.learning_rate * training.learning_rate_drop_factor**drops

@@ -1,8 +1,8 @@
 """Scores of a model that compares an image with a caption: a block of the similarity matrix at a time.
 
-No block is computed twice but for the scores of captions with their own images, less than a hundredth of all pairs. A
-pair that is computed in two blocks may differ by rounding, which ``tolerance`` bounds: SAFETY times the largest
-difference between a few pairs computed together and one by one, or what float32 rounds if that is more.
+Only the scores of captions with their own images, less than a hundredth of all pairs, are computed twice. The two
+scores of a pair may differ by rounding, for which ``tolerance`` is a limit: SAFETY times the largest difference between
+a few pairs computed together and one by one, or the rounding of float32 if that is more.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class PairScores:
     def __init__(
         self, compare: Callable[[PackedSets, PackedSets], Tensor], images: PackedSets, captions: PackedSets
     ) -> None:
-        """Take what compares sets, (I, C), and all sets; without gradients."""
+        """Take a function that compares sets, (I, C), and all sets, without gradients."""
         self._compare, self._images, self._captions = compare, images, captions
         self.device = images.vectors.device
         self.tolerance = self._rounding()
@@ -69,11 +69,7 @@ class PairScores:
 
 
 def _checked(block: Tensor) -> Tensor:
-    """Return a block whose numbers are all finite.
-
-    Raises:
-        NotANumberError: If one is not.
-    """
+    """Return a block whose numbers are all finite."""
     if not bool(block.isfinite().all()):
         raise NotANumberError("similarities must be finite; the model has diverged")
     return block

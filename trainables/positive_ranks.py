@@ -1,7 +1,7 @@
 """Ranks of the positives among the negatives of their queries, counted from scores a block at a time.
 
-Everything that a retrieval metric needs is, for each positive pair, how many negatives of its query score at or above
-the pair: counts, which add up over blocks of the similarity matrix, so the matrix need not exist at once.
+A retrieval metric only needs, for each positive pair, the number of negatives of its query that score at or above the
+pair. These counts add up over blocks of the similarity matrix, so the whole matrix need not exist.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from trainables.block_scores import BlockScores
 from trainables.scores import Scores
 
 CHUNK = 1024
-"""Rows and columns of a block; changes no count."""
+"""Rows and columns of a block; the block size changes no count."""
 
 
 def rank_positives(
@@ -45,7 +45,7 @@ def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHU
     """Return the ranks of ``rank_positives`` from scores.
 
     Args:
-        scores: Of all images and captions.
+        scores: Scores of all images and captions.
         image_of_caption: See ``rank_positives``; on the device of the scores.
         chunk: Rows and columns of a block, >= 1; changes no rank.
     """
@@ -58,7 +58,7 @@ def rank_by_scores(scores: Scores, image_of_caption: Tensor, *, chunk: int = CHU
 
 
 def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ranks of ``rank_positives`` from a similarity matrix, for models that compare pairs in other ways.
+    """Return the ranks of ``rank_positives`` from a similarity matrix, for models without dot products.
 
     Args:
         similarity: Shape (I, C), floating, finite; larger is closer. Equal numbers are ties.
@@ -74,7 +74,7 @@ def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tenso
         )
     check_finite("similarity", similarity)
     own = similarity[image_of_caption, torch.arange(similarity.shape[1])]
-    # The own image reaches the score as well, and its rank is 1 + the others.
+    # The own image is counted as well, so the count is the rank.
     t2i = (similarity >= own).sum(0)
     is_other = image_of_caption != torch.arange(len(similarity))[:, None]
     others = similarity.masked_fill(~is_other, -torch.inf).sort(1).values
@@ -87,13 +87,13 @@ def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tenso
 
 @dataclass(frozen=True)
 class Harder:
-    """How many negatives are at or above positives.
+    """Numbers of negatives at or above positives.
 
     Attributes:
-        i2t: Of each image's best positives, shape (I, <= depth).
-        t2i: Of each caption's image, shape (C,).
+        i2t: Negatives at or above each image's best positives, shape (I, <= depth).
+        t2i: Negatives at or above each caption's image, shape (C,).
         own: Score of each caption with its image, shape (C,).
-        captions_per_image: Shape (I,).
+        captions_per_image: Number of captions of each image, shape (I,).
     """
 
     i2t: Tensor
@@ -103,8 +103,8 @@ class Harder:
 
 
 def count_harder(scores: Scores, image_of_caption: Tensor, depth: int, chunk: int) -> Harder:
-    """Count the negatives at or above positives; ``depth`` is how many positives of each image are counted for."""
-    # Blocks round differently from these: a negative within rounding of a positive is a tie, and ranks first.
+    """Count the negatives at or above positives, for the ``depth`` best positives of each image."""
+    # Blocks round differently from single scores, so a negative within rounding of a positive is a tie and ranks first.
     own = scores.own(image_of_caption) - scores.tolerance
     image_count = int(image_of_caption.max()) + 1
     best, captions_per_image = _best_positives(own, image_of_caption, image_count, depth)
@@ -131,11 +131,11 @@ def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int, dep
 
 
 def order_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Order captions by their images, within an image the best first.
+    """Order captions by their images, and the captions of an image by their scores, the best first.
 
     Returns:
-        The order, shape (C,); the place of each caption of that order among those of its image, from 0, shape (C,);
-        and how many captions each image has, shape (I,).
+        The order, shape (C,); the place, from 0, of each caption in that order among the captions of its image, shape
+        (C,); and the number of captions of each image, shape (I,).
     """
     order = own.argsort(descending=True)
     order = order[image_of_caption[order].argsort(stable=True)]
@@ -169,8 +169,16 @@ def check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor)
 
 def check_finite(name: str, values: Tensor) -> None:
     """Refuse values that are not finite with a ValueError."""
-    # What is not a number is passed on by both.
+    # NaN goes through both reductions.
     if not all(bool(extreme.isfinite()) for extreme in values.aminmax()):
         raise ValueError(
             f"{name} must be finite, got {int((~values.isfinite()).sum())} of {values.numel()} that are not"
         )
+
+
+def require_positives(positives: Tensor) -> None:
+    """Refuse matching pairs, (I, C), with a row or column without a positive by a ValueError."""
+    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
+        missing = (~positives.any(dim)).nonzero().flatten().tolist()
+        if missing:
+            raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")

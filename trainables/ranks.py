@@ -1,4 +1,4 @@
-"""The ranks that one model gave to the positives of a split: kept, so that models can be compared query by query.
+"""The ranks that a model gave to the positives of a split, kept to compare models query by query.
 
 Each caption makes one positive pair with its image, so a split of C captions has C ranks in each direction. A rank is
 1 + the number of negatives of the query that score at or above the pair; the rank of a query is its smallest. All
@@ -30,15 +30,14 @@ class Ranks:
     """Ranks of the positives of a split with I images and C captions.
 
     Attributes:
-        i2t: Of each caption where its image queries captions, shape (C,), int32, from 1: among the captions of other
+        i2t: Rank of each caption where its image queries captions, shape (C,), int32, from 1: among captions of other
             images.
-        t2i: Of each caption's image where the caption queries images, shape (C,), int32, from 1.
+        t2i: Rank of each caption's image where the caption queries images, shape (C,), int32, from 1.
         image_of_caption: Index in [0, I) of each caption's image, shape (C,), int32, non-decreasing.
         queries: SHA-256 of the ids of the images and the captions, 64 hex digits: ranks with one digest are of the same
             queries, whatever features a model reads.
         split: ``val`` or ``test``.
-        image_ids: What the source calls each image, I strings, for people and other programs; empty where the ranks
-            come from a journal.
+        image_ids: The source's id of each image, I strings, for people and other programs; empty for a journal's ranks.
     """
 
     i2t: Integers
@@ -49,7 +48,7 @@ class Ranks:
     image_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse arrays that are no ranks of the positives of a split."""
+        """Refuse arrays that cannot be ranks of the positives of a split."""
         shapes = {name: getattr(self, name).shape for name in ("i2t", "t2i", "image_of_caption")}
         if len(set(shapes.values())) != 1 or len(self.i2t.shape) != 1 or not len(self.i2t):
             raise ValueError(f"all arrays of ranks must have one shape (captions,), got {shapes}")

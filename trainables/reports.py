@@ -1,4 +1,4 @@
-"""What a trial tells its listener at the end of each epoch."""
+"""The report of a trial to its listener at the end of each epoch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,4 +27,4 @@ class EpochReport:
 
 
 Outcome = EpochReport | DivergedError | PluginError
-"""What one of several trials comes to in an epoch: its report, or why it ended."""
+"""Result of one of several trials after an epoch: its report, or the error that ended it."""

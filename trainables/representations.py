@@ -1,8 +1,8 @@
-"""What a model makes of images and captions: a vector of each, or a set of vectors of each.
+"""Encoded images and captions: a vector, or a set of vectors, for each.
 
 A model whose similarity is a product of vectors gives tensors (N, E). A model that compares regions with words gives
-``Sets``, padded, as a batch is computed; what is kept of a split are ``PackedSets``, without padding: the words of
-25,000 captions of 13 words and 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
+``Sets``, which are padded, for a batch. A split is kept as ``PackedSets``, without padding: the words of 25,000
+captions of 13 words and 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 LENGTHS = ".lengths"
-"""Ending of the name under which the lengths of sets lie beside their vectors in a file."""
+"""Ending of the name of the lengths of sets, beside the name of their vectors, in a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Sets of vectors, padded to the largest.
+    """Sets of vectors, padded to the largest set.
 
     Attributes:
         vectors: Shape (N, T, E), floating; of stacked models (K, N, T, E). Vectors after the end of a set are 0.
@@ -37,10 +37,10 @@ class Sets:
 
 @dataclass(frozen=True, eq=False)
 class PackedSets:
-    """Sets of vectors one after another.
+    """Sets of vectors without padding.
 
     Attributes:
-        vectors: Of all sets, shape (sum of the lengths, E), floating.
+        vectors: Vectors of all sets one after another, shape (sum of the lengths, E), floating.
         lengths: Vectors of each set, shape (N,), int64, on the CPU, >= 1.
     """
 
@@ -58,7 +58,7 @@ class PackedSets:
         return len(self.lengths)
 
     def __getitem__(self, places: slice | Tensor) -> "PackedSets":
-        """Return some sets: a slice of them, or those of indices or a mask."""
+        """Return some sets, chosen by a slice, indices or a mask."""
         chosen = torch.arange(len(self))[places.cpu() if isinstance(places, Tensor) else places]
         lengths = self.lengths[chosen]
         firsts = (self.lengths.cumsum(0) - self.lengths)[chosen]
@@ -67,7 +67,7 @@ class PackedSets:
         return PackedSets(self.vectors[rows.to(self.vectors.device)], lengths)
 
     def padded(self) -> Sets:
-        """Return the same sets, padded."""
+        """Return the sets padded."""
         inside = torch.arange(int(self.lengths.max())) < self.lengths[:, None]
         vectors = self.vectors.new_zeros(*inside.shape, self.vectors.shape[-1])
         vectors[inside.to(vectors.device)] = self.vectors
@@ -92,17 +92,17 @@ def is_finite(gallery: Gallery) -> bool:
 
 
 def to_tensors(name: str, gallery: Gallery) -> dict[str, Tensor]:
-    """Return the tensors of a gallery by the names under which a file holds them."""
+    """Return name in a file -> tensor of a gallery."""
     if isinstance(gallery, PackedSets):
         return {name: gallery.vectors, name + LENGTHS: gallery.lengths}
     return {name: gallery}
 
 
 def from_tensors(name: str, tensors: dict[str, Tensor]) -> Gallery:
-    """Return the gallery that ``to_tensors`` gave.
+    """Return the gallery of ``to_tensors``.
 
     Raises:
-        KeyError: If there is none of the name.
+        KeyError: If there is no gallery of the name.
     """
     lengths = tensors.get(name + LENGTHS)
     return tensors[name] if lengths is None else PackedSets(tensors[name], lengths)

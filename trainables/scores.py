@@ -1,4 +1,4 @@
-"""What ranks are counted from: the similarities of all images and captions of a split, a block at a time."""
+"""The similarities of all images and captions of a split, a block at a time, from which ranks are counted."""
 
 from typing import Protocol
 
@@ -10,18 +10,18 @@ class Scores(Protocol):
     """Similarities of I images and C captions, larger is closer.
 
     Attributes:
-        tolerance: Scores that differ by no more are ties, >= 0: blocks round differently.
-        device: Where counts are computed.
+        tolerance: Largest difference of scores that count as ties, >= 0, because blocks round differently.
+        device: Device of the counts.
     """
 
     @property
     def tolerance(self) -> float:
-        """See above."""
+        """Largest difference of scores that count as ties."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """See above."""
+        """Device of the counts."""
         ...
 
     def own(self, image_of_caption: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Where randomness comes from: every draw is a function of a seed and of what it is for.
+"""Randomness: every random number is a function of a seed and of its purpose.
 
-Streams are derived, never shared: the batch order of epoch 7 is the same whether epochs 1 to 6 were trained in this
-process, in another, or before a crash, so a resumed trial needs no saved generator. Torch is imported only to seed it:
-a search draws its seeds here too, and is refused or displayed without torch.
+Each purpose has a stream of its own: the batch order of epoch 7 is the same whether epochs 1 to 6 were trained in this
+process, in another, or before a crash, so a resumed trial needs no saved generator. Torch is imported only to be
+seeded, because a search also draws its seeds here, and can be refused or displayed without torch.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def generator(seed: int, *purpose: str | int) -> "torch.Generator":
 
 
 def seed_torch(seed: int, *purpose: str | int) -> None:
-    """Seed torch's global generators, which initialisation and sampled losses (WARP) draw from."""
+    """Seed torch's global generators, from which initialisation and sampled losses (WARP) draw."""
     import torch
 
     torch.manual_seed(derive_seed(seed, *purpose))
@@ -38,21 +38,22 @@ def make_deterministic(device: "torch.device") -> None:
     import torch
 
     if device.type == "cuda":
-        # cuBLAS reads this when its first handle is made, and refuses deterministic mode without it.
+        # cuBLAS reads this variable when its first handle is made, and needs it for deterministic mode.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-        # Filling fresh memory is for finding bugs; it costs time and changes no result.
+        # Filling fresh memory helps to find bugs, but costs time and changes no result.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 class RandomStream:
-    """Numbers from torch's generator of a device as they come after ``seed_torch``, whatever others draw in between.
+    """The random numbers that a device's generator gives after ``seed_torch``, whatever others draw in between.
 
-    Entered around the draws; each time they go on where they ended.
+    A ``with`` block around draws continues the stream where the last block ended.
 
     Args:
-        device: Whose generator is drawn from.
-        seed: See ``derive_seed``, and so the purpose.
+        device: Device of the generator.
+        seed: See ``derive_seed``.
+        purpose: See ``derive_seed``.
     """
 
     def __init__(self, device: "torch.device", seed: int, *purpose: str | int) -> None:

@@ -1,4 +1,4 @@
-"""The losses of an epoch's steps, read from the device a few at a time, so that no step waits for its loss."""
+"""Losses of an epoch's steps, read from the device a few at a time, so that no step waits for its loss."""
 
 import math
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from trainables.errors import DivergedError
 
 UNREAD = 32
-"""So many steps of an accelerator may be under way before their losses are looked at: reading one makes it wait."""
+"""Steps of an accelerator between two readings of losses, because reading makes the accelerator wait."""
 
 
 def steps_unread(device: torch.device) -> int:
-    """Return how many steps' losses are read at once: on a CPU, where it costs nothing, each by itself."""
+    """Return how many steps' losses are read at once: on a CPU, where reading costs nothing, one."""
     return 1 if device.type == "cpu" else UNREAD
 
 
@@ -21,9 +21,9 @@ class StepLosses:
 
     Args:
         epoch: Number of the epoch, from 1.
-        unread: So many are read at once; ``None`` is ``steps_unread``. What is trained beyond a loss that is not
-            finite is thrown away with the trial.
-        place: ``FILE:LINE`` of the loss where that is a plug-in's, for the message.
+        unread: Losses that are read at once; ``None`` is ``steps_unread``. Steps after a loss that is not finite are
+            lost with the trial.
+        place: ``FILE:LINE`` of a plug-in's loss, for the message.
     """
 
     def __init__(self, epoch: int, unread: int | None = None, place: str = "") -> None:
@@ -32,10 +32,10 @@ class StepLosses:
         self._total, self._steps = 0.0, 0
 
     def add(self, value: Tensor) -> None:
-        """Take the loss of the next step, a scalar.
+        """Add the loss of the next step, a scalar.
 
         Raises:
-            DivergedError: Naming the first step whose loss is not finite, now or when it is read.
+            DivergedError: If a loss that was read is not finite; the error names the first such step.
         """
         self._unread.append(value.detach())
         if len(self._unread) >= (self._most or steps_unread(value.device)):

@@ -1,6 +1,6 @@
-"""The story of a trial: seed, build, then train and evaluate epoch by epoch and report each.
+"""A trial from beginning to end: seed, build, then train, evaluate and report each epoch.
 
-Whoever listens is unknown here: a ``for`` loop in a test, the command ``train``, or an actor of a cluster.
+A trial does not know its listener: a ``for`` loop in a test, the command ``train``, or an actor of a cluster.
 """
 
 import math
@@ -53,7 +53,7 @@ def run_trial(
         resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a
             listener that died between checkpoint and report misses nothing; then training goes on after it.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        on_step: Told after each step of training how many steps of its epoch are taken, from 1.
+        on_step: Called after each training step with the number of the step in its epoch, from 1.
 
     Yields:
         A report an epoch, ``config.training.total_epochs`` in all when not resumed.
@@ -74,12 +74,12 @@ def run_trial(
 
 
 class Trial:
-    """A model, its loss and its optimiser on their way through the epochs.
+    """A model with its loss and optimiser, trained epoch by epoch.
 
     Attributes:
         epoch: Epochs trained so far.
-        loss: As the config describes it, with the word ``learned`` where a hyper-parameter is learned.
-        learned: The values of those hyper-parameters.
+        loss: The config's loss, with the word ``learned`` for each learned hyper-parameter.
+        learned: The values of the learned hyper-parameters.
         on_step: See ``run_trial``.
     """
 
@@ -92,14 +92,14 @@ class Trial:
         is_new: bool = True,
         beside: "Trial | None" = None,
     ) -> None:
-        """Build everything; what is not new gets the weights of a backbone from its checkpoint.
+        """Build everything; a trial that is not new gets a backbone's weights from its checkpoint.
 
         Args:
             config: See ``run_trial``.
             data: See ``run_trial``.
-            device: Where everything lies.
+            device: Device of all tensors.
             is_new: Whether no checkpoint is restored.
-            beside: A trial on the same data and device, whose tensors of it are shared.
+            beside: A trial on the same data and device, whose tensors of the data are shared.
         """
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
@@ -127,7 +127,7 @@ class Trial:
         return self.end_epoch(train_loss, time.monotonic() - started)
 
     def begin_epoch(self) -> None:
-        """Set loss, optimiser and backbone to what the next epoch is trained with."""
+        """Set loss, optimiser and backbone for the next epoch."""
         self.epoch += 1
         present = self.config.at(self.epoch)
         # The schedule may have other hyper-parameters from this epoch on.
@@ -154,7 +154,7 @@ class Trial:
         return epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch), draw)
 
     def end_epoch(self, train_loss: float, train_seconds: float) -> EpochReport:
-        """Evaluate what was trained in so many seconds, and report it."""
+        """Evaluate the epoch, which took ``train_seconds``, and return its report."""
         started = time.monotonic()
         self.metrics = {"train/loss": train_loss, **self._learned_values(), **self.evaluate_on_val()}
         self._remember_if_best()
@@ -186,7 +186,7 @@ class Trial:
         Raises:
             DivergedError: If a similarity is not a number.
         """
-        # The schedule may have another batch size by now, on which every count depends.
+        # The schedule may have changed the batch size, on which every count depends.
         training = self.config.at(self.epoch).training
         order = epoch_batches(self.train_split, training, generator(0, "cocos"))
         try:
@@ -198,12 +198,12 @@ class Trial:
         return means | {f"cocos/{name}_std": spread.std for name, spread in spreads.items()}
 
     def restore(self, directory: Path) -> EpochReport:
-        """Go back to the state after a checkpoint's epoch, and return that epoch's report again."""
+        """Restore the state after a checkpoint's epoch, and return the epoch's report again."""
         state = read_file(directory, STATE)
         self._check_origin(directory, state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        # A checkpoint of a loss that learns nothing has no such key, as those of older versions have not.
+        # Checkpoints of older versions, and of losses without learned hyper-parameters, lack this key.
         self.learned.load_state_dict(state.get(LEARNED, {}), self.loss, self.config.training)
         self.epoch, self.metrics = state["epoch"], state["metrics"]
         best = read_file(directory, BEST)
@@ -214,7 +214,7 @@ class Trial:
     def save(self, directory: Path) -> None:
         """Write ``state.pt`` and ``best.pt`` into a directory that exists."""
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
-        # Copied, for a file holds all of the memory that a tensor is a view of, and stacked models are views.
+        # Cloned, because saving a view saves the whole memory behind it, and stacked models are views.
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
         if self.learned.each:
@@ -253,7 +253,7 @@ class Trial:
 
 
 def _counted(batches: Iterable[Batch], on_step: Callable[[int], None]) -> Iterator[Batch]:
-    """Yield batches, and say after each step how many there were: who asks for the next one has taken its step."""
+    """Yield batches, and report each step: a caller that asks for the next batch has taken the step."""
     for step, batch in enumerate(batches, start=1):
         yield batch
         on_step(step)
@@ -270,10 +270,10 @@ def train_epoch(
 ) -> float:
     """Take one step a batch and return the mean loss over the steps.
 
-    ``learned`` holds the hyper-parameters that the loss learns, which are stepped along.
+    ``learned`` holds the hyper-parameters that the loss learns, which take their steps too.
 
     Raises:
-        DivergedError: Naming the first step whose loss is not finite.
+        DivergedError: If a loss is not finite; the error names the first such step.
     """
     model.train()
     learned = learned or LearnedParameters(torch.device("cpu"))

@@ -1,1 +1,1 @@
-"""One file a command: it parses, calls one function that does the work, and prints what that returns."""
+"""The commands, a module each, which parses the command line, calls one function and prints its result."""

@@ -1,4 +1,4 @@
-"""What there is to name in a configuration or on the command line: each name with a line about it, from the code."""
+"""The names that configurations and command lines accept, each with its meaning, read from the code."""
 
 import inspect
 import re
@@ -10,12 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that has a name.
+    """A name and its meaning.
 
     Attributes:
-        name: As it is typed.
-        meaning: In a line.
-        details: What else there is to know, by heading.
+        name: As users type it.
+        meaning: One line.
+        details: Heading -> further text.
     """
 
     name: str
@@ -24,21 +24,21 @@ class Entry:
 
 
 def list_experiments() -> list[Entry]:
-    """Return the experiments that ship."""
+    """Return the shipped experiments."""
     from orchestrator.experiment.experiment import shipped_experiments
 
     return _described(shipped_experiments())
 
 
 def list_suites() -> list[Entry]:
-    """Return the suites that ship."""
+    """Return the shipped suites."""
     from orchestrator.regression.shipped import shipped_suites
 
     return _described(shipped_suites())
 
 
 def list_losses() -> list[Entry]:
-    """Return the losses with their parameters, where these are searched, and how those are learned that can be."""
+    """Return the losses with their parameters, the searched range of each parameter, and how parameters are learned."""
     from search_spaces import SPACES
     from trainables.losses import loss_class
     from trainables.losses.learned import learnable_of
@@ -64,7 +64,7 @@ def list_losses() -> list[Entry]:
 
 
 def list_models() -> list[Entry]:
-    """Return the models with the features that they read, and their parameters."""
+    """Return the models with their input features and parameters."""
     from trainables.model_parameters import FEATURES, MODEL_PARAMETERS
     from trainables.models import model_class
     from trainables.plugins.in_use import offered
@@ -103,7 +103,7 @@ def list_samplers() -> list[Entry]:
 
 
 def list_metrics() -> list[Entry]:
-    """Return what a trial is measured by, with what each measure can be in ``search``."""
+    """Return the measures of a trial, with the keys of ``search`` that accept each measure."""
     from orchestrator.experiment.measures import COUNTS, METRICS
 
     searched = [(METRICS, "metric, objective"), (COUNTS, "objective")]
@@ -134,7 +134,7 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "metrics": list_metrics,
     "records": list_records,
 }
-"""What can be listed, by name; keys of configurations are listed by ``config_schema``."""
+"""Argument of ``orchestrator list`` -> the function that lists; ``config_schema`` lists the keys."""
 
 
 def _described(shipped: Mapping[str, Path]) -> list[Entry]:

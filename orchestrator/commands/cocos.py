@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json, Plugins
+from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console
 from trainables.errors import ConfigError
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def cocos(
-    checkpoint: Annotated[Path, typer.Argument(help="An epoch_NNNN directory, or a training's directory.")],
-    epsilon: Annotated[float, typer.Option(help="Gradient weights above it count, > 0.")] = 0.01,
+    checkpoint: Checkpoint,
+    epsilon: Annotated[float, typer.Option(help="Count samples with a gradient weight above this, > 0.")] = 0.01,
     convention: Annotated[
-        Literal["paper", "published"], typer.Option(help="The definitions, or what the published code computes.")
+        Literal["paper", "published"], typer.Option(help="Count as the paper defines, or as the published code does.")
     ] = "paper",
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Count contributing samples over the train split, in eval mode, with the batches that the model was trained on."""
+    """Count the samples of the train split that contribute to the gradient, in eval mode, in the training's batches."""
     if not 0 < epsilon < float("inf"):
         raise ConfigError(f"--epsilon must be a finite number above 0, got {epsilon}")
     from orchestrator.experiment.plugins import load_plugins

@@ -14,7 +14,7 @@ from trainables.extras import require
 if TYPE_CHECKING:
     from orchestrator.results.trial_comparison import TrialComparison
 
-NAME = "A trial's id, experiment/trial, or an experiment, which stands for the trial of its search that won."
+NAME = "A trial's id, experiment/trial, or an experiment, which stands for the best trial of its search."
 
 
 def compare(
@@ -24,7 +24,7 @@ def compare(
     tracking_uri: TrackingUri = None,
     as_json: Json = False,
 ) -> None:
-    """Print which of two trials is better, where they differ and what came of it, with MLflow's page of both."""
+    """Print which of two trials is better, how their settings and metrics differ, and MLflow's page of both."""
     require("report", "`orchestrator compare`")
     from orchestrator.results.trial_comparison import compare_trials
     from orchestrator.tracking import (
@@ -46,7 +46,7 @@ def compare(
     _print(found)
     if page is None:
         names = dict.fromkeys(experiment for experiment, _ in sides)
-        say(f"{without_password(uri)}: does not hold both; `{sync_command(uri, output, *names)}` delivers them")
+        say(f"{without_password(uri)}: does not hold both trials; `{sync_command(uri, output, *names)}` delivers them")
     elif is_server(uri):
         say("in the browser:", f"{without_password(uri).rstrip('/')}{page}")
     else:

@@ -32,13 +32,13 @@ from trainables.config import RANGES, Change, TrainingConfig, TrialConfig
 from trainables.model_parameters import FEATURES
 
 KINDS: dict[str, type] = {"experiment": Experiment, "suite": Suite, "training": TrialConfig}
-"""What a configuration can be of, by the name under which its keys are asked for."""
+"""Kind of configuration, as ``list keys --of`` names it -> its class."""
 
 PARTS = (
     *(Experiment, Suite, SuiteCell, TrialConfig, TrainingConfig, Change, Search, Objective, ListedValues),
     *(Scheduler, Resources, Override, Budget, Patience, Confirm),
 )
-"""Every class whose fields are keys."""
+"""All classes whose fields are keys."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Key:
     """A key of a configuration.
 
     Attributes:
-        name: From the outermost key to it, joined by dots; ``[]`` stands for an item of a list.
-        type: What a value is, in words.
+        name: All keys from the outermost inwards, joined by dots; ``[]`` stands for an item of a list.
+        type: Type of the value, in words.
         default: As YAML, or ``required``.
         meaning: From the docstring of its class.
     """
@@ -78,7 +78,7 @@ def list_keys(kind: str) -> list[Key]:
 
 
 def describe_fields(part: type) -> dict[str, str]:
-    """Return what the docstring of a class says of its attributes, by name; back quotes are single."""
+    """Return attribute -> its meaning in the docstring of the class, with single back quotes."""
     text = inspect.getdoc(part) or ""
     _, _, listed = text.partition("Attributes:\n")
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.M)
@@ -127,18 +127,18 @@ TITLES = {
 }
 
 SHARED = ("training.", "resources.")
-"""Keys of suites and trainings that are those of experiments, and stand once in the reference."""
+"""Sections that suites and trainings share with experiments; the reference lists them once."""
 
 WORDS: dict[tuple[type, str], Iterable[str]] = {
     (TrialConfig, "model"): FEATURES,
     (TrialConfig, "loss"): SPACES,
     (TrialConfig, "metric"): METRICS,
 }
-"""Names that a class checks when it is made, and its annotations do not tell."""
+"""Keys whose names the class checks itself, so that its annotations do not list the names."""
 
 
 def _describe(definition: dict[str, Any], part: type) -> None:
-    """Put meanings, and the ranges of ``training``, into the schema of a class; titles that repeat the name go."""
+    """Add meanings, and the ranges of ``training``, to the schema of a class; remove titles that repeat the name."""
     meanings = describe_fields(part)
     definition["description"] = (inspect.getdoc(part) or "").partition("\n")[0]
     definition["additionalProperties"] = False
@@ -162,7 +162,7 @@ def _limit(shape: dict[str, Any], name: str) -> None:
 def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") -> Iterator[Key]:
     for name, shape in schema["properties"].items():
         full = above + name
-        # A default that is made anew for each is that of a mapping.
+        # A default that a factory makes is an empty mapping.
         default = "required" if name in schema.get("required", ()) else json.dumps(shape.get("default", {}))
         inner = _section(shape, parts)
         is_list = any(one.get("type") == "array" for one in _branches(shape, parts))
@@ -172,7 +172,7 @@ def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") 
 
 
 def _section(shape: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the class that a value is, or that its items are."""
+    """Return the class of a value or of its items."""
     for one in _branches(shape, parts):
         items = one.get("items")
         found = one if "properties" in one else _section(items, parts) if items else None

@@ -6,15 +6,19 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.options import Address, ExperimentName, Json, Output, SharedDataRoot, Storage, TrackingUri
 
 
 def confirm(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
-    top: Annotated[int | None, typer.Option(help="The best so many of each study; as searched with, or 3.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Fresh seeds for each; as searched with, or 5.")] = None,
+    experiment: ExperimentName,
+    top: Annotated[
+        int | None, typer.Option(help="Best trials of each study to confirm; by default as in the search, or 3.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Fresh seeds for each candidate; by default as in the search, or 5.")
+    ] = None,
     trainings: Annotated[
-        int | None, typer.Option(help="A race instead: so many trainings at most on a dataset, for those that can win.")
+        int | None, typer.Option(help="Run a race: at most this many trainings a dataset, for candidates that can win.")
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Loss to compare the winner with, instead of the best published settings.")
@@ -26,7 +30,7 @@ def confirm(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Confirm what a search has found so far; the same command goes on with a confirmation that was interrupted."""
+    """Train the best trials of a search again with fresh seeds; the same command continues after an interruption."""
     from orchestrator.commands.search import go_on
     from orchestrator.search.continuation import confirm_experiment
 

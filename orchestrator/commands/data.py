@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.commands.extract import extract
 from orchestrator.commands.frames import frames
-from orchestrator.commands.options import DataRoot, Json, Plugins
+from orchestrator.commands.options import DataRoot, Dataset, Json, Plugins
 from orchestrator.commands.unpack import unpack
 from orchestrator.text.terminal import make_console, say
 from trainables.errors import condense
@@ -26,21 +26,22 @@ app.command()(unpack)
 app.command()(frames)
 
 _GENERATED = {"scenes": 2000, "classes": 600}
-"""What can be generated, and of how many pictures unless told otherwise."""
+"""Dataset that can be generated -> its default number of pictures."""
 
 
 @app.command()
 def generate(
-    name: Annotated[str, typer.Argument(help="What to generate: scenes, or classes (one modality).")],
+    name: Annotated[str, typer.Argument(help="Dataset to generate: scenes, or classes (images alone).")],
     images: Annotated[
-        int | None, typer.Option(help="How many pictures; a tenth each is val and test. Left out 2000, of classes 600.")
+        int | None,
+        typer.Option(help="Pictures, of which val and test get a tenth each; by default 2000, for classes 600."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed gives other pictures.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder to write, DATA_ROOT/NAME if left out.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the pictures.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; by default DATA_ROOT/NAME.")] = None,
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
-    """Make a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
+    """Generate a dataset: [bold]orchestrator data generate scenes --images 2000 --seed 0 --out data/scenes[/bold]."""
     from trainables.data.scenes.classes import PER_CLASS, generate_classes
     from trainables.data.scenes.generate import generate_scenes
     from trainables.errors import ConfigError
@@ -62,14 +63,16 @@ def generate(
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(help="Folder under the data root, or a path.")],
+    name: Dataset,
     data_root: DataRoot = Path("data"),
-    vocabulary: Annotated[str, typer.Option(help="Whose words count: train, or published (train and val).")] = "train",
-    decode_images: Annotated[bool, typer.Option("--decode-images", help="Decode every image file too.")] = False,
+    vocabulary: Annotated[
+        str, typer.Option(help="Splits whose words count: train, or published (train and val).")
+    ] = "train",
+    decode_images: Annotated[bool, typer.Option("--decode-images", help="Decode every image file as well.")] = False,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Count a dataset and name every problem found; exit code 2 if there are any."""
+    """Describe a dataset in numbers, and name every problem found; exit code 2 if there is a problem."""
     from orchestrator.experiment.plugins import load_plugins
     from trainables.data.describe import describe as describe_dataset
 
@@ -93,7 +96,7 @@ def _known(vocabulary: str) -> "VocabularyName":
 
 @contextmanager
 def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal, nothing elsewhere."""
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     if quiet or not sys.stdout.isatty():
         yield lambda done: None
         return
@@ -110,7 +113,7 @@ def show_description(told: "Description", vocabulary: str) -> None:
 
 
 def _lines(told: "Description", vocabulary: str) -> Iterator[str]:
-    """Yield what the terminal shows of a description."""
+    """Yield the lines of a description."""
     yield f"{told.name}: {told.format}, in {told.folder}"
     yield from _split_lines(told)
     if told.vocabulary:

@@ -1,4 +1,4 @@
-"""``orchestrator doctor``: is everything there that a search needs?"""
+"""``orchestrator doctor``: whether a machine has what a search needs, and whether an experiment's files are whole."""
 
 import json
 from dataclasses import replace
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 def doctor(
     experiment: Annotated[
-        str | None, typer.Argument(help="Check this experiment (a name under OUTPUT, or a folder), not the machine.")
+        str | None,
+        typer.Argument(
+            metavar="EXPERIMENT", help="Experiment to check instead of the machine: a name under OUTPUT, or a folder."
+        ),
     ] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended of EXPERIMENT.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair files of EXPERIMENT where possible.")] = False,
     data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
@@ -29,17 +32,17 @@ def doctor(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine and what it is to reach, or an experiment; exit code 1 if something is wrong."""
+    """Check this machine and the services that a search uses, or an experiment; exit code 1 if something is wrong."""
     from orchestrator.doctor.machine import examine
     from orchestrator.machines.cluster import Cluster
 
     if experiment is not None:
         findings = _check(experiment, output, tracking_uri, repair=repair)
     elif repair:
-        raise ConfigError("--repair: name the experiment that is to be mended, e.g. orchestrator doctor NAME --repair")
+        raise ConfigError("--repair: name the experiment to repair, e.g. orchestrator doctor NAME --repair")
     else:
         findings = examine(data_root, output, tracking_uri, Cluster(address, storage))
-    # A folder or an address that was named stands in many of them.
+    # Findings quote folders and addresses of the command line, which may hold a password.
     findings = [replace(finding, found=without_password(finding.found)) for finding in findings]
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
@@ -60,7 +63,7 @@ def _check(experiment: str, output: Path, tracking_uri: str | None, *, repair: b
 
 
 def show_findings(findings: "list[Finding]") -> None:
-    """Print what was found, a line each, and the way out below."""
+    """Print each finding on a line, with its remedy below."""
     from rich.text import Text
 
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json, Plugins
+from orchestrator.commands.options import Checkpoint, DataRoot, Device, Json, Plugins
 from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    checkpoint: Annotated[Path, typer.Argument(help="An epoch_NNNN directory, or a training's directory.")],
-    split: Annotated[Literal["val", "test"], typer.Option(help="Which split to retrieve in.")] = "test",
+    checkpoint: Checkpoint,
+    split: Annotated[Literal["val", "test"], typer.Option(help="Split to evaluate on.")] = "test",
     folds: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Evaluate so many equal parts of the split alone, in its order, and average them: "
-            "5 on COCO's 5,000 test images is the 1K protocol, 1 the 5K protocol.",
+            help="Evaluate this many equal parts of the split, in its order, and average the metrics: on COCO's 5,000 "
+            "test images, 5 is the 1K protocol and 1 the 5K protocol.",
         ),
     ] = 1,
     ranks: Annotated[
@@ -36,8 +36,8 @@ def evaluate(
 ) -> None:
     """Evaluate the best model of a checkpoint on val or test.
 
-    Where people's judgements of pairs lie beside the dataset, candidates that they judged to fit count as right in a
-    table of its own.
+    Where a dataset comes with people's judgements of pairs, a second table also counts the candidates as right that
+    people judged to fit.
     """
     from orchestrator.workload.evaluation import evaluate as evaluate_checkpoint
 
@@ -87,11 +87,11 @@ def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> No
 
 
 READINGS = {"_annotated": "annotated", "": "judged", "_condensed": "without unjudged"}
-"""Ending of the names of judged metrics -> which pairs count, in a word."""
+"""Ending of the names of judged metrics -> which pairs count."""
 
 
 def print_judged(judged: "JudgedEvaluation") -> None:
-    """Print what people's judgements change, a direction and a reading a row."""
+    """Print the metrics with and without people's judgements: a row for each direction and choice of pairs."""
     from rich.table import Table
 
     metrics = judged.metrics
@@ -111,15 +111,15 @@ def print_judged(judged: "JudgedEvaluation") -> None:
                 table.add_row(words, pairs, *("" if value is None else f"{value:.3g}" for value in values))
     make_console().print(table)
     say(
-        "annotated: own captions or the own image are right; judged: what people judged to fit is right too, and what "
-        "nobody judged is wrong",
+        "annotated: an image's own captions, or a caption's own image, are right; judged: candidates that people "
+        "judged to fit are right too, and candidates that nobody judged are wrong",
         *judged.judgements.sentences(),
         *_known(metrics),
     )
 
 
 def _known(metrics: Mapping[str, float]) -> list[str]:
-    """Return how much of what the model finds was judged; nothing where only pairs that fit are known."""
+    """Return how many of the model's first answers were judged; nothing where only pairs that fit are known."""
     names = {"i2t_top10_judged": "captions", "t2i_top10_judged": "images"}
     shares = [f"{metrics[name]:.0%} of the first ten {items}" for name, items in names.items() if name in metrics]
-    return [f"judged: {' and '.join(shares)} that this model finds"] if shares else []
+    return [f"people judged {' and '.join(shares)} that this model ranks"] if shares else []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import Output
+from orchestrator.commands.options import ExperimentName, Output
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -17,23 +17,25 @@ if TYPE_CHECKING:
     from orchestrator.journal.history import History
 
 TABLES = (".csv", ".parquet", ".jsonl")
-"""Endings of a file that becomes a table."""
+"""Endings of files that hold a table."""
 
 
 def export(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    experiment: ExperimentName,
     to: Annotated[
         Path,
         typer.Option(
-            help="What to write: a table (.csv, .parquet, .jsonl), an Optuna storage (.db), a folder for TensorBoard "
-            "(.tensorboard), a folder of offline runs for Weights & Biases (.wandb)."
+            help="File or folder to write, by its ending: a table (.csv, .parquet, .jsonl), an Optuna storage (.db), a "
+            "folder for TensorBoard (.tensorboard), a folder of offline runs for Weights & Biases (.wandb)."
         ),
     ],
-    epochs: Annotated[bool, typer.Option("--epochs", help="Of a table: a row an epoch, not a row a trial.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there under this name.")] = False,
+    epochs: Annotated[
+        bool, typer.Option("--epochs", help="In a table, give each epoch a row, not each trial.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file or folder of this name.")] = False,
     output: Output = Path("runs"),
 ) -> None:
-    """Write trials for other programs: tables, Optuna, TensorBoard, Weights & Biases; the ending says which."""
+    """Write an experiment's trials for other programs: tables, Optuna, TensorBoard, Weights & Biases."""
     if to.suffix not in (*TABLES, *STORES):
         named = ", ".join((*TABLES, ".db (an Optuna storage)", ".tensorboard"))
         raise ConfigError(f"--to {to}: must end in {named} or .wandb")
@@ -83,14 +85,14 @@ def _write_offline_runs(history: "History", experiment: "Experiment", path: Path
 
 @dataclass(frozen=True)
 class Store:
-    """What holds trials with all their epochs.
+    """A form of file or folder that holds trials with all their epochs.
 
     Attributes:
-        name: In a sentence.
+        name: As messages call it, with its article.
         write: Writes an experiment and returns how many trials it wrote.
-        opened: What to do with it, with ``{}`` for its path.
-        extra: The extra that brings what writes it.
-        module: The module of the extra that writes it.
+        opened: What a user does with the path, which stands at ``{}``.
+        extra: The extra of this package that is needed.
+        module: The module of ``extra`` that must be there.
     """
 
     name: str
@@ -122,4 +124,4 @@ STORES = {
         "a folder of offline runs", _write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
     ),
 }
-"""Ending -> what is written."""
+"""Ending -> form that is written."""

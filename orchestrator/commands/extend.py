@@ -1,4 +1,4 @@
-"""``orchestrator extend``: go on with a search that has ended, with more trials or more time."""
+"""``orchestrator extend``: continue a search that has ended, with more trials or more time."""
 
 from functools import partial
 from pathlib import Path
@@ -6,13 +6,22 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import Address, Json, Output, Overrides, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.options import (
+    Address,
+    ExperimentName,
+    Json,
+    Output,
+    Overrides,
+    SharedDataRoot,
+    Storage,
+    TrackingUri,
+)
 
 
 def extend(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
-    trials: Annotated[int | None, typer.Option(min=1, help="So many more in each study.")] = None,
-    hours: Annotated[float | None, typer.Option(help="For so many hours from now on at most.")] = None,
+    experiment: ExperimentName,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials to add to each study.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Hours that the search may take from now on.")] = None,
     overrides: Overrides = None,
     data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
@@ -21,7 +30,7 @@ def extend(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a search that has ended: more trials, more hours, or another limit with [bold]--set[/bold]."""
+    """Continue a search that has ended, with more trials, more hours, or another limit by [bold]--set[/bold]."""
     from orchestrator.commands.search import go_on
     from orchestrator.search.continuation import extend_experiment
 

@@ -10,35 +10,38 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json, Plugins
+from orchestrator.commands.options import DataRoot, Dataset, Device, FeatureFolder, Json, Plugins
 from orchestrator.text.terminal import make_console, say
 
 
 def extract(
-    dataset: Annotated[str, typer.Argument(help="Name of a folder under the data root, or a path.")],
-    backbone: Annotated[str, typer.Option(help="Any classifier of torchvision: resnet50, resnet152, vgg19, ...")] = (
+    dataset: Dataset,
+    backbone: Annotated[str, typer.Option(help="A classifier of torchvision: resnet50, resnet152, vgg19, ...")] = (
         "resnet50"
     ),
     weights: Annotated[
-        str, typer.Option(metavar="FILE|DEFAULT|none", help="State dict, or torchvision's.")
+        str, typer.Option(metavar="FILE|DEFAULT|none", help="File of a state dict, torchvision's, or untrained.")
     ] = "DEFAULT",
-    features: Annotated[str, typer.Option(help="global, regions or both.")] = "global",
-    augmentations: Annotated[int, typer.Option(help="Random crops of each image beside its centre.")] = 0,
+    features: Annotated[str, typer.Option(help="Kind of features: global, regions or both.")] = "global",
+    augmentations: Annotated[int, typer.Option(help="Random crops of each image beside its centre crop.")] = 0,
     text: Annotated[
-        str | None, typer.Option(metavar="tfidf-svd|FOLDER", help="Features of the captions: tf-idf, or an encoder's.")
+        str | None,
+        typer.Option(
+            metavar="tfidf-svd|FOLDER", help="Compute features of captions instead: tf-idf, or a sentence encoder's."
+        ),
     ] = None,
-    dimensions: Annotated[int, typer.Option(help="Features of a caption that tfidf-svd makes.")] = 512,
-    split: Annotated[str | None, typer.Option(help="Only the images of train, val or test.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
+    dimensions: Annotated[int, typer.Option(help="Features of each caption, for tfidf-svd.")] = 512,
+    split: Annotated[str | None, typer.Option(help="Take only the images of train, val or test.")] = None,
+    out: FeatureFolder = None,
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
-    workers: Annotated[int, typer.Option(help="1 works in this process, more are Ray workers.")] = 1,
-    shard_size: Annotated[int, typer.Option(help="Images a shard: what a kill may cost.")] = 128,
-    seed: Annotated[int, typer.Option(help="Of untrained weights and random crops.")] = 0,
+    workers: Annotated[int, typer.Option(help="1 extracts in this process, more are Ray workers.")] = 1,
+    shard_size: Annotated[int, typer.Option(help="Images a shard; a kill loses the work of one shard a worker.")] = 128,
+    seed: Annotated[int, typer.Option(help="Seed of untrained weights and random crops.")] = 0,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Compute image features in shards; killed, the same command goes on where it was. With --text, of the captions."""
+    """Compute features of images, or with --text of captions. The same command continues an interrupted extraction."""
     from orchestrator.experiment.plugins import load_plugins
 
     load_plugins(plugins or [])
@@ -83,12 +86,14 @@ def _refuse_of_images(given: Mapping[str, object]) -> None:
     from trainables.errors import ConfigError
 
     if wrong := [option for option, value in given.items() if value]:
-        raise ConfigError(f"{wrong[0]} is about images and does not go with --text, which takes all captions at once")
+        raise ConfigError(
+            f"{wrong[0]} is about images and cannot be combined with --text, which takes all captions at once"
+        )
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show how many images are done: a bar on a terminal, a line a shard elsewhere."""
+    """Show how many images are done: a progress bar on a terminal, a line for each shard elsewhere."""
     if quiet:
         yield lambda done, total: None
     elif sys.stdout.isatty():

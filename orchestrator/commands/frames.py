@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json
+from orchestrator.commands.options import DataRoot, Dataset, FeatureFolder, Json
 from orchestrator.text.terminal import say
 
 
 def frames(
-    dataset: Annotated[str, typer.Argument(help="Name of a folder under the data root, or a path.")],
-    folder: Annotated[Path, typer.Argument(help="Holds ID.npy of each clip, of shape (frames, D).")],
-    count: Annotated[int, typer.Option(help="Frames of a clip that are kept as a set, evenly spaced.")] = 12,
-    out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
+    dataset: Dataset,
+    folder: Annotated[Path, typer.Argument(help="Folder with a file ID.npy for each clip, of shape (frames, D).")],
+    count: Annotated[int, typer.Option(help="Evenly spaced frames of each clip that are kept as its regions.")] = 12,
+    out: FeatureFolder = None,
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
-    """Pool features of frames: their mean as global features, some of them as the regions of a clip."""
+    """Pool the features of video frames: the mean of a clip's frames as global features, some frames as regions."""
     from orchestrator.extraction.frames import pool_frames
 
     clips, size, files = pool_frames(dataset, data_root, folder, count=count, out=out)

@@ -1,4 +1,4 @@
-"""``orchestrator init``: an experiment file of one's own, begun from one that ships."""
+"""``orchestrator init``: a new experiment file, made from a shipped experiment."""
 
 import re
 from pathlib import Path
@@ -11,18 +11,20 @@ from trainables.errors import ConfigError
 
 
 def init(
-    file: Annotated[Path, typer.Argument(help="File to write, e.g. my-search.yaml; its name is the experiment's.")],
-    source: Annotated[str, typer.Option("--from", help="Experiment that ships; `list experiments` lists them.")] = (
+    file: Annotated[Path, typer.Argument(help="File to write; my-search.yaml makes an experiment named my-search.")],
+    source: Annotated[str, typer.Option("--from", help="Shipped experiment to begin with; see `list experiments`.")] = (
         "scenes-smoke"
     ),
 ) -> None:
-    """Write an experiment file with the keys of one that ships, and all other keys as comments with their meaning."""
+    """Write an experiment file: the keys of a shipped experiment, and all other keys as comments with their meaning."""
     from orchestrator.experiment.experiment import load_experiment, shipped_experiments
     from search_spaces.space import suggestion
 
     shipped = shipped_experiments()
     if source not in shipped:
-        raise ConfigError(f"--from {source}: no experiment of that name ships; {suggestion(source, list(shipped), '')}")
+        raise ConfigError(
+            f"--from {source}: no shipped experiment has this name; {suggestion(source, list(shipped), '')}"
+        )
     if file.suffix not in (".yaml", ".yml") or not file.parent.is_dir():
         raise ConfigError(f"{file}: must be a .yaml file in a folder that is there")
     if file.exists():
@@ -35,11 +37,11 @@ def init(
 
 
 def begun_from(text: str, file: Path) -> str:
-    """Return the text of an experiment under a name of its own, with the keys that it leaves out as comments.
+    """Return the text of an experiment under a new name, with the keys that the text leaves out as comments.
 
     Args:
-        text: Of an experiment that ships.
-        file: Whose name it gets.
+        text: File of a shipped experiment.
+        file: The new file, which names the experiment.
     """
     from orchestrator.commands.config_schema import list_keys
 
@@ -57,7 +59,7 @@ def begun_from(text: str, file: Path) -> str:
 
 
 def _is_set(text: str, name: str) -> bool:
-    """Say whether an experiment has a key, which may be in a section."""
+    """Say whether the text of an experiment sets a key, which may be in a section."""
     from orchestrator.experiment.yaml_text import parse_yaml
 
     values, _ = parse_yaml(text)

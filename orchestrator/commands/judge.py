@@ -1,4 +1,4 @@
-"""``orchestrator judge``: the confirmed candidates judged again, by another rule or beside a model from elsewhere."""
+"""``orchestrator judge``: the confirmed candidates compared again, by another test or with a model from elsewhere."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json, Output
+from orchestrator.commands.options import DataRoot, ExperimentName, Json, Output
 from orchestrator.text.terminal import make_console, say
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def judge(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    experiment: ExperimentName,
     verdict: Annotated[
         Literal["seeds", "seeds_and_images"] | None,
         typer.Option(
-            help="What varies in the test that decides, as confirm.verdict; by default what the experiment says."
+            help="What varies in the test that decides, as in confirm.verdict; by default the experiment's own setting."
         ),
     ] = None,
     candidate: Annotated[
@@ -28,18 +28,16 @@ def judge(
         typer.Option(
             metavar="LABEL=FOLDER",
             help="A model that was trained elsewhere: FOLDER holds ranks_val.npz and ranks_test.npz, or embeddings "
-            "(val_images.npy, val_captions.npy, and so for test), or val_similarity.npy and test_similarity.npy. "
-            "A label that is repeated has a seed each, one that is not has none.",
+            "(val_images.npy, val_captions.npy, test_images.npy, test_captions.npy), or val_similarity.npy and "
+            "test_similarity.npy. Repeat a label to give a folder for each seed; a label given once has no seed.",
         ),
     ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Which of the experiment's datasets, where there are several.")
-    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Dataset to judge, where the experiment has several.")] = None,
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Judge the confirmed candidates again: by the other rule, or beside a model from elsewhere. Writes nothing."""
+    """Compare the confirmed candidates again, by another test or with a model from elsewhere. Writes nothing."""
     from orchestrator.journal.directory import JOURNAL_FILE, find_directory
     from orchestrator.journal.history import History
     from orchestrator.journal.journal import read_journal
@@ -57,7 +55,7 @@ def judge(
 
 
 def _folders(given: list[str]) -> dict[str, list[Path]]:
-    """Return the folders of each label."""
+    """Return label -> its folders."""
     from trainables.errors import ConfigError
 
     folders: dict[str, list[Path]] = {}
@@ -77,13 +75,13 @@ def _dataset(history: "History", experiment: str, wanted: str | None) -> str:
     known = judged_datasets(history)
     if not known:
         raise ConfigError(
-            f"{experiment}: no confirmation is over, so there is nothing to judge; "
+            f"{experiment}: no confirmation has ended, so there are no candidates to judge; "
             f"`orchestrator confirm {experiment}` trains the best trials again with fresh seeds"
         )
     if wanted is None and len(known) > 1:
-        raise ConfigError(f"--dataset must name one of the datasets that were confirmed: {', '.join(known)}")
+        raise ConfigError(f"--dataset must name a confirmed dataset: {', '.join(known)}")
     if wanted is not None and wanted not in known:
-        raise ConfigError(f"--dataset {wanted}: was not confirmed; there are {', '.join(known)}")
+        raise ConfigError(f"--dataset {wanted}: was not confirmed; confirmed are {', '.join(known)}")
     return wanted or known[0]
 
 

@@ -1,4 +1,4 @@
-"""``orchestrator list``: the names and keys that there are."""
+"""``orchestrator list``: the names and keys that commands and files accept."""
 
 import json
 from dataclasses import asdict
@@ -19,16 +19,16 @@ Kind = Literal["experiment", "suite", "training"]
 
 def list_names(
     what: Annotated[What, typer.Argument(help="What to list.")],
-    of: Annotated[Kind, typer.Option(help="keys: of which kind of file.")] = "experiment",
-    schema: Annotated[bool, typer.Option("--schema", help="keys: print the JSON schema that editors read.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="keys, records: print the reference of all.")] = False,
+    of: Annotated[Kind, typer.Option(help="With keys: kind of file.")] = "experiment",
+    schema: Annotated[bool, typer.Option("--schema", help="With keys: print the JSON schema for editors.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="With keys, records: print the reference page.")] = False,
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments and suites that ship, losses, models, samplers, metrics, keys of files, records of journals."""
+    """List shipped experiments and suites, losses, models, samplers, metrics, keys of files, records of journals."""
     if (schema and what != "keys") or (markdown and what not in ("keys", "records")):
         raise UserError(
-            f"--schema goes with `orchestrator list keys`, and --markdown with that or `list records`, not with {what}"
+            f"--schema goes with `list keys` alone, and --markdown with `list keys` or `list records`, not with {what}"
         )
     if what == "keys":
         _list_keys(of, schema, markdown, as_json)
@@ -54,7 +54,7 @@ def list_names(
 
 
 def _load_installed(kind: str) -> None:
-    """Let the names of a kind be known that installed packages offer; a warning names a package that cannot be used."""
+    """Load the installed plug-ins that offer names of a kind; a warning names a plug-in that cannot be used."""
     from orchestrator.experiment.plugins import load_plugins
     from trainables.plugins.installed import installed_plugins
 

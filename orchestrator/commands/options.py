@@ -1,10 +1,32 @@
-"""Options that several commands share, so that they are named and explained once."""
+"""Arguments and options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+ExperimentName = Annotated[
+    str, typer.Argument(metavar="EXPERIMENT", help="Name of an experiment under OUTPUT, or its folder.")
+]
+ExperimentNames = Annotated[
+    list[str], typer.Argument(metavar="EXPERIMENT", help="Names of experiments under OUTPUT, or their folders.")
+]
+AnyExperimentNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="Names of experiments under OUTPUT, or their folders; by default all of OUTPUT.",
+    ),
+]
+Dataset = Annotated[
+    str, typer.Argument(metavar="DATASET", help="Name of a dataset's folder under DATA_ROOT, or its path.")
+]
+FeatureFolder = Annotated[
+    Path | None, typer.Option("--out", help="Folder of the features; by default the dataset's own folder.")
+]
+Checkpoint = Annotated[
+    Path, typer.Argument(metavar="CHECKPOINT", help="Folder of one epoch (epoch_NNNN), or of a whole training.")
+]
 DataRoot = Annotated[
     Path, typer.Option(envvar="ORCHESTRATOR_DATA_ROOT", help="Folder that holds the datasets, one folder each.")
 ]
@@ -12,23 +34,25 @@ SharedDataRoot = Annotated[
     str,
     typer.Option(
         envvar="ORCHESTRATOR_DATA_ROOT",
-        help="Folder that holds the datasets, the same on every node, or s3://bucket/prefix.",
+        help="Folder that holds the datasets, at the same path on every node, or s3://bucket/prefix.",
     ),
 ]
 Address = Annotated[
     str | None,
-    typer.Option(help="Join a Ray cluster: host:port of its head, or auto; without it, this machine alone is used."),
+    typer.Option(help="Ray cluster to join: host:port of its head, or auto; by default this machine alone is used."),
 ]
 Storage = Annotated[
     str | None,
-    typer.Option(help="Checkpoints: a folder that all nodes share, or s3://bucket/prefix; by default under OUTPUT."),
+    typer.Option(
+        help="Where checkpoints go: a folder that all nodes share, or s3://bucket/prefix; by default under OUTPUT."
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-Output = Annotated[Path, typer.Option(envvar="ORCHESTRATOR_OUTPUT", help="Root of everything that is written.")]
+Output = Annotated[Path, typer.Option(envvar="ORCHESTRATOR_OUTPUT", help="Folder under which everything is written.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. training.epochs=4; may be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the file: training.epochs=4. May be repeated."),
 ]
 TrackingUri = Annotated[
     str | None,
@@ -39,7 +63,7 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py|PACKAGE",
-        help="Losses, models, forms of data or samplers of your own, whose code runs; may be repeated.",
+        help="Load losses, models, forms of data or samplers of your own; their code runs. May be repeated.",
     ),
 ]
 TrustPlugins = Annotated[

@@ -1,4 +1,4 @@
-"""``orchestrator plugins`` and ``check-plugin``: what plug-ins there are, and whether one keeps what ours keep."""
+"""``orchestrator plugins`` and ``check-plugin``: which plug-ins there are, and whether a plug-in keeps its contract."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def plugins(files: Plugins = None, as_json: Json = False) -> None:
-    """List the plug-ins that are installed, and those of files, with what they offer; what is installed is not run."""
+    """List installed plug-ins and those of --plugin, with what they offer. Installed code is not run."""
     from orchestrator.experiment.plugins import load_plugins
     from trainables.plugins.installed import installed_plugins, read_installed
 
@@ -39,10 +39,10 @@ def plugins(files: Plugins = None, as_json: Json = False) -> None:
 
 
 def check_plugin(
-    source: Annotated[str, typer.Argument(metavar="FILE.py|PACKAGE", help="What to check; its code runs.")],
+    source: Annotated[str, typer.Argument(metavar="FILE.py|PACKAGE", help="Plug-in to check; its code runs.")],
     as_json: Json = False,
 ) -> None:
-    """Check a plug-in as our own losses, models and samplers are checked, and say in words what is wrong."""
+    """Check a plug-in by the tests that our own losses, models and samplers pass, and say what is wrong."""
     from orchestrator.experiment.plugins import load_plugins
 
     (plugin,) = load_plugins([source])
@@ -77,7 +77,7 @@ def _check(plugin: "Plugin", kind: str, name: str) -> Iterator["Finding"]:
 
 
 def ends_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the points at the ends of what is searched: each parameter's alone, then all lowest and all highest.
+    """Return the points at the ends of the search space: of each parameter alone, then all lowest and all highest.
 
     Args:
         about: What a plug-in offers, see ``trainables.plugins.offers.Offer.describe``.

@@ -18,17 +18,17 @@ WORDS: dict[Any, str] = {
     Any: "any value",
     NoneType: "null",
 }
-"""Type of a field -> what its value is called in JSON."""
+"""Type of a field -> name of its JSON type."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a line.
+    """A field of a record.
 
     Attributes:
-        name: In the line.
-        type: Of its JSON value, in words.
-        meaning: With unit and range.
+        name: Key in the line of the journal.
+        type: Type of the JSON value, in words.
+        meaning: What the value says, with unit and range.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Field:
 
 
 def list_fields(kind: type[Record]) -> list[Field]:
-    """Return the fields that a kind of record has beside those of all records, in the order of its line."""
+    """Return the fields of a kind of record in the order of its line, without the fields that all records have."""
     return _described(kind, event_fields(kind))
 
 
 def meaning_of(kind: type[Record]) -> str:
-    """Return in a line what a record of a kind says."""
+    """Return the first line of a record's docstring."""
     return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""``orchestrator regress``: baselines rerun and compared with what was accepted."""
+"""``orchestrator regress``: baselines rerun and compared with accepted results."""
 
 import json
 import re
@@ -30,15 +30,15 @@ class SuiteFirst(TyperGroup):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put ``run`` before what names no command."""
+        """Put ``run`` before a first word that names no command."""
         return super().parse_args(ctx, args if args and args[0] in self.commands else ["run", *args])
 
 
 class Unnamed(TyperCommand):
-    """A command that goes by the name of its group, in usage lines and errors."""
+    """A command that usage lines and errors call by the name of its group."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Take the place of the group, where there is one, among the commands of the program."""
+        """Replace the group's context, where there is a group, by the command's own."""
         if parent is not None:
             info_name, parent = parent.info_name, parent.parent
         return super().make_context(info_name, args, parent=parent, **extra)
@@ -46,22 +46,24 @@ class Unnamed(TyperCommand):
 
 app = typer.Typer(
     cls=SuiteFirst,
-    help="Rerun baselines and compare: [bold]orchestrator regress scenes-quick[/bold]. Exit code 5: one slipped.",
+    help="Rerun baselines and compare: [bold]orchestrator regress scenes-quick[/bold]. Exit code 5: a regression.",
     rich_markup_mode="rich",
 )
 
 SuiteName = Annotated[
-    str, typer.Argument(help=f"YAML file, or a suite that ships: {', '.join(shipped_suites())}.", metavar="SUITE")
+    str, typer.Argument(help=f"YAML file, or a shipped suite: {', '.join(shipped_suites())}.", metavar="SUITE")
 ]
-Reference = Annotated[Path | None, typer.Option(help="What was accepted; by default SUITE.accepted.json beside it.")]
+Reference = Annotated[
+    Path | None, typer.Option(help="Accepted results; by default SUITE.accepted.json beside the suite.")
+]
 REGRESSION = 5
-"""Exit code where a baseline slipped or a training failed."""
+"""Exit code where a baseline got worse or a training failed."""
 
 
 @app.command(
     cls=Unnamed,
-    epilog='To make the newest rerun the reference: orchestrator regress accept SUITE --why "...", explained by '
-    "orchestrator regress accept --help.",
+    epilog='To accept the newest rerun as the reference: orchestrator regress accept SUITE --why "..." (see '
+    "orchestrator regress accept --help).",
 )
 def run(
     suite: SuiteName,
@@ -72,15 +74,15 @@ def run(
     tracking_uri: TrackingUri = None,
     address: Address = None,
     storage: Storage = None,
-    if_due: Annotated[str | None, typer.Option(help="Do nothing where a result is younger, e.g. 24h.")] = None,
-    max_seeds: Annotated[int | None, typer.Option(min=2, help="Add seeds up to this where it is inconclusive.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Copy the JUnit XML here.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Copy the HTML page here.")] = None,
+    if_due: Annotated[str | None, typer.Option(help="Do nothing if the last result is younger, e.g. 24h.")] = None,
+    max_seeds: Annotated[int | None, typer.Option(min=2, help="Add seeds, up to this total, if inconclusive.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Copy the JUnit XML to this file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Copy the HTML page to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rerun the baselines of a suite and compare them with what was accepted. Exit code 5: one slipped, or failed.
+    """Rerun a suite's baselines and compare them with accepted results. Exit code 5: one got worse, or failed.
 
-    The same command goes on with a rerun that was interrupted.
+    The same command continues an interrupted rerun.
     """
     from orchestrator.machines.cluster import Cluster, ignored_address
     from orchestrator.regression.accepted import default_path
@@ -117,18 +119,18 @@ def run(
 @app.command()
 def accept(
     suite: SuiteName,
-    why: Annotated[str, typer.Option(help="Why these numbers are right, in a sentence; it stands in the file.")],
+    why: Annotated[str, typer.Option(help="Sentence for the file: why these numbers are right.")],
     overrides: Overrides = None,
-    who: Annotated[str | None, typer.Option(help="Who accepts; by default this user.")] = None,
+    who: Annotated[str | None, typer.Option(help="Person who accepts; by default this user.")] = None,
     output: Output = Path("runs"),
     reference: Reference = None,
     restart_drift: Annotated[
-        bool, typer.Option("--restart-drift", help="Measure drift from this run, not from what was accepted first.")
+        bool, typer.Option("--restart-drift", help="Measure drift from this run, not from the first accepted.")
     ] = False,
 ) -> None:
-    """Make the newest finished rerun the reference: keep the file that it writes under version control.
+    """Accept the newest finished rerun as the reference. Keep the written file under version control.
 
-    What was accepted first of each cell is kept in the file as well; later reruns are tested against it for a drift.
+    The file also keeps the first accepted result of each cell; later reruns are tested for a drift from that result.
     """
     from orchestrator.regression.accept import accept as write
     from orchestrator.regression.accepted import default_path
@@ -145,7 +147,7 @@ def accept(
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """Return the command that was given as the page of the rerun shows it, ready to be pasted into a shell."""
+    """Return the command as the page of the rerun shows it: without passwords, ready to be pasted into a shell."""
     return shlex.join(["orchestrator", *map(without_password, arguments)])
 
 
@@ -153,7 +155,7 @@ def seconds_of(text: str) -> float:
     """Read a length of time such as ``24h``, ``90m`` or ``7d``.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If ``text`` is no length of time.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if match is None or float(match[1]) == 0:
@@ -168,7 +170,9 @@ def _print(done: "Rerun", *, as_json: bool) -> None:
     if done.result is None:
         say(f"not due: {done.directory} is fresh and found: {done.summary.finding}")
         if done.slipped:
-            say("it stays so until a rerun without --if-due is well, or `orchestrator regress accept` accepts it")
+            say(
+                "this finding stays until a rerun without --if-due is well, or `orchestrator regress accept` accepts it"
+            )
         return
     from orchestrator.regression.terminal import print_result
 

@@ -1,4 +1,4 @@
-"""``orchestrator report``: an experiment as one HTML file, or several with a page over all of them."""
+"""``orchestrator report``: experiments as HTML files."""
 
 import json
 import webbrowser
@@ -7,23 +7,21 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Device, Json, Output
+from orchestrator.commands.options import DataRoot, Device, ExperimentNames, Json, Output
 from orchestrator.text.terminal import say
 from trainables.extras import require
 
 
 def report(
-    experiments: Annotated[
-        list[str], typer.Argument(metavar="EXPERIMENT...", help="Names of experiments under OUTPUT, or their folders.")
-    ],
+    experiments: ExperimentNames,
     output: Output = Path("runs"),
     data_root: DataRoot = Path("data"),
     device: Device = "auto",
-    queries: Annotated[bool, typer.Option(help="Ask the winners, which takes their checkpoints and data.")] = True,
+    queries: Annotated[bool, typer.Option(help="Query the winners, which needs their checkpoints and data.")] = True,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write an experiment's report, finished or not: one HTML file that needs no network; of several, one over all."""
+    """Write each experiment, ended or not, as one HTML file that needs no network; for several, also an overview."""
     require("report", "`orchestrator report`")
     from orchestrator.journal.directory import find_directory
     from orchestrator.report.experiment_report import report_experiment, report_experiments

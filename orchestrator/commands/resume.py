@@ -1,15 +1,12 @@
-"""``orchestrator resume``: go on with a search from its directory alone."""
+"""``orchestrator resume``: continue a search from its folder alone."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from orchestrator.commands.options import Address, Json, Output, SharedDataRoot, Storage, TrackingUri
+from orchestrator.commands.options import Address, ExperimentName, Json, Output, SharedDataRoot, Storage, TrackingUri
 
 
 def resume(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    experiment: ExperimentName,
     data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
@@ -17,7 +14,7 @@ def resume(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a search that was interrupted or killed, as it was described when it started."""
+    """Continue a search that was interrupted or killed, with the settings that it started with."""
     from orchestrator.commands.search import go_on
     from orchestrator.search.continuation import read_experiment
 

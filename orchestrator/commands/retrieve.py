@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def retrieve(
-    dataset: Annotated[str, typer.Option(help="Whose champion to ask, and whose images and captions to get.")],
-    caption: Annotated[str | None, typer.Argument(help="What to find images for.")] = None,
-    image: Annotated[str | None, typer.Option(help="Id or picture file to find captions for.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="So many answers.")] = 10,
+    dataset: Annotated[str, typer.Option(help="Dataset whose champion ranks its images and captions.")],
+    caption: Annotated[str | None, typer.Argument(help="Caption to find images for.")] = None,
+    image: Annotated[str | None, typer.Option(help="Id of an image, or a picture file, to find captions for.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many answers to give.")] = 10,
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
     device: Device = "auto",
     trust_plugins: TrustPlugins = False,
-    html: Annotated[Path | None, typer.Option(help="Write the answers as a page with pictures as well.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write the answers as a page with pictures.")] = None,
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
-    """Ask the best model: [bold]orchestrator retrieve "two dogs on a beach" --dataset flickr8k[/bold]."""
+    """Query the best model: [bold]orchestrator retrieve "two dogs on a beach" --dataset flickr8k[/bold]."""
     from trainables.errors import ConfigError
 
     if (caption is None) == (image is None):
@@ -71,7 +71,7 @@ def _write_page(
     doubts: Sequence[str],
     data_root: Path,
 ) -> None:
-    """Write the answers as a page; where the dataset is not at hand, the page says so in the place of pictures."""
+    """Write the answers as a page; where the dataset is missing, the page says so instead of showing pictures."""
     from orchestrator.report.answers_page import AnswersPage, find_pictures, found_answers, write_answers
     from trainables.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""``orchestrator search``: an experiment from its YAML to its winners."""
+"""``orchestrator search``: an experiment from its YAML file to its winners."""
 
 import json
 import os
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def search(
-    experiment: Annotated[str, typer.Argument(help="YAML file, or the name of an experiment that ships.")],
+    experiment: Annotated[str, typer.Argument(help="YAML file, or the name of a shipped experiment.")],
     overrides: Overrides = None,
     data_root: SharedDataRoot = "data",
     output: Output = Path("runs"),
@@ -40,21 +40,21 @@ def search(
     storage: Storage = None,
     plugins: Plugins = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show spaces, first points and a forecast of hours; search nothing.")
+        bool, typer.Option("--dry-run", help="Show search spaces, first points and forecast hours; do not search.")
     ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Serve a live page beside the search; its address goes to standard error.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command goes on with one that was interrupted."""
+    """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command continues an interrupted search."""
     from orchestrator.experiment.experiment import load_experiment
 
     chosen = load_experiment(experiment, overrides or [], plugins or [])
     if dry_run:
         show_plan(chosen, data_root, output, address, as_json=as_json)
         return
-    # Only now, because a refusal of the above need not wait for it.
+    # Imported after the checks above, so that a refusal is quick.
     from orchestrator.machines.cluster import Cluster
 
     with live_page(output, chosen.name) if watch else nullcontext():
@@ -72,10 +72,10 @@ def live_page(output: Path, name: str) -> AbstractContextManager[None]:
 
 
 def show_plan(experiment: "Experiment", data_root: str, output: Path, address: str | None, *, as_json: bool) -> None:
-    """Print what a search would do and take on this machine.
+    """Print what a search would try on this machine, and how long it would take.
 
     Raises:
-        ConfigError: If that is asked of another one.
+        ConfigError: If ``address`` names another machine.
         UserError: If the search would be refused.
     """
     from orchestrator.forecast.dry_run import dry_run
@@ -106,7 +106,7 @@ def run(
     cluster: "Cluster",
     search: bool = True,
 ) -> None:
-    """Search and confirm, or confirm alone, print what came of it, and exit with what it means."""
+    """Search and confirm, or confirm alone, then print the result and exit with its code."""
     from orchestrator.search.begin import run_experiment
 
     result = run_experiment(
@@ -138,7 +138,7 @@ def go_on(
     as_json: bool,
     search: bool = True,
 ) -> None:
-    """Do what ``run`` does with an experiment that has begun: ``wanted`` makes it, given its folder."""
+    """Continue an experiment that has begun; ``wanted`` makes the experiment from its folder."""
     from orchestrator.journal.directory import find_directory
     from orchestrator.machines.cluster import Cluster
     from orchestrator.search.continuation import check_folder, read_storage

@@ -1,4 +1,4 @@
-"""``orchestrator status``: how an experiment stands, from another terminal or after its end."""
+"""``orchestrator status``: the state of an experiment, from another terminal or after its end."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.commands.options import Json, Output
+from orchestrator.commands.options import ExperimentName, Json, Output
 from orchestrator.text.terminal import make_console
 from trainables.extras import require
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from orchestrator.search.status import Status
 
 MOST = 40
-"""Trials of a stage that are listed where nobody asks for all."""
+"""Trials of a stage that are listed without ``--all``."""
 
 SECONDS = 2.0
-"""Between two looks."""
+"""Between two readings of the journal, for ``--watch``."""
 
 
 def status(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment under OUTPUT, or its folder.")],
+    experiment: ExperimentName,
     output: Output = Path("runs"),
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every two seconds until it ends.")] = False,
-    every: Annotated[bool, typer.Option("--all", help=f"List all trials, not the best {MOST} of a stage.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every two seconds until the run ends.")] = False,
+    every: Annotated[bool, typer.Option("--all", help=f"List all trials, not the best {MOST} of each stage.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how an experiment stands that runs or has ended: stages, trials, budget, winners."""
+    """Show the state of an experiment that runs or has ended: stages, trials, budget, winners."""
     require("report", "`orchestrator status`")
     from rich.live import Live
 
@@ -68,7 +68,7 @@ def _show(now: "Status", rows: int | None, as_json: bool) -> None:
 
 
 def _drawn(now: "Status", rows: int | None) -> "Group":
-    """Return a table of so many trials for each stage that has any, and a line for each thing that is to be known."""
+    """Return a table of at most ``rows`` trials for each stage that has any, and lines about the whole experiment."""
     from rich.console import Group
     from rich.text import Text
 
@@ -89,9 +89,9 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
     lines += [f"went on from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
-    lines += [f"it goes on with: {now.command}"] if now.command else []
+    lines += [f"to continue: {now.command}"] if now.command else []
     fronts = []
-    # Of an experiment that nobody runs, the statements below tell its races as well.
+    # Where no process runs the experiment, the statements below tell of its races as well.
     lines += race_lines(now.history) if now.holder is not None else []
     if now.holder is None and now.history.experiment:
         summary = conclude(now.history)

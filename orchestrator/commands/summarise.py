@@ -1,4 +1,4 @@
-"""``orchestrator summarise``: what experiments came to, as tables for people, papers and programs."""
+"""``orchestrator summarise``: the results of experiments as tables for people, papers and programs."""
 
 import json
 import sys
@@ -7,22 +7,24 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import Json, Output
+from orchestrator.commands.options import ExperimentNames, Json, Output
 from orchestrator.text.terminal import make_console, say
 from trainables.extras import require
 
 
 def summarise(
-    experiments: Annotated[list[str], typer.Argument(help="Names of experiments under OUTPUT, or their folders.")],
-    form: Annotated[str, typer.Option("--format", help="table, json, csv, markdown, latex or html.")] = "table",
+    experiments: ExperimentNames,
+    form: Annotated[
+        str, typer.Option("--format", help="Form of the output: table, json, csv, markdown, latex or html.")
+    ] = "table",
     with_published: Annotated[
-        bool, typer.Option(help="Put published rows of the same model beside ours, with their sources.")
+        bool, typer.Option(help="Add published rows of the same models, with their sources.")
     ] = False,
-    cocos: Annotated[bool, typer.Option(help="The tables of COCOS as well.")] = False,
+    cocos: Annotated[bool, typer.Option(help="Add the COCOS tables.")] = False,
     output: Output = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show what experiments came to: winners, verdicts and statistics, as the tables of Bleeker and de Rijke (2022)."""
+    """Print the results of experiments: winners, verdicts, statistics, as the tables of Bleeker and de Rijke (2022)."""
     require("report", "`orchestrator summarise`")
     from orchestrator.journal.directory import find_directory
     from orchestrator.tables import render
@@ -30,7 +32,7 @@ def summarise(
     from orchestrator.tables.terminal import draw
 
     results = [read_result(find_directory(name, output)) for name in experiments]
-    # A caption that holds all statistics is no caption any more.
+    # All statistics would be too long for the caption of a LaTeX table.
     tables = tables_of(results, with_published=with_published, cocos=cocos, brief=form == "latex")
     if as_json or form == "json":
         print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))

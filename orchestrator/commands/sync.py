@@ -1,23 +1,20 @@
-"""``orchestrator sync``: MLflow gets what it missed."""
+"""``orchestrator sync``: MLflow gets the records that it missed."""
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from orchestrator.commands.options import Json, Output, TrackingUri
+from orchestrator.commands.options import AnyExperimentNames, Json, Output, TrackingUri
 from orchestrator.text.terminal import say
 
 
 def sync(
-    experiments: Annotated[list[str] | None, typer.Argument(help="Names or directories; by default all.")] = None,
+    experiments: AnyExperimentNames = None,
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
     as_json: Json = False,
 ) -> None:
-    """Deliver what MLflow missed, or all of it to another store: [bold]orchestrator sync[/bold]. Safe to repeat."""
+    """Send MLflow the records that it missed, or all records to another store. Safe to repeat."""
     from orchestrator.journal.directory import JOURNAL_FILE, find_directory
     from orchestrator.journal.journal import JournalError
     from orchestrator.tracking import choose_uri, without_password
@@ -34,7 +31,7 @@ def sync(
         try:
             done.append(deliver(directory, output, uri, restores=bool(experiments)))
         except DeletedError as error:
-            # Nobody asked for this one: the others are delivered all the same.
+            # `restores` is off, so the user did not name this experiment: the others are still delivered.
             problems.append(str(error))
             continue
         problems += register_all(uri, directory)[1]

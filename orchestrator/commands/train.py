@@ -1,4 +1,4 @@
-"""``orchestrator train``: one training, watched from the terminal."""
+"""``orchestrator train``: one training, shown on the terminal."""
 
 import json
 import shlex
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 
 
 class TrainingInterruptedError(UserError):
-    """A training that was told to stop; the command with ``--resume`` goes on with it."""
+    """A training that was told to stop; the command with ``--resume`` continues the training."""
 
     exit_code = 130
 
 
 def train(
-    config: Annotated[Path | None, typer.Argument(help="YAML of one training; left out, all comes from --set.")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(help="YAML file of one training; by default all keys come from --set.")
+    ] = None,
     overrides: Overrides = None,
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="Folder under OUTPUT/train.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last good checkpoint.")] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the training's folder under OUTPUT/train.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last good checkpoint.")] = False,
     device: Device = "auto",
     plugins: Plugins = None,
     as_json: Json = False,
@@ -72,7 +74,7 @@ def train(
 
 
 def _how_to_go_on(directory: Path, again: Sequence[str]) -> str:
-    """Return how far a training came, and the command that goes on with it."""
+    """Return how many epochs a training has, and the command that continues the training."""
     from orchestrator.workload.single import read_history
 
     if not (directory / "config.yaml").exists():
@@ -99,20 +101,20 @@ def _command(
 
 
 class _Silent:
-    """Shows nothing of a training."""
+    """Prints nothing about a training."""
 
     def start(self, start: "TrainingStart") -> None:
-        """Hear what is trained, and where."""
+        """Take in what is trained, and where."""
 
     def step(self, step: int) -> None:
-        """Hear how many steps of the epoch are taken."""
+        """Take in how many steps of the epoch are done."""
 
     def report(self, report: "EpochReport") -> None:
-        """Hear of an epoch that has ended."""
+        """Take in an epoch that has ended."""
 
 
 class _Lines(_Silent):
-    """A line for the start and for each epoch."""
+    """Prints a line for the start and for each epoch."""
 
     def __init__(self, config: "TrialConfig") -> None:
         self._config = config
@@ -127,7 +129,7 @@ class _Lines(_Silent):
 
 
 class _Bar(_Lines):
-    """The same lines above a bar that moves with each step."""
+    """Prints the lines of ``_Lines`` above a progress bar that moves with each step."""
 
     def __init__(self, config: "TrialConfig", progress: "Progress") -> None:
         from rich.markup import escape
@@ -155,7 +157,7 @@ class _Bar(_Lines):
 
 @contextmanager
 def _progress(config: "TrialConfig", *, quiet: bool) -> Iterator[_Silent]:
-    """Show epochs as they end: a bar below their lines on a terminal, plain lines elsewhere."""
+    """Show epochs as they end: lines above a progress bar on a terminal, lines alone elsewhere."""
     if quiet:
         yield _Silent()
     elif sys.stdout.isatty():

@@ -1,4 +1,4 @@
-"""``orchestrator ui``: MLflow's pages on the store of the searches, on the loopback address."""
+"""``orchestrator ui``: MLflow's pages about the searches, on the loopback address."""
 
 import os
 import signal
@@ -20,9 +20,9 @@ HOST, PORT = "127.0.0.1", 5000
 def ui(
     output: Output = Path("runs"),
     tracking_uri: TrackingUri = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen; another port if this is taken.")] = PORT,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on; another if this is taken.")] = PORT,
 ) -> None:
-    """Open MLflow on the newest experiment, its best trials on top; Ctrl-C ends it."""
+    """Serve MLflow's pages of the newest experiment, best trials first; Ctrl-C ends the server."""
     from orchestrator.tracking import is_server, newest_page, without_password
     from orchestrator.tracking.fetching import find_store
 
@@ -37,9 +37,9 @@ def ui(
 
 
 def serve(uri: str, port: int) -> int:
-    """Run MLflow's server until it ends or this process does; return its exit code, 0 if this one was told to end."""
+    """Run MLflow's server until it or this process ends; return its exit code, 0 if this process was stopped."""
     quiet = {"PYTHONWARNINGS": "ignore", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    # The address goes through the environment, because every user of a machine sees the command lines of all.
+    # In the environment, because other users can read command lines, and the address may hold a password.
     store = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     environment = {**os.environ, **quiet, **store}
     place = ["--host", HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
@@ -53,7 +53,7 @@ def serve(uri: str, port: int) -> int:
 
 
 def choose_port(wanted: int) -> int:
-    """Return a port of the loopback address that is free: the wanted one, or one that the system picks."""
+    """Return a free port of the loopback address: the wanted port, or a port that the system picks."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

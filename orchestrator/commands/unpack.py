@@ -1,4 +1,4 @@
-"""``orchestrator data unpack``: features of both sides that another program saved, as a dataset's feature files."""
+"""``orchestrator data unpack``: features that another program saved, as a dataset's feature files."""
 
 import json
 from pathlib import Path
@@ -6,21 +6,23 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.commands.options import DataRoot, Json
+from orchestrator.commands.options import DataRoot, Dataset, FeatureFolder, Json
 from orchestrator.text.terminal import say
 
 
 def unpack(
-    dataset: Annotated[str, typer.Argument(help="Name of a folder under the data root, or a path.")],
+    dataset: Dataset,
     dumps: Annotated[
         list[Path],
-        typer.Argument(help="A .npz, .pt or .safetensors of all splits, or one each of train, val and test."),
+        typer.Argument(
+            help="One .npz, .pt or .safetensors file of all splits, or one file each for train, val and test."
+        ),
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder of the features; left out, the dataset's own.")] = None,
+    out: FeatureFolder = None,
     data_root: DataRoot = Path("data"),
     as_json: Json = False,
 ) -> None:
-    """Take features that another program saved: image_features and text_features, such as those of open_clip."""
+    """Import image and caption features that another program saved as image_features and text_features (open_clip)."""
     from orchestrator.extraction.dumps import unpack_dumps
 
     made = unpack_dumps(dataset, data_root, dumps, out)

@@ -1,4 +1,4 @@
-"""``orchestrator watch``: pages about experiments that follow their journals, in the browser."""
+"""``orchestrator watch``: live pages about experiments, in the browser."""
 
 import os
 import signal
@@ -9,38 +9,32 @@ from urllib.parse import quote
 
 import typer
 
-from orchestrator.commands.options import Output
+from orchestrator.commands.options import AnyExperimentNames, Output
 from orchestrator.text.terminal import say
 from trainables.extras import require
 
 PORT = 8350
-"""Where the pages are looked for."""
+"""Port of the pages unless ``--port`` names another."""
 
 
 def watch(
-    experiments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[EXPERIMENT]...",
-            help="Names of experiments under OUTPUT, or their folders; by default all of OUTPUT.",
-        ),
-    ] = None,
+    experiments: AnyExperimentNames = None,
     output: Output = Path("runs"),
     host: Annotated[
         str,
         typer.Option(
-            help="Where to listen; elsewhere than on the loopback address ORCHESTRATOR_WATCH_TOKEN is needed."
+            help="Address to listen on; any but the loopback address needs a token in ORCHESTRATOR_WATCH_TOKEN."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 is a port that is free.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")] = PORT,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Serve live pages about experiments that run, will run or have ended; Ctrl-C ends it."""
+    """Serve live pages about experiments that run, will run or have ended; Ctrl-C ends the server."""
     require("watch", "`orchestrator watch`")
     from orchestrator.journal.directory import find_directory
 
     directories = list(dict.fromkeys(find_directory(name, output) for name in experiments or ()))
-    # Only now, because a refusal of the above need not wait for a server.
+    # Imported after the checks above, so that a refusal is quick.
     from orchestrator.watch.experiments import Experiments
     from orchestrator.watch.server import TOKEN, listen, serve
 
@@ -57,5 +51,5 @@ def watch(
     try:
         serve(listening, Experiments(output, directories), title)
     except KeyboardInterrupt:
-        # A signal that came before the server took it over.
+        # The signal came before the server had its own handler for it.
         return

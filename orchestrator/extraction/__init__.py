@@ -1,1 +1,1 @@
-"""Features from pictures, computed in this process or by Ray workers."""
+"""Features of images and captions, computed in this process or by Ray workers, or imported from other programs."""

@@ -1,4 +1,4 @@
-"""From features that another program saved to the feature files of a dataset."""
+"""Turns features that another program saved into the feature files of a dataset."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,26 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.extraction.text import check_target, write_features
+from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
 from trainables.data.caption_features import captions_digest
-from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Image, check_corpus
+from trainables.data.corpus import SPLIT_ALIASES, SPLITS, Image
 from trainables.data.dumps import Dump, read_dump
 from trainables.data.features import images_digest
-from trainables.data.source import find_source
 from trainables.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """What was written.
+    """Result of ``unpack_dumps``.
 
     Attributes:
-        images: Rows of the features of images.
-        captions: Rows of the features of captions.
-        image_size: Features of an image.
-        caption_size: Features of a caption.
-        files: All that was written.
+        images: Number of images.
+        captions: Number of captions.
+        image_size: Features of each image.
+        caption_size: Features of each caption.
+        files: All files that were written.
     """
 
     images: int
@@ -36,12 +35,12 @@ class Unpacked:
     files: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON holds them."""
+        """Return plain values for JSON."""
         return {**self.__dict__, "files": list(self.files)}
 
 
 def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path | None) -> Unpacked:
-    """Write ``features_global.npy`` and ``features_text.npy`` of a dataset from files of both sides' features.
+    """Write ``features_global.npy`` and ``features_text.npy`` of a dataset from files of image and caption features.
 
     Args:
         dataset: Name of a folder under ``data_root``, or a path.
@@ -50,17 +49,10 @@ def unpack_dumps(dataset: str, data_root: Path, paths: Sequence[Path], out: Path
         out: Where the features go; ``None`` for the dataset's own folder.
 
     Raises:
-        ConfigError: If the files do not stand for all splits, or the folder is refused.
-        DataError: If the dataset or a file is missing or damaged, or they do not fit.
+        ConfigError: If the files do not cover all splits, or the folder is refused.
+        DataError: If the dataset or a file is missing or damaged, or a file does not fit the dataset.
     """
-    source = find_source(dataset, data_root)
-    corpus = source.read()
-    if problems := check_corpus(corpus):
-        raise DataError(problems)
-    folder = out or source.folder
-    targets = folder / "features_global.npy", folder / f"features_{TEXT}.npy"
-    for target in targets:
-        check_target(target)
+    corpus, targets = open_corpus(dataset, data_root, out, ["global", TEXT])
     images = list(corpus.images)
     dumps = {split: read_dump(path) for split, path in _by_split(paths).items()}
     of_dump = {split: [image for image in images if split in ("", image.split)] for split in dumps}
@@ -80,7 +72,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _by_split(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the files by split, or the only file under the empty name."""
+    """Return split -> file; a single file stands under the empty name."""
     if len(paths) == 1:
         return {"": paths[0]}
     found: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""From the image files of a dataset to the feature files that its trials read."""
+"""Computes the feature files of a dataset from its image files."""
 
 import os
 import shutil
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
     from trainables.data.extract import Encoder, Plan, ShardResult
 
 KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "regions")}
-"""What ``--features`` can be."""
+"""Values of ``--features``."""
 
 SHARDS = ".extract"
-"""Folder of the shards, beside the features; gone when they are joined."""
+"""Folder of the shards, beside the features; it is removed when the shards are joined."""
 
 Progress = Callable[[int, int], None]
-"""Called with the images that are done and all images."""
+"""Called with the number of images that are done and the number of all images."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractionRequest:
-    """What is extracted from what.
+    """The arguments of an extraction.
 
     Attributes:
         dataset: Name of a folder under ``data_root``, or a path.
         data_root: Where datasets lie; no image outside it is read.
         out: Where the features go; ``None`` for the dataset's own folder.
-        split: Only the images of this split, with rows for them alone; ``None`` for all.
+        split: Extract, and write rows for, the images of this split alone; ``None`` for all images.
         backbone: A name of ``trainables.backbone_names.BACKBONES``.
         weights: ``DEFAULT`` (torchvision's), ``none`` (untrained) or a state-dict file.
         features: A key of ``KINDS``.
         augmentations: Random crops of each image beside its centre, >= 0.
-        seed: Of untrained weights and random crops, >= 0.
+        seed: Seed of untrained weights and random crops, >= 0.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        workers: 1 works in this process, more are Ray's, >= 1.
-        shard_size: Images a shard, >= 1: at most so many of each worker are computed again after a kill.
+        workers: 1 extracts in this process, more are Ray workers, >= 1.
+        shard_size: Images a shard, >= 1: a kill loses the work on at most one shard a worker.
     """
 
     dataset: str
@@ -77,12 +77,12 @@ class ExtractionRequest:
 
 @dataclass(frozen=True)
 class ExtractionResult:
-    """What an extraction left.
+    """Result of an extraction.
 
     Attributes:
-        files: The feature files, each with a ``.json`` beside it that says what made it.
-        images: Rows of each.
-        extracted: Images computed by this call; the others were there from one before it.
+        files: The feature files, each with a ``.json`` beside it that describes its origin.
+        images: Images in each file.
+        extracted: Images computed by this call; the other images were computed by earlier calls.
     """
 
     files: tuple[Path, ...]
@@ -90,17 +90,17 @@ class ExtractionResult:
     extracted: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
+        """Return plain values for ``--json``."""
         return {**asdict(self), "files": [str(path) for path in self.files]}
 
 
 def extract_features(request: ExtractionRequest, on_progress: Progress) -> ExtractionResult:
-    """Compute the features of a dataset's images, or go on where an earlier call was killed.
+    """Compute the features of a dataset's images, or continue an extraction that was killed.
 
     Raises:
         AlreadyRunningError: If another process writes to the same folder.
-        ConfigError: If the request is refused, or the place holds other features already.
-        DataError: If captions, images or weights are refused; good shards are kept for the next call.
+        ConfigError: If the request is refused, or the folder already holds other features.
+        DataError: If captions, images or weights are refused; finished shards are kept for the next call.
     """
     require("pictures", "`orchestrator data extract`")
     if request.workers > 1:
@@ -108,7 +108,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
     source, images, paths = _find_inputs(request)
     out = request.out or source.folder
     _check_out(out, request)
-    # Only now: importing torch takes longer than refusing everything above.
+    # Imported after the checks above, because torch takes seconds to import.
     plan, encode = _prepare(request, out, images, paths)
     plan.folder.mkdir(exist_ok=True)
     with make_scratch() as scratch, hold(plan.folder, scratch):
@@ -121,7 +121,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
 
 
 def _extract(request: ExtractionRequest, plan: "Plan", encode: "Encoder", scratch: Path, on_progress: Progress) -> int:
-    """Compute the shards that are missing and return how many images they have."""
+    """Compute the missing shards and return the number of their images."""
     from trainables.data.extract import open_shards
 
     todo = open_shards(plan)
@@ -150,7 +150,7 @@ def _compute(
     todo: Sequence[int],
     on_result: "Callable[[ShardResult], None]",
 ) -> None:
-    """Compute some shards here or on Ray's workers, and hand on each result when it is there."""
+    """Compute shards in this process or on Ray workers, and hand on each result as soon as it is there."""
     threads = max(1, _cores() // request.workers)
     if request.workers == 1 or not todo:
         from trainables.data.extract import extract_shards
@@ -160,13 +160,13 @@ def _compute(
         return
     from orchestrator.extraction.workers import Crew, extract_on_workers
 
-    # Who names one GPU means it for all workers; Ray would number those that it gives from 0.
+    # A GPU that the user names is for all workers; Ray would number the GPUs that it gives from 0.
     crew = Crew(request.workers, threads, gpus=request.device in ("auto", "cuda"))
     extract_on_workers(plan, todo, partial(load_encoder, request), crew, scratch, on_result)
 
 
 def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[Path]]:
-    """Return the dataset with the images to extract from and their files; everything that is wrong raises."""
+    """Return the dataset, the images to extract from and their files; raise all problems as one error."""
     source = find_source(request.dataset, request.data_root)
     corpus = source.read()
     if problems := check_corpus(corpus) + check_links(corpus, source.folder, source.roots):
@@ -183,7 +183,7 @@ def _find_inputs(request: ExtractionRequest) -> tuple[Source, list[Image], list[
 
 
 def _check_out(out: Path, request: ExtractionRequest) -> None:
-    """Refuse a folder that cannot be written, or that holds such features from elsewhere."""
+    """Refuse a folder that cannot be written, or that already holds such features."""
     try:
         make_writable(out)
     except OSError as error:
@@ -194,7 +194,7 @@ def _check_out(out: Path, request: ExtractionRequest) -> None:
 
 
 def _cores() -> int:
-    """Return how many cores this process may use; not every system tells."""
+    """Return how many cores this process may use, or, where the system does not tell, all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,13 +1,11 @@
-"""From the features of frames, a file a clip, to the feature files of a dataset."""
+"""Pools the features of video frames, a file for each clip, into the feature files of a dataset."""
 
 from pathlib import Path
 
-from orchestrator.extraction.text import check_target, write_features
-from trainables.data.corpus import check_corpus
+from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.data.features import images_digest
 from trainables.data.frames import pool_clips
-from trainables.data.source import find_source
-from trainables.errors import ConfigError, DataError
+from trainables.errors import ConfigError
 
 
 def pool_frames(
@@ -18,12 +16,12 @@ def pool_frames(
     Args:
         dataset: Name of a folder under ``data_root``, or a path.
         data_root: Where datasets lie.
-        frames: Folder with ``ID.npy`` of each clip, shape (frames, D).
-        count: Frames of a clip in ``features_regions.npy``, >= 1.
+        frames: Folder with a file ``ID.npy`` for each clip, shape (frames, D).
+        count: Frames of each clip in ``features_regions.npy``, >= 1.
         out: Where the features go; ``None`` for the dataset's own folder.
 
     Returns:
-        Clips, features of a frame, and all files that were written.
+        Number of clips, features of a frame, and all files that were written.
 
     Raises:
         ConfigError: If the count or a folder is refused.
@@ -33,13 +31,7 @@ def pool_frames(
         raise ConfigError(f"--count must be at least 1, got {count}")
     if not frames.is_dir():
         raise ConfigError(f"{frames}: no such folder; it must hold ID.npy of each clip")
-    source = find_source(dataset, data_root)
-    corpus = source.read()
-    if problems := check_corpus(corpus):
-        raise DataError(problems)
-    targets = [(out or source.folder) / f"features_{kind}.npy" for kind in ("global", "regions")]
-    for target in targets:
-        check_target(target)
+    corpus, targets = open_corpus(dataset, data_root, out, ["global", "regions"])
     pooled = pool_clips(corpus.images, frames, count)
     origin = {"images_digest": images_digest(corpus.images), "frames": frames.name}
     for target, rows in zip(targets, pooled, strict=True):

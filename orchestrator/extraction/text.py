@@ -1,20 +1,17 @@
-"""From the captions of a dataset to the file of their features."""
+"""Computes the feature file of a dataset's captions."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from orchestrator.extraction.feature_files import open_corpus, write_features
 from trainables.config import TEXT
 from trainables.data.caption_features import captions_digest
-from trainables.data.corpus import Image, check_corpus
-from trainables.data.source import find_source
+from trainables.data.corpus import Image
 from trainables.data.tfidf import NAME, extractor_path, fit_tfidf
-from trainables.errors import ConfigError, DataError
-from trainables.files import make_writable, write_whole, writing_whole
+from trainables.errors import ConfigError
+from trainables.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextExtraction:
-    """What was made.
+    """Result of ``extract_text``.
 
     Attributes:
-        captions: Rows of the file.
-        dimensions: Features of a caption.
-        files: All that was written, the features first.
+        captions: Number of captions.
+        dimensions: Features of each caption.
+        files: All files that were written, the features first.
     """
 
     captions: int
@@ -35,7 +32,7 @@ class TextExtraction:
     files: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON holds them."""
+        """Return plain values for JSON."""
         return {"captions": self.captions, "dimensions": self.dimensions, "files": list(self.files)}
 
 
@@ -48,10 +45,10 @@ def extract_text(
         dataset: Name of a folder under ``data_root``, or a path.
         data_root: Where datasets lie.
         extractor: ``tfidf-svd``, fitted on the train captions, or the folder of a sentence encoder.
-        dimensions: Of ``tfidf-svd``, >= 1.
-        seed: Of the decomposition, >= 0.
+        dimensions: Features of each caption, for ``tfidf-svd``, >= 1.
+        seed: Seed of the decomposition, >= 0.
         out: Where the files go; ``None`` for the dataset's own folder.
-        device: Of a sentence encoder; see ``trainables.devices``.
+        device: Device of a sentence encoder; see ``trainables.devices``.
 
     Raises:
         ConfigError: If the extractor, the dimensions or the folder are refused.
@@ -60,12 +57,7 @@ def extract_text(
     folder = Path(extractor)
     if extractor != NAME and not folder.is_dir():
         raise ConfigError(f"--text must be {NAME} or the folder of a sentence encoder; there is no folder {extractor}")
-    source = find_source(dataset, data_root)
-    corpus = source.read()
-    if problems := check_corpus(corpus):
-        raise DataError(problems)
-    target = (out or source.folder) / f"features_{TEXT}.npy"
-    check_target(target)
+    corpus, (target,) = open_corpus(dataset, data_root, out, [TEXT])
     captions = [caption for image in corpus.images for caption in image.captions]
     files = [target]
     about: dict[str, Any] = {"captions_digest": captions_digest(corpus.images), "captions": len(captions)}
@@ -88,35 +80,3 @@ def extract_text(
 
 def _train_captions(images: "Sequence[Image]") -> list[str]:
     return [caption for image in images if image.split == "train" for caption in image.captions]
-
-
-def check_target(target: Path) -> None:
-    """Refuse a folder that cannot be written, or that holds these features already.
-
-    Raises:
-        ConfigError: Naming the folder or the file.
-    """
-    try:
-        make_writable(target.parent)
-    except OSError as error:
-        raise ConfigError(
-            f"{target.parent}: cannot be written: {error.strerror}; name another folder with --out"
-        ) from None
-    if target.exists():
-        raise ConfigError(f"{target}: is there already; remove it, or name another folder with --out")
-
-
-def write_features(target: Path, features: np.ndarray, about: dict[str, Any]) -> None:
-    """Write features as float16, after what says whose they are: features that are there have their origin beside them.
-
-    Raises:
-        DataError: If one is no finite number of float16.
-    """
-    with np.errstate(over="ignore"):
-        rows = features.astype(np.float16)
-    if not np.isfinite(rows).all():
-        raise DataError(f"{target}: would hold NaN, infinity, or numbers beyond those of float16")
-    told = {**about, "shape": list(rows.shape), "dtype": "float16"}
-    write_whole(target.with_suffix(".json"), json.dumps(told, indent=2) + "\n")
-    with writing_whole(target) as file:
-        np.save(file, rows, allow_pickle=False)

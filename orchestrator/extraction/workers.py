@@ -1,7 +1,7 @@
 """Several Ray workers that extract features, each with its own copy of the backbone.
 
-Any number of workers can compute the shards of one folder, for each shard depends on its images alone and appears
-whole. A worker streams what it has done; what it works on when it dies is computed by the next call.
+Any number of workers can compute the shards of one folder, because each shard depends on its images alone and its file
+appears whole. A worker reports each finished shard; a shard that a dying worker leaves is computed by the next call.
 """
 
 import signal
@@ -32,19 +32,19 @@ class WorkerDiedError(UserError):
 
 
 class ExtractionInterruptedError(UserError):
-    """An extraction that was told to stop; the same command goes on with it."""
+    """An extraction that was told to stop; the same command continues it."""
 
     exit_code = 130
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Who works.
+    """The workers of an extraction.
 
     Attributes:
-        workers: At a time, >= 1.
-        threads: CPUs of each, >= 1.
-        gpus: Whether Ray gives each a GPU, or a part of one, where there are any.
+        workers: Workers at a time, >= 1.
+        threads: CPUs of each worker, >= 1.
+        gpus: Whether Ray gives each worker a GPU, or a part of a GPU, where there are GPUs.
     """
 
     workers: int
@@ -60,24 +60,24 @@ def extract_on_workers(
     scratch: Path,
     on_result: Callable[[ShardResult], None],
 ) -> None:
-    """Deal the shards out to workers and hand on each result when it is there.
+    """Distribute shards over workers, and hand on each result as soon as it is there.
 
     Args:
-        plan: What to compute.
-        shards: Which of its shards.
+        plan: Plan of the extraction.
+        shards: Numbers of the shards to compute.
         load_encoder: Called once in each worker; must be picklable.
-        crew: Who works.
+        crew: The workers.
         scratch: Directory of this process alone, for Ray.
-        on_result: Called with each result, from a thread of its own.
+        on_result: Called with each result, in a thread of its own.
 
     Raises:
-        UserError: What a worker raised, or that it died.
+        UserError: If a worker raised an error or died.
         RayLostError: If a process of Ray itself died.
         ExtractionInterruptedError: If SIGTERM ended it.
     """
     told = threading.Event()
     work = RayWork(partial(_deal_out, plan, shards, load_encoder, crew, on_result))
-    # In this order: starting Ray puts a handler of its own in the place of one for SIGTERM.
+    # In this order, because starting Ray replaces the handler of SIGTERM.
     with ray_runtime(scratch) as own, _listening(told):
         lost = work.finish(own, lambda: None, told.is_set)
     if told.is_set():
@@ -88,7 +88,7 @@ def extract_on_workers(
 
 @contextmanager
 def _listening(told: threading.Event) -> Iterator[None]:
-    """Note SIGTERM for the length of a ``with`` block."""
+    """Note SIGTERM during a ``with`` block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -106,8 +106,8 @@ def _deal_out(
     crew: Crew,
     on_result: Callable[[ShardResult], None],
 ) -> None:
-    # With the function, not as an object of the driver, which Ray's library would try to recover from a dead raylet:
-    # see `orchestrator.tuner.actor.trial_actor`.
+    # The function carries its arguments. As objects of the driver, Ray's library would try to recover them from a dead
+    # raylet, see `orchestrator.tuner.actor.trial_actor`.
     def work(part: Sequence[int]) -> Iterator[ShardResult | UserError]:
         yield from _work(plan, part, load_encoder, crew.threads)
 
@@ -120,7 +120,7 @@ def _deal_out(
 
 
 def _receive(streams: list[Any]) -> Iterator[ShardResult]:
-    """Yield what workers send, whoever is first, until each has sent all."""
+    """Yield the results of all workers in the order in which they arrive."""
     while streams:
         (stream, *_), streams = cast(tuple[list[Any], list[Any]], ray.wait(streams, num_returns=1))
         try:
@@ -143,7 +143,7 @@ def _receive(streams: list[Any]) -> Iterator[ShardResult]:
 def _work(
     plan: Plan, shards: Sequence[int], load_encoder: Callable[[], Encoder], threads: int
 ) -> Iterator[ShardResult | UserError]:
-    """Extract some shards in a worker; what a person can mend is sent, because Ray would wrap it."""
+    """Extract shards in a worker; a ``UserError`` is yielded, because Ray would wrap a raised error."""
     import torch
 
     torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Which trials have an actor, as far as the journal says, and what these take; the others wait for room."""
+"""Which running trials have an actor according to the journal, and how many GPUs each actor takes."""
 
 from dataclasses import dataclass, field
 
@@ -9,10 +9,10 @@ from orchestrator.journal.trial_records import TrialPaused, TrialRetried, TrialS
 
 @dataclass
 class Actors:
-    """Those of the newest start.
+    """The actors of the newest start.
 
     Attributes:
-        gpus: Trial -> what its actor takes.
+        gpus: Trial -> GPUs that its actor takes.
     """
 
     gpus: dict[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a confirmation was going to train, written down before any of its trainings ran."""
+"""The design of a confirmation, which is recorded before any of its trainings run."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,10 +12,10 @@ class ConfirmationPlan:
     split was opened before it.
 
     Attributes:
-        dataset: Whose candidates are trained again.
-        candidates: Ids of trials of the search, in the order in which they are trained.
-        seeds: Of a fixed design: seeds of each candidate; ``None`` in a race.
-        trainings: Of a race: trainings at most; ``None`` in a fixed design.
+        dataset: Name of the dataset.
+        candidates: Ids of the trials of the search that are trained again, in the order of training.
+        seeds: Seeds of each candidate in a fixed design; ``None`` in a race.
+        trainings: Most trainings of a race; ``None`` in a fixed design.
         baseline: Label or loss of the baseline; ``None`` where there is none.
         looks: How often the test split had been opened for repeats on the dataset when the plan was made.
     """

@@ -1,4 +1,4 @@
-"""What happens after a search: what is confirmed, and when the test split is opened."""
+"""Records of a confirmation: its plan, and each reading of the test split."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from orchestrator.journal.record import FORM, LEFT_OUT, Form, Record, TrialRecor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationPlanned(Record):
-    """It was decided which trials of a dataset are trained again; written before the first of these trainings.
+    """The trials of a dataset that are trained again were chosen; written before the first of these trainings.
 
     Attributes:
-        dataset: Whose candidates are trained again.
-        candidates: Ids of trials of the search, in the order in which they are trained.
-        seeds: Of a fixed design: seeds of each candidate, >= 1; ``None`` in a race.
-        trainings: Of a race: trainings at most, >= 1; ``None`` in a fixed design.
+        dataset: Name of the dataset.
+        candidates: Ids of the trials of the search that are trained again, in the order of training.
+        seeds: Seeds of each candidate in a fixed design, >= 1; ``None`` in a race.
+        trainings: Most trainings of a race, >= 1; ``None`` in a fixed design.
         baseline: Label or loss of the baseline; ``None`` where there is none.
         looks: How often the test split had been opened for repeats on the dataset when the plan was made, >= 0.
     """
@@ -48,8 +48,8 @@ class OpenedTest(Record):
     """The test split of a dataset is about to be read; written before the split is opened.
 
     Attributes:
-        dataset: Whose test split.
-        trials: Ids of the trials for whose sake it is opened.
+        dataset: Name of the dataset.
+        trials: Ids of the trials that are evaluated.
     """
 
     kind: ClassVar[str] = "test_opened"
@@ -60,7 +60,7 @@ class OpenedTest(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedOnTest(TrialRecord):
-    """A trial was evaluated on the test split, which happens once.
+    """A trial was evaluated on the test split, once for each trial.
 
     Attributes:
         metrics: On the test split, by name without a prefix, e.g. ``rsum``; finite numbers.

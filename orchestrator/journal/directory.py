@@ -1,4 +1,4 @@
-"""The folder of an experiment, and where what lies in it."""
+"""The folder of an experiment, and the places of its files."""
 
 from pathlib import Path
 
@@ -6,14 +6,15 @@ from orchestrator.journal.journal import JournalError
 from orchestrator.journal.trial import Trial
 
 JOURNAL_FILE = "journal.jsonl"
-"""Of the journal in an experiment's directory."""
+"""Name of the journal in an experiment's directory."""
 
 
 def find_directory(experiment: str, output: Path) -> Path:
     """Return an experiment's directory: a path to one, or a name under ``output``.
 
     Raises:
-        JournalError: If neither holds a journal (the message lists the experiments there are), or it holds nothing.
+        JournalError: If neither holds a journal (the message lists the experiments of ``output``), or the journal is
+            empty.
     """
     for directory in (output / experiment, Path(experiment)):
         if (directory / JOURNAL_FILE).is_file():

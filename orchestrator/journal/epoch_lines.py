@@ -1,4 +1,4 @@
-"""The lines of epochs, of which a journal has most, read without making a value of each of their numbers."""
+"""Quick reading of the lines of epochs, the most frequent in a journal: their numbers are not parsed."""
 
 import re
 
@@ -12,16 +12,16 @@ _HEAD = re.compile(
     rb'\{"n":([0-9]+),"time":(%b),(?:"elapsed":(%b),)?"kind":"epoch",'
     rb'"trial":"([^"\\]+)","epoch":([0-9]+),"metrics":(?=\{)' % (_NUMBER, _NUMBER)
 )
-"""An epoch as ``Journal.append`` writes it, up to its metrics."""
+"""The part before the metrics, as ``Journal.append`` writes it."""
 
 _AFTER = b',"state":"'
-"""Between the metrics and the state, which a quotation mark ends."""
+"""The part between the metrics and the state; a quotation mark ends the state."""
 
 _STATES = {b'%b"' % state.encode(): state for state in TrialState}
 
 
 def read_epoch(body: bytes) -> EpochEnded | None:
-    """Return the record of a line, or ``None`` where the line is no epoch as this version writes it.
+    """Return the record of a line, or ``None`` where the line is no epoch in the form that this version writes.
 
     Args:
         body: The line without its checksum and closing brace.
@@ -31,7 +31,7 @@ def read_epoch(body: bytes) -> EpochEnded | None:
         return None
     end = body.rfind(_AFTER)
     metrics, state = body[head.end() : end], body[end + len(_AFTER) :]
-    # Nothing but numbers: neither an object nor a list inside.
+    # ``Metrics`` reads numbers alone: neither objects nor lists.
     is_flat = metrics.endswith(b"}") and metrics.rfind(b"{") == 0 and b"[" not in metrics
     if not is_flat or state not in _STATES:
         return None

@@ -1,6 +1,6 @@
-"""What the processes of failed trials printed last: tracebacks, kept beside the journal for whoever looks for causes.
+"""Tracebacks of failed trials, in files beside the journal.
 
-The reason of a failure stands in the journal in one sentence; the file of a trial holds the whole text of each attempt.
+The journal has the reason of a failure in one sentence; the file of a trial holds the whole text of each attempt.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 FOLDER = "errors"
 
 KEPT = 64 * 1024
-"""Bytes that are shown of a file: its end, which has the newest attempt."""
+"""Bytes at the end of a file that are shown; the newest attempt stands at the end."""
 
 
 def keep_error(directory: Path, trial: str, attempt: int, text: str) -> None:
@@ -20,10 +20,10 @@ def keep_error(directory: Path, trial: str, attempt: int, text: str) -> None:
 
 
 def read_error(directory: Path, trial: str) -> str | None:
-    """Return the end of what is kept about the failures of a trial; ``None`` where nothing is.
+    """Return the end of a trial's file; ``None`` where there is no file.
 
     Args:
-        directory: Of the experiment.
+        directory: The experiment's directory.
         trial: An id that the journal has: a file of any other name is never opened.
     """
     path = directory / FOLDER / f"{trial}.txt"

@@ -1,4 +1,4 @@
-"""What happens to an experiment as a whole: its starts and ends, and what was measured before its trials ran."""
+"""Records of an experiment as a whole: its starts and ends, and measurements before its trials run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from orchestrator.journal.trial import TrialState, WarmTrial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStarted(Record):
-    """A command began the experiment, or went on with it.
+    """A command began or continued the experiment.
 
     Attributes:
         experiment: The resolved experiment, with the keys of an experiment file.
         data: Digest of each dataset, by name.
         environment: Versions, git revision and machine, see ``machines.environment.describe_environment``.
         storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
-        options: Of the command line, by name without dashes: what a command that goes on needs.
+        options: Options of the command line that a command which continues needs, by name without dashes.
     """
 
     kind: ClassVar[str] = "experiment_started"
@@ -74,7 +74,7 @@ def _write_studies(studies: Mapping[str, Sequence[WarmTrial]]) -> dict[str, list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStarted(Record):
-    """Trials of another experiment were taken over for the samplers to start from.
+    """Samplers were given trials of another experiment to start from.
 
     Attributes:
         source: Name or folder of the other experiment.
@@ -95,7 +95,7 @@ class MemoryMeasured(Record):
     """The GPU memory of a trial was measured, to decide what share of a GPU a trial gets.
 
     Attributes:
-        study: Whose trial was measured.
+        study: Name of the trial's study.
         peak: Bytes of GPU memory that the trial took at most, > 0.
         room: Bytes of GPU memory that were free before, > 0.
     """
@@ -112,9 +112,9 @@ class FusionMeasured(Record):
     """The speed of fused trials was measured, to decide how many are trained as one stacked model.
 
     Attributes:
-        study: Whose trials were timed.
-        trials: How many of its trials train fastest at once, >= 1.
-        epochs_per_hour: Epochs an hour of all trials together, by the number of trials, which is text.
+        study: Name of the trials' study.
+        trials: Number of fused trials with the most epochs an hour, >= 1.
+        epochs_per_hour: Number of fused trials, as text -> epochs an hour of these trials together.
     """
 
     kind: ClassVar[str] = "fusion_measured"
@@ -129,7 +129,7 @@ class LimitNoted(Record):
     """Something limits how many trials run at once.
 
     Attributes:
-        message: What, in a sentence for people.
+        message: The limit, in a sentence for people.
     """
 
     kind: ClassVar[str] = "limit_noted"
@@ -139,10 +139,10 @@ class LimitNoted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcurrencyLowered(Record):
-    """Memory was short, so that fewer trials run at once from now on.
+    """Memory ran out; from now on fewer trials run at once.
 
     Attributes:
-        trials: How many at most, >= 1.
+        trials: Most trials at once, >= 1.
     """
 
     kind: ClassVar[str] = "concurrency_lowered"
@@ -152,13 +152,13 @@ class ConcurrencyLowered(Record):
 
 @dataclass(frozen=True)
 class MovedTrial:
-    """A trial that goes on from the model of another trial.
+    """A trial that continues from the model of another trial.
 
     Attributes:
         trial: Id of the trial.
         source: Id of the trial whose model it takes over; ``from`` in the file.
-        params: With which the trial goes on, by the names of the search space.
-        config: The source's config, with a schedule that ends in these params.
+        params: Hyper-parameters with which the trial continues, by the names of the search space.
+        config: The source's config, with a schedule that ends in ``params``.
     """
 
     trial: str
@@ -178,13 +178,13 @@ class MovedTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationMoved(Record):
-    """A population (pbt) decided after an epoch which of its trials go on from another's model; all of it at once.
+    """A population (pbt) decided after an epoch which of its trials continue from the model of another trial.
 
     Attributes:
-        study: Of the population.
-        epoch: After which it moved, >= 1.
+        study: Name of the population's study.
+        epoch: Epoch after which trials moved, >= 1.
         moves: The trials that take over a model: ``trial``; ``from``, the trial whose model it takes; ``params`` and
-            ``config`` with which the trial goes on.
+            ``config`` with which the trial continues.
     """
 
     kind: ClassVar[str] = "population_moved"

@@ -1,7 +1,7 @@
 """What the journal says about the trials: a pure fold over its records.
 
-Everybody who needs to know how an experiment stands (searcher, scheduler, tracking, display, summary) reads it here,
-so a fresh process that reads the journal knows what the process that wrote it knew.
+Searcher, scheduler, tracking, display and summary all read the state of an experiment here, so a new process that reads
+the journal knows what the process that wrote the journal knew.
 """
 
 from collections import Counter
@@ -37,27 +37,28 @@ from trainables.plugins.in_use import use
 from trainables.plugins.plugin import Plugin
 
 HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
-"""What a trial is called that has not ended and that nobody trains now: it has epochs, or it has none."""
+"""Standing of a trial that has not ended and has no actor: with epochs, and without."""
 
 
 @dataclass
 class History:
-    """All that the journal says.
+    """The state of an experiment according to its journal.
 
     Attributes:
         experiment: The resolved experiment of the newest start; empty before the first.
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
-        options: Of the command line of the newest start, without their dashes: what a command that goes on needs.
-        footprints: Study -> what a trial of it was measured to take of a GPU, see ``workload.Footprint``, with the
-            resources and on the machine of the newest start.
-        fusions: The same, how many of its trials train fastest at once, see ``trainables.cost.fused_pace``.
+        options: Options of the newest start's command line that a command which continues needs, without dashes.
+        footprints: Study -> GPU memory that a trial takes, see ``workload.Footprint``, as measured with the resources
+            and on the machine of the newest start.
+        fusions: Study -> number of fused trials that train fastest, see ``trainables.cost.fused_pace``; measured as
+            ``footprints``.
         trials: By id, in the order in which they were created.
         warm: Study -> trials of other experiments that it starts from.
-        warmed_by: Experiment -> how many of its trials those are.
-        tests_opened: Dataset -> trials for whose sake its test split was opened, in order.
-        test_openings: Dataset -> how often it was opened.
+        warmed_by: Experiment -> how many of its trials studies start from.
+        tests_opened: Dataset -> trials that its test split was opened for, in order.
+        test_openings: Dataset -> how often its test split was opened.
         tests: Trial -> its metrics on the test split.
         test_ranks: Trial -> the ranks of its queries on the test split, as ``trainables.ranks.Ranks.to_text`` writes
             them; trials that were evaluated before ranks were kept have none.
@@ -70,8 +71,9 @@ class History:
             or if it was killed.
         ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
             ``signal``, or ``None``.
-        concurrency: Trials at a time after memory was short; ``None`` if it never was with these resources here.
-        halvings: How often that was halved.
+        concurrency: Most trials at a time since memory ran out; ``None`` if memory never ran out with these resources
+            on this machine.
+        halvings: How often ``concurrency`` was halved.
         moved: Study -> the epoch after which its population moved last.
         ended: Trials in the order in which they ended.
         spending: What the experiment has used, over all its starts.
@@ -141,7 +143,7 @@ class History:
         return history
 
     def apply(self, record: Record) -> None:
-        """Take one record into account; kinds that say nothing about the standing are passed over."""
+        """Take one record into account; kinds without an effect on the state are passed over."""
         self.spending.apply(record)
         handler = _HANDLERS.get(type(record))
         if handler is not None:
@@ -160,18 +162,18 @@ class History:
         return [trial for trial in self.trials.values() if not trial.has_ended]
 
     def standing(self, trial: Trial) -> str:
-        """Return how a trial stands now, in the same word for people and programs.
+        """Return the present state of a trial, in one word for people and programs.
 
         Returns:
-            Its state; but for one that waits for room, for others or for the next start ``HALF_TRAINED`` or
-            ``NOT_BEGUN``, because only what has an actor is running.
+            Its state; ``HALF_TRAINED`` or ``NOT_BEGUN`` for a trial that waits for room, for other trials or for the
+            next start, because only a trial with an actor is running.
         """
         if trial.has_ended or trial.id in self.actors.gpus:
             return str(trial.state)
         return HALF_TRAINED if trial.epochs else NOT_BEGUN
 
     def count(self, stage: Stage, total: int) -> dict[str, int]:
-        """Return how many of the ``total`` trials of a stage stand how; one not created yet has not begun."""
+        """Return standing -> number of the ``total`` trials of a stage; trials not created yet have not begun."""
         trials = self.stage(stage)
         counts = Counter(map(self.standing, trials))
         counts[NOT_BEGUN] += max(0, total - len(trials))
@@ -180,10 +182,10 @@ class History:
 
 def _start(history: History, record: ExperimentStarted) -> None:
     if _runs_on(record.experiment, record.environment) != _runs_on(history.experiment, history.environment):
-        # What was measured, or showed, with other resources or on another machine.
+        # Measurements with other resources or on another machine do not hold any more.
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
-    # Whoever reads the configs of its trials has to know the names in them; no code of a plug-in runs for that.
+    # The configs of the trials may hold names of plug-ins, which readers have to know; no code of a plug-in runs.
     use(Plugin(**plugin) for plugin in record.experiment.get("plugins", ()))
     history.experiment, history.data = _as_begun(record.experiment), record.data
     history.environment = record.environment

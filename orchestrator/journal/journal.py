@@ -1,11 +1,11 @@
-"""The append-only record of everything that happened to an experiment; the truth after a crash.
+"""The append-only record of all events of an experiment, from which everything is restored after a crash.
 
 One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (the date, in seconds since the Unix epoch),
 ``elapsed`` (seconds since this process opened the journal, which no change of the machine's clock affects), ``kind``,
 the fields of the event, and ``crc``, the CRC-32 of the line up to it. The first line also has ``format``, the number of
 the format of the journal; a journal without one has format 1, which is format 2 without the number. A record is on the
-disk before ``append`` returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: that one is cut
-off and what it said happens again.
+disk before ``append`` returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: a torn line is
+cut off, and its event happens again.
 
 ``records.py`` has the class of each kind of record.
 """
@@ -31,7 +31,7 @@ from trainables.errors import UserError
 from trainables.files import write_whole
 
 FORMAT = 2
-"""Number of the format in which this version writes a new journal, and the highest that it reads."""
+"""Number of the format of new journals, and the highest format that this version reads."""
 
 Line = Mapping[str, Any]
 """The values of a line by name, without its checksum."""
@@ -41,19 +41,19 @@ _log = logging.getLogger(__name__)
 _CHECKSUM = b',"crc":"'
 
 _SEAL_FROM = -len(_CHECKSUM) - len('00000000"}\n')
-"""Where in a line the checksum begins, seen from its end."""
+"""Position of the checksum in a line, counted from the end."""
 
 
 class JournalError(UserError):
-    """A journal that is damaged in a place that no kill explains."""
+    """A journal that is missing, or damaged in a way that no kill explains."""
 
 
 class JournalFormatError(JournalError):
-    """A journal that a newer version wrote in a format which this version does not know."""
+    """A journal in a newer format than this version reads."""
 
 
 class JournalGoneError(JournalError):
-    """A journal that was removed, moved or replaced while its process wrote it."""
+    """A journal that was removed, moved or replaced while this process wrote it."""
 
     exit_code = 1
 
@@ -61,12 +61,13 @@ class JournalGoneError(JournalError):
 class Journal:
     """A journal opened for writing; one process at a time.
 
-    The process locks the journal itself, too: a lock file (see ``lock.py``) can be removed by somebody who takes it for
-    one that was left behind.
+    The process locks the journal itself as well, because a person may remove the lock file (see ``lock.py``) in the
+    belief that its process is dead.
 
     Attributes:
-        records: What the file held when it was opened.
-        torn: Whether an incomplete or damaged last record was cut off; of a damaged one, the journal as it was is kept.
+        records: The records of the file when it was opened.
+        torn: Whether an incomplete or damaged last record was cut off; before a damaged record is cut off, the file is
+            copied.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,7 +78,7 @@ class Journal:
             AlreadyRunningError: If another process writes it.
         """
         self._path = path
-        # Unbuffered: what is written is in the kernel's hands at once, and a kill of this process cannot lose it.
+        # Unbuffered: the kernel has each write at once, so a kill of this process loses nothing.
         self._file = path.open("ab", buffering=0)
         try:
             refuse_taken(self._file, path)
@@ -89,7 +90,7 @@ class Journal:
         self.torn = whole < len(content)
         if is_damaged(content, whole):
             copy = keep_copy(path, content)
-            said = "%s: line %d, the last one, is damaged and was cut off; what it said happens again; as it was: %s"
+            said = "%s: the last line, %d, is damaged and was cut off; its event happens again; the file as it was: %s"
             _log.warning(said, path, len(self.records) + 1, copy)
         self._count, self._size = len(self.records), whole
         self._opened = time.monotonic()
@@ -97,7 +98,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def append(self, kind: str, **fields: Any) -> Record:
-        """Write one event and force it to the disk.
+        """Write one event and force the event to the disk.
 
         Args:
             kind: What happened, e.g. ``epoch``.
@@ -115,13 +116,13 @@ class Journal:
         elapsed = round(time.monotonic() - self._opened, 3)
         number: dict[str, Any] = {"n": 0, "format": FORMAT} if self._count == 0 else {"n": self._count}
         body = _encode({**number, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields})
-        # Before it is written: no journal holds a record that cannot be read.
+        # Made before the line is written, so that no journal holds a record that cannot be read.
         line = _seal(body)
         record = _record_of(line)
         try:
             self._write(line)
         except OSError:
-            # Nothing may come after half a record, should there be room again for the next.
+            # Half a record may stand in the file, and no record may follow it, even if the disk has room again.
             self._file.truncate(self._size)
             raise
         self._count, self._size = self._count + 1, self._size + len(line)
@@ -135,17 +136,17 @@ class Journal:
         if not is_there:
             raise JournalGoneError(
                 f"{self._path}: was removed, moved or replaced while this process wrote it, so this process stops; "
-                f"what it wrote before is in the former file"
+                f"the former file has all earlier records"
             )
 
     def _write(self, line: bytes) -> None:
-        # A disk that has room for a part takes that part, and complains when it is asked to take the rest.
+        # A disk with room for a part of the line writes that part and reports the error at the next write.
         while line:
             line = line[self._file.write(line) :]
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file; nothing is left to write."""
+        """Close the file."""
         self._file.close()
 
 
@@ -184,24 +185,24 @@ def torn_bytes(path: Path) -> int:
 
 
 def is_damaged(content: bytes, whole: int) -> bool:
-    """Say whether what follows the whole records of a journal is a damaged one, not one that was being written."""
+    """Say whether a damaged record, rather than an incomplete one, follows the whole records of a journal."""
     return whole < len(content) and content.endswith(b"\n")
 
 
 def copy_name(path: Path, content: bytes) -> Path:
-    """Return where a damaged journal is kept as it was; the same content gets the same name."""
+    """Return the path of the copy of a damaged journal; equal contents have the same path."""
     return path.with_name(f"{path.name}.damaged-{hashlib.sha256(content).hexdigest()[:8]}")
 
 
 def keep_copy(path: Path, content: bytes) -> Path:
-    """Keep a damaged journal as it was, and return where."""
+    """Copy a damaged journal, and return the path of the copy."""
     copy = copy_name(path, content)
     write_whole(copy, content)
     return copy
 
 
 def read_lines(path: Path) -> list[Line | None]:
-    """Return the values of all lines, in whatever sequence; ``None`` for a damaged line.
+    """Return the values of all lines, even where their numbers are out of order; ``None`` for a damaged line.
 
     Raises:
         JournalFormatError: If a newer version wrote the journal.
@@ -213,7 +214,7 @@ def read_lines(path: Path) -> list[Line | None]:
 
 
 def rewrite(path: Path, lines: Sequence[Line]) -> None:
-    """Put a journal of these lines, numbered anew, in the place of the one that is there."""
+    """Replace a journal by these lines, which are numbered anew."""
     write_whole(path, b"".join(_seal(_encode({**line, "n": number})) for number, line in enumerate(lines)))
 
 
@@ -222,7 +223,7 @@ def _encode(line: Line) -> str:
 
 
 def _seal(body: str) -> bytes:
-    """Return the line of an encoded record: its checksum goes in before the closing brace."""
+    """Return the line of an encoded record, with its checksum before the closing brace."""
     content = body.encode()
     return b'%b%b%08x"}\n' % (content[:-1], _CHECKSUM, zlib.crc32(content))
 
@@ -234,21 +235,13 @@ def _decode(line: bytes) -> Line | None:
 
 
 def _record_of(line: bytes) -> Record:
-    """Return the record of a sound line.
-
-    Raises:
-        RecordError: If the line is no record of its kind.
-    """
-    # Most lines are epochs, whose numbers are made when somebody asks for them.
+    """Return the record of a sound line."""
+    # Most lines are epochs, whose numbers are parsed only when somebody asks for them.
     return read_epoch(line[:_SEAL_FROM]) or parse(from_json(line[:_SEAL_FROM] + b"}"))
 
 
 def _check_format(first: Line, path: Path) -> None:
-    """Refuse a journal of which this version may misread what a newer version wrote.
-
-    Raises:
-        JournalFormatError: If the first line names a newer format.
-    """
+    """Refuse a journal in a newer format, which this version might misread."""
     written = first.get("format", 1)
     if written > FORMAT:
         raise JournalFormatError(
@@ -261,8 +254,8 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
     """Return the whole records at the beginning of a piece of a journal, and how many bytes they take.
 
     Args:
-        content: What follows the first ``known`` records.
-        path: Of the journal, for messages.
+        content: Bytes after the first ``known`` records.
+        path: Path of the journal, for messages.
         known: How many records stand before the piece, >= 0.
 
     Raises:

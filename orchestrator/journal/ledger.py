@@ -1,4 +1,4 @@
-"""The journal and what it says, kept in step: nothing is acted upon that is not on the disk first."""
+"""The one writer of a journal, and the history so far: nobody acts on an event before it is on the disk."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from trainables.config import TrialConfig
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """What becomes of one trial.
+    """A trial of a population that continues from the model of another trial.
 
     Attributes:
-        trial: Which takes over a model.
-        source: Whose model.
-        params: With which it goes on, by the names of the search space.
-        config: The source's, with a schedule that ends in these.
+        trial: Trial that takes over a model.
+        source: Trial whose model is taken over.
+        params: Hyper-parameters with which ``trial`` continues, by the names of the search space.
+        config: Config of ``source``, with a schedule that ends in ``params``.
     """
 
     trial: Trial
@@ -37,12 +37,12 @@ class PlannedTrial:
     """A trial to run.
 
     Attributes:
-        id: Of its own, the same in every start.
-        study: To which it belongs.
+        id: Id of the trial, the same in every start.
+        study: Study to which the trial belongs.
         number: Position in its stage of the study, from 0.
-        config: All that decides its outcome.
-        params: What a table shows of it, by the names of a search space.
-        candidate: Id of the trial of the search that it repeats with another seed; ``None`` where there is none.
+        config: All settings that decide the trial's outcome.
+        params: Hyper-parameters that tables show, by the names of a search space.
+        candidate: Id of the trial of the search that is repeated with another seed; ``None`` where there is none.
     """
 
     id: str
@@ -57,7 +57,7 @@ Listener = Callable[[Record], None]
 
 
 class LeftBehindError(RuntimeError):
-    """A record of a thread that the process goes on without."""
+    """A thread that the process has given up wanted to write a record."""
 
 
 class Ledger:
@@ -66,11 +66,11 @@ class Ledger:
     Attributes:
         history: How the experiment stands after the newest record.
         listeners: Called with each new record, in the thread that wrote it; they must be quick.
-        problem: Why a record could not be written; nothing is written after it.
+        problem: Why a record could not be written; no record is written afterwards.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the journal and take in what it holds.
+        """Open the journal and read its records.
 
         Raises:
             JournalError: If it is damaged.
@@ -91,7 +91,7 @@ class Ledger:
             event: What happened.
 
         Raises:
-            OSError: If the disk is full, or was when the last record was to be written.
+            OSError: If the disk is full, or was full when the last record was to be written.
             JournalGoneError: If somebody removed, moved or replaced the journal.
             LeftBehindError: If another thread has taken over.
         """
@@ -102,7 +102,7 @@ class Ledger:
         try:
             record = self._journal.append(event.kind, **event.event())
         except OSError as error:
-            # The error has to get past Ray, which shows everybody's errors as its own.
+            # Kept, because Ray passes an exception on as a text of its own.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
             raise self.problem from None
         except JournalGoneError as error:
@@ -113,7 +113,7 @@ class Ledger:
             listener(record)
 
     def take_over(self) -> None:
-        """Let this thread alone write from now on: what others make of a Ray that is gone is no news of the trials."""
+        """Let this thread alone write from now on: errors of a dead Ray in other threads do not concern the trials."""
         self._writer = threading.get_ident()
 
     def create(
@@ -127,10 +127,10 @@ class Ledger:
         """Record a new trial of the search under an id made of its study and number, and return it.
 
         Args:
-            study: To which the trial belongs.
+            study: Study to which the trial belongs.
             number: Position in its study, from 0.
-            params: What the searcher suggested.
-            config: What the trial is trained with.
+            params: Suggestion of the searcher.
+            config: Settings with which the trial is trained.
             candidate: Id of the first trial with the same setting, where the trial is a replicate.
         """
         created = TrialCreated(
@@ -145,7 +145,7 @@ class Ledger:
         return self._create(created)
 
     def plan(self, planned: "PlannedTrial", stage: Stage) -> Trial:
-        """Record a new trial that was planned, and return it."""
+        """Record a planned trial, and return it."""
         created = TrialCreated(
             trial=planned.id,
             stage=stage,
@@ -158,25 +158,25 @@ class Ledger:
         return self._create(created)
 
     def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
-        """Record an epoch together with the verdict on it, so that no crash can come between the two.
+        """Record an epoch together with its verdict, so that no crash can come between epoch and verdict.
 
-        An epoch that is there already, or one of an ended trial, is dropped: a resumed trial repeats its last report.
+        An epoch that the journal has, or of an ended trial, is dropped: a resumed trial repeats its last report.
         """
         if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
             self.append(EpochEnded(trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state))
 
     def move(self, study: str, epoch: int, moves: Sequence["PlannedMove"]) -> None:
-        """Record what a population decided after an epoch, all of it at once: no crash can come in between."""
+        """Record all moves of a population after an epoch in one record, so that no crash can come between them."""
         moved = [MovedTrial(move.trial.id, move.source.id, move.params, move.config.to_dict()) for move in moves]
         self.append(PopulationMoved(study=study, epoch=epoch, moves=moved))
 
     def end(self, trial: Trial, state: TrialState, error: str) -> None:
-        """Record that a trial diverged or failed; the first end of a trial is the one that counts."""
+        """Record that a trial diverged or failed; only the first end of a trial is recorded."""
         if trial.state is TrialState.RUNNING:
             self.append(TrialEnded(trial=trial.id, state=state, error=error))
 
     def note_damage(self, trial: Trial, damage: str) -> None:
-        """Record that a checkpoint cannot be used any more, once."""
+        """Record, once, that a checkpoint cannot be used any more."""
         if damage not in trial.damage:
             self.append(CheckpointDamaged(trial=trial.id, damage=damage))
 

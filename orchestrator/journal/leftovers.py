@@ -1,4 +1,4 @@
-"""What a killed process leaves on its machine: processes that it started, and its scratch directory."""
+"""Clears what a killed process left on its machine: its child processes and its scratch directory."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def find_processes(scratch: Path) -> list[psutil.Process]:
 
 
 def clear(scratch: Path, owner: str) -> None:
-    """End the processes of a scratch directory and remove it, if it proves to be its owner's; else leave it alone."""
+    """Remove a scratch directory and end its processes, if the directory's mark names ``owner``; else do nothing."""
     if owner_of(scratch) != owner:
         return
     for process in find_processes(scratch):

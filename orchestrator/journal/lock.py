@@ -1,9 +1,9 @@
 """One process at a time in an experiment directory.
 
-The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends; the file's content names
-the holder. On a disk shared by machines whose locks do not reach each other, the name is all there is: a lock left by
-another host is believed until a person removes it. A host is known by its name, or by the id of its boot: the same name
-with another boot id is this host before it was started again, another name with the same boot id a container on it.
+The kernel holds the lock (``flock``) and releases it however the process ends; the file's content names the holder.
+Where machines share a disk but not their locks, only the name protects the directory: a lock left by another host holds
+until a person removes it. A host is known by its name, or by the id of its boot: an equal name with another boot id is
+this host before its last start; another name with an equal boot id is a container on this host.
 """
 
 import errno
@@ -26,7 +26,7 @@ from trainables.errors import UserError
 from trainables.json_files import LARGEST_STATE, parse_state
 
 FIELDS = {"pid", "host", "boot_id", "started", "scratch"}
-"""What a lock says of its holder."""
+"""Keys of the content of a lock."""
 
 
 class LockError(UserError):
@@ -45,11 +45,11 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
 
     Args:
         directory: The experiment's directory, which exists.
-        scratch: A temporary directory of this process. Should this one be killed, the next holder removes it, and ends
-            what runs from it.
+        scratch: A temporary directory of this process. If this process is killed, the next holder removes the directory
+            and ends the processes that use it.
 
     Raises:
-        AlreadyRunningError: If another process holds it; the message names that process.
+        AlreadyRunningError: If another process holds the directory; the message names the process.
         LockError: If the lock is not a file of its own, but a link.
     """
     with _open(directory / "lock") as file:
@@ -67,10 +67,10 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
 
 
 def take(file: IO[Any]) -> bool:
-    """Lock an open file for this process alone; say whether that was possible.
+    """Lock an open file for this process alone; say whether the file was free.
 
-    Whoever only asks whether a file is locked (``is_taken``) shares its lock for a moment: that moment is waited for,
-    so that no start loses to a question.
+    A process that only asks whether the file is locked (``is_taken``) shares the lock for a moment; this function waits
+    for that moment, so that the question of another process refuses no start.
     """
     while True:
         try:
@@ -78,7 +78,7 @@ def take(file: IO[Any]) -> bool:
         except BlockingIOError:
             if is_taken(file):
                 return False
-            # Of two that begin at once, both may take the other's question for a third one's.
+            # Two processes that begin at once may each meet the question of the other.
             time.sleep(random.uniform(0.001, 0.01))
         else:
             return True
@@ -117,7 +117,7 @@ def find_holder(directory: Path) -> dict[str, Any] | None:
 
 
 def read_lock(directory: Path) -> dict[str, Any] | None:
-    """Return what the lock of a directory says, whether its process lives or not."""
+    """Return the content of a directory's lock, whether its process lives or not."""
     path = directory / "lock"
     if not path.is_file():
         return None
@@ -126,14 +126,14 @@ def read_lock(directory: Path) -> dict[str, Any] | None:
 
 
 def left_scratch(directory: Path, holder: dict[str, Any]) -> Path | None:
-    """Return the scratch directory that a holder left behind, if the directory proves to be of this very lock."""
+    """Return the scratch directory that a holder left behind, if the directory's mark names this lock."""
     with _open(directory / "lock") as file:
         scratch = None if holder["scratch"] is None else Path(holder["scratch"])
         return scratch if scratch is not None and scratches.owner_of(scratch) == _identity(file) else None
 
 
 def _open(path: Path) -> IO[str]:
-    """Open a lock, and make it where there is none, without following a link that somebody has put in its place."""
+    """Open a lock file, or make one; a link in its place is refused."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
@@ -144,13 +144,13 @@ def _open(path: Path) -> IO[str]:
 
 
 def _identity(file: IO[str]) -> str:
-    """Return what this lock keeps when its folder is moved, and what no copy of it has, nor a lock written by hand."""
+    """Return an id of this lock that stays when its folder is moved, and that no copy of the lock has."""
     status = os.fstat(file.fileno())
     return f"{status.st_dev}:{status.st_ino}"
 
 
 def describe_holder(scratch: Path | None) -> dict[str, Any]:
-    """Return what a lock says of this process."""
+    """Return the content of a lock that this process holds."""
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -161,18 +161,18 @@ def describe_holder(scratch: Path | None) -> dict[str, Any]:
 
 
 def boot_id() -> str:
-    """Return what distinguishes this start of the machine from others; empty where the system does not tell."""
+    """Return the id of the machine's present boot; empty where the system has none."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text(encoding="ascii").strip() if path.is_file() else ""
 
 
 def is_here(holder: Mapping[str, Any]) -> bool:
-    """Say whether a holder ran on this machine, whose kernel knows whether it still does."""
+    """Say whether a holder ran on this machine, whose kernel knows whether the holder is alive."""
     return holder["host"] == socket.gethostname() or (holder["boot_id"] == boot_id() != "")
 
 
 def _clear_stale(directory: Path, holder: dict[str, Any] | None, identity: str) -> None:
-    """Take over from a holder that was killed, or refuse where it may live on another machine."""
+    """Clear up after a holder that was killed, or refuse where the holder may live on another machine."""
     if holder is None:
         return
     if not is_here(holder):

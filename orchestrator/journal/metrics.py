@@ -1,4 +1,4 @@
-"""The metrics of an epoch as they stand in the journal, of which a number is made only when somebody asks for it.
+"""The metrics of an epoch, whose numbers are parsed only when they are asked for.
 
 A long journal is nearly all metrics: of 5,000 trials, 60 MB in 40,000 epochs. Most readers need one number of each
 epoch, and all numbers of few epochs.
@@ -16,7 +16,7 @@ class Metrics(Mapping[str, float]):
     """Numbers by name, from the text of a JSON object that holds nothing but numbers.
 
     Args:
-        text: Of the object, as the journal writes it: without white space, in ASCII.
+        text: Text of the object, as the journal writes it: without white space, in ASCII.
     """
 
     __slots__ = ("_text", "_values")
@@ -34,7 +34,7 @@ class Metrics(Mapping[str, float]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the number of a name, or the default where there is none of the name."""
-        # The text first: another thread that makes all numbers sets the values before it lets the text go.
+        # Read the text first: another thread that parses all numbers sets the values before it drops the text.
         text, values = self._text, self._values
         if values is not None:
             return values.get(name, default)
@@ -54,7 +54,7 @@ class Metrics(Mapping[str, float]):
         return repr(self._read())
 
     def _read(self) -> dict[str, float]:
-        """Make all numbers; the text is not needed any more."""
+        """Parse all numbers and drop the text."""
         text, values = self._text, self._values
         if values is None:
             self._values = values = from_json(text)
@@ -63,7 +63,7 @@ class Metrics(Mapping[str, float]):
 
 
 def _find(text: bytes, name: str) -> int:
-    """Return where in the text the number of a name begins; -1 where there is none of the name."""
+    """Return where in the text the number of a name begins; -1 where the text does not have the name."""
     first, later = _keys(name)
     if text.startswith(first):
         return len(first)
@@ -79,7 +79,7 @@ def _number_at(text: bytes, start: int) -> float:
 
 @lru_cache(maxsize=256)
 def _keys(name: str) -> tuple[bytes, bytes]:
-    """Return how the text writes a name, as the first and behind another number.
+    """Return how the text writes a name: as the first name, and behind another number.
 
     Neither can stand inside another name: a quotation mark in a name has a backslash before it.
     """

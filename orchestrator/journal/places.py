@@ -1,8 +1,7 @@
-"""Where the trials of a running search are and what is done there, for whoever watches.
+"""Where the trials of a running search are, and what their processes are doing, for live pages.
 
-The file ``places.json`` lies beside the journal and is no part of the truth: the driver writes it anew when trials have
-reported, at most every second. Nothing reads it to go on, and without it a page shows no more than the load of the
-machine that serves the page.
+The driver writes the file ``places.json`` beside the journal anew when trials have reported, at most every second. No
+search reads the file to continue; without the file a page shows the load of no machine but its own.
 """
 
 import json
@@ -23,10 +22,10 @@ class Place:
 
     Attributes:
         host: Name of the machine.
-        pid: Of the process that trains it.
-        load: What process and machine did at the trial's newest report, as plain values, see
+        pid: Id of the process that trains the trial.
+        load: Load of process and machine at the trial's newest report, as plain values, see
             ``machines.own_load.OwnLoad``; ``None`` where the process could not measure.
-        reported: Date of this report by the driver's clock, in seconds since the Unix epoch.
+        reported: Date of the newest report by the driver's clock, in seconds since the Unix epoch.
     """
 
     host: str
@@ -36,16 +35,16 @@ class Place:
 
 
 def write_places(directory: Path, places: Mapping[str, Place]) -> None:
-    """Put where each trial runs into an experiment's directory; the file is whole whenever it is read."""
+    """Write trial -> place into an experiment's directory; readers never see half a file."""
     path = directory / PLACES_FILE
     partial = path.with_name(f".{PLACES_FILE}.{os.getpid()}")
-    # Without forcing it to the disk: after a crash nobody asks where trials ran.
+    # Not forced to the disk: after a crash nobody asks where trials ran.
     partial.write_text(json.dumps({trial: asdict(place) for trial, place in places.items()}), encoding="utf-8")
     partial.replace(path)
 
 
 def read_places(directory: Path) -> dict[str, Place]:
-    """Return where each trial of a running search is; empty where nothing, or nothing readable, says so."""
+    """Return trial -> place of a running search; empty where the file is missing or damaged."""
     try:
         told = read_state(directory / PLACES_FILE)
         return {str(trial): _place(place) for trial, place in told.items()}
@@ -54,7 +53,7 @@ def read_places(directory: Path) -> dict[str, Place]:
 
 
 def _place(values: Mapping[str, Any]) -> Place:
-    # Without what processes do where an older version wrote the file.
+    # Older versions wrote no load.
     load, reported = values.get("load"), values.get("reported")
     return Place(
         host=str(values["host"]),

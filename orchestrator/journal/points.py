@@ -1,4 +1,4 @@
-"""The points of a search: a setting with all its trainings, of which the mean counts and never the luckiest.
+"""The points of a search: a setting with all its trainings. The mean of the trainings counts, not the best of them.
 
 A trial of the search whose suggestion repeats an earlier setting is a replicate: the replicate names the first trial of
 the setting as its ``candidate``, and is trained with a seed of its own.
@@ -17,7 +17,7 @@ RANKED_STATES = (
     TrialState.DIVERGED,
     TrialState.FAILED,
 )
-"""The states of trainings; a point has the first of them that one of its trainings has."""
+"""States in order of precedence: a point has the first of these states that one of its trainings has."""
 
 
 @dataclass(frozen=True)
@@ -32,35 +32,35 @@ class Point:
 
     @property
     def first(self) -> Trial:
-        """The training under whose id the point is known."""
+        """The training whose id names the point."""
         return self.trainings[0]
 
     @property
     def finished(self) -> tuple[Trial, ...]:
-        """The trainings that count: those that were trained to their end and have a value."""
+        """The trainings that count: trained to their end, with a value."""
         finished = (trial for trial in self.trainings if trial.state is TrialState.FINISHED)
         return tuple(trial for trial in finished if trial.best_epoch is not None)
 
     @property
     def state(self) -> TrialState:
-        """How the point stands: finished as soon as one training has finished, running while one may still finish."""
+        """State of the point: finished as soon as one training has finished, running while one may still finish."""
         states = {trial.state for trial in self.trainings}
         return next(state for state in RANKED_STATES if state in states)
 
     @property
     def value(self) -> float | None:
-        """The mean over the finished trainings of each one's highest metric; ``None`` where none has finished."""
+        """Mean of the highest metrics of the finished trainings; ``None`` where no training has finished."""
         return self.mean(self.first.metric)
 
     @property
     def value_so_far(self) -> float | None:
-        """``value``; before a training has finished, the highest metric of those that run; ``None`` without any."""
+        """``value``; before a training has finished, the highest metric of those running; ``None`` without any."""
         running = (trial.best_value for trial in self.trainings if trial.state is TrialState.RUNNING)
         highest = max((value for value in running if value is not None), default=None)
         return highest if self.value is None else self.value
 
     def mean(self, metric: str) -> float | None:
-        """Return the mean over the finished trainings of a metric at each one's best epoch; ``None`` without any."""
+        """Return the mean of a metric at the best epochs of the finished trainings; ``None`` without any."""
         values = [trial.epochs[trial.best_epoch or 0][metric] for trial in self.finished]
         return fmean(values) if values else None
 
@@ -74,7 +74,7 @@ class Point:
 
 
 def points_of(trials: Iterable[Trial]) -> list[Point]:
-    """Return the points that trials of a search belong to, in the order of their first trials; others are left out."""
+    """Return the points of the trials of a search, in the order of their first trials; other trials are left out."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.stage is Stage.SEARCH:
@@ -83,7 +83,7 @@ def points_of(trials: Iterable[Trial]) -> list[Point]:
 
 
 def ranked(points: Iterable[Point]) -> list[Point]:
-    """Return the points with a finished training, the highest mean first, of equals the earlier first."""
+    """Return the points with a finished training, the highest mean first, of equal means the earlier point first."""
     valued = [(value, point) for point in points if (value := point.value) is not None]
     return [
         point for _, point in sorted(valued, key=lambda pair: (-pair[0], pair[1].first.study, pair[1].first.number))
@@ -91,5 +91,5 @@ def ranked(points: Iterable[Point]) -> list[Point]:
 
 
 def best_points(trials: Iterable[Trial]) -> list[Point]:
-    """Return the points of trials of a search as ``ranked`` does."""
+    """Return the points of the trials of a search, ``ranked``."""
     return ranked(points_of(trials))

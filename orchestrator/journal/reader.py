@@ -1,4 +1,4 @@
-"""A journal that is read on while another process writes it: each record once, as soon as the record is whole."""
+"""Follows a journal that another process writes: reads each record once, as soon as the record is whole."""
 
 import os
 from collections.abc import Iterator
@@ -8,25 +8,24 @@ from orchestrator.journal.journal import JournalError, whole_records
 from orchestrator.journal.record import Record
 
 PIECE = 8 * 2**20
-"""Bytes that are read at a time: so much of a long journal is in the memory at once."""
+"""Bytes that are read at a time, so that a long journal is never in the memory as a whole."""
 
 
 HEAD = 512
-"""Bytes by which a journal is known: its first record begins with the time of its first start."""
+"""Bytes at the beginning that identify a journal: they hold the time of its first start."""
 
 
 class JournalReplacedError(JournalError):
-    """Another file has come into the place of the journal, or the journal has become shorter than what was read."""
+    """The journal was replaced by another file, or has become shorter than the part that was read."""
 
 
 class JournalReader:
-    """Reads the records that a journal has got since the last time.
+    """Reads the records that were added since the last reading.
 
-    A record that is being written, or that a kill has torn, is not whole: the reader waits for a whole record in its
-    place.
+    The reader leaves an incomplete last record, which is being written or was torn by a kill, for the next reading.
 
     Args:
-        path: Of the journal, which need not be there yet.
+        path: Path of the journal, which may not exist yet.
 
     Attributes:
         count: Records read so far.
@@ -41,16 +40,16 @@ class JournalReader:
         self._looked_at = (0, 0)
 
     def has_news(self) -> bool:
-        """Say, for the price of one system call, whether the file has changed since the last reading."""
+        """Say, by one system call, whether the file has changed since the last reading."""
         status = self._status()
         return status is not None and (_identity(status) != self._file or _extent(status) != self._looked_at)
 
     def read_on(self) -> Iterator[Record]:
-        """Yield the new records, oldest first; nothing where there is no journal yet.
+        """Yield the new records, oldest first; none where there is no journal yet.
 
         Raises:
-            JournalReplacedError: If the journal is another file than before, or shorter than what was read of it; a
-                new reader reads it from its beginning.
+            JournalReplacedError: If the journal is another file than before, or shorter than the part that was read; a
+                new reader can begin at its beginning.
             JournalError: If a damaged record is followed by others.
         """
         status = self._status()
@@ -58,7 +57,7 @@ class JournalReader:
             return
         with self.path.open("rb") as file:
             head = file.read(HEAD)
-            # By its content, too, because a file system gives the number of a file that was removed to the next one.
+            # Compare contents as well, because a file system may give a new file the number of a removed file.
             is_known = self._file in (None, _identity(status)) and head.startswith(self._head)
             if not is_known or status.st_size < self._offset:
                 raise JournalReplacedError(f"{self.path}: was replaced or cut while it was read")
@@ -89,5 +88,5 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _extent(status: os.stat_result) -> tuple[int, int]:
-    # With the time, because a record that was torn can be replaced by a record of the same length.
+    # The time too, because a torn record can be replaced by a record of equal length.
     return status.st_size, status.st_mtime_ns

@@ -1,19 +1,19 @@
-"""What all records of a journal share: their place in the file, and how a line becomes a typed record and back."""
+"""The base of all records, and the conversion between the lines of a journal and typed records."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
 LEFT_OUT = "left out"
-"""Key in the metadata of a field: whether a line has no such field where it is ``None``."""
+"""Key in the metadata of a field: whether lines leave the field out where its value is ``None``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One event of an experiment.
 
-    ``record["epoch"]`` and ``record.get("epoch")`` give the values of its line by name, for code that takes records of
-    all kinds alike. The class is no ``collections.abc.Mapping``, because ``isinstance`` of such classes is slow.
+    ``record["epoch"]`` and ``record.get("epoch")`` give the values of the line by name, for code that takes all
+    kinds of records. The class is no ``collections.abc.Mapping``, because ``isinstance`` of such classes is slow.
 
     Attributes:
         n: Position of the record in the journal: 0, 1, 2 ... without a gap; -1 before the record is written.
@@ -35,7 +35,7 @@ class Record:
         return _values(self, event_fields(type(self)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as it stands in the file, without its checksum."""
+        """Return the values of the line, without the checksum."""
         return {**_values(self, shared_fields()), "kind": self.kind, **self.event()}
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -77,7 +77,7 @@ class UnknownRecord(Record):
     line: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as it stands in the file, without its checksum."""
+        """Return the values of the line, without the checksum."""
         return dict(self.line)
 
 
@@ -103,8 +103,8 @@ class Layout:
     """What the fields of a kind of record say about its line.
 
     Attributes:
-        names: Of all fields, in their order.
-        required: Of the fields that a line must have.
+        names: Names of all fields, in their order.
+        required: Names of the fields that a line must have.
         readers: Name and function that makes the value, of the fields whose value is not their JSON value.
         writers: Name -> function that makes the JSON value.
         left_out: Names of the fields that a line does not have where they are ``None``.

@@ -1,4 +1,4 @@
-"""All kinds of records, in the order in which a search comes to write them, and how a line becomes one of them."""
+"""All kinds of records, in the order in which a search first writes them, and the parser of lines."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,24 +47,24 @@ RECORDS: tuple[type[Record], ...] = (
     EvaluatedOnTest,
     ExperimentEnded,
 )
-"""All kinds of records that this version reads and writes."""
+"""The kinds of records that this version reads and writes."""
 
 KINDS = {record.kind: record for record in RECORDS}
-"""Kind, as it stands in a line -> its class."""
+"""Kind, as in a line -> its class."""
 
 
 class RecordError(ValueError):
-    """A whole line that lacks what a record of its kind needs."""
+    """An undamaged line whose fields do not make a record of its kind."""
 
 
 def parse(values: Mapping[str, Any]) -> Record:
-    """Return the typed record of a line; fields that its kind does not have are passed over.
+    """Return the typed record of a line; fields that the kind does not have are passed over.
 
     Args:
         values: The line's values by name, without its checksum.
 
     Raises:
-        RecordError: If a field is missing, or is none of the words that it can be.
+        RecordError: If a field is missing, or has a value that is not allowed.
     """
     fields = dict(values)
     kind = KINDS.get(fields.pop("kind"))
@@ -73,7 +73,7 @@ def parse(values: Mapping[str, Any]) -> Record:
     try:
         return make(kind, fields)
     except (TypeError, ValueError, KeyError):
-        # A field too many or too few: sought only now, because a search reads tens of thousands of records.
+        # Looked for only after a failure, because a search reads tens of thousands of records.
         return _make_of_known(kind, values)
 
 

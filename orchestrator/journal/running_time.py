@@ -1,4 +1,4 @@
-"""How long an experiment has run, over all its starts: whoever sets the machine's clock gives or takes nothing."""
+"""The running time of an experiment over all its starts, which no change of the machine's clock affects."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from orchestrator.journal.record import Record
 class RunningTime:
     """Adds up the time between the records of each start.
 
-    Time between two starts does not count, nor does time after the last record of a process that was killed, which
-    nobody knows.
+    Time between two starts does not count. Nor does the time from the last record of a process to its kill, because
+    nobody knows when the kill came.
 
     Attributes:
-        seconds: Up to the newest record, >= 0.
+        seconds: Running time up to the newest record, >= 0.
     """
 
     seconds: float = 0.0
@@ -30,8 +30,8 @@ class RunningTime:
 
 
 def _seconds_between(before: Record, after: Record) -> float:
-    """Return the seconds between two records of one start; journals of older versions only have the dates."""
-    # A clock that was set back gives nothing back.
+    """Return the seconds between two records of one start; journals of older versions have only dates."""
+    # Where the clock was set back, the difference is negative and counts as 0.
     if before.elapsed is None or after.elapsed is None:
         return max(0.0, after.time - before.time)
     return max(0.0, after.elapsed - before.elapsed)

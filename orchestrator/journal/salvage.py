@@ -1,8 +1,8 @@
-"""What can be kept of a journal with a damaged line: all before the line, and after it what does not build on it.
+"""Repairs a journal with damaged lines: keeps all records that do not build on a damaged line.
 
-Nobody knows what a damaged line said. A trial keeps its epochs up to a gap, and is trained again from there. A trial
-whose creation is lost, or whose number is no longer the next of its study, goes with all that was written of it, so
-that the sampler makes it again. That a test split was opened is never forgotten.
+A trial keeps its epochs up to a gap, and is trained again from there. A trial whose creation is lost, or whose number
+is no longer the next of its study, is dropped with all its records, so that the sampler suggests the trial again.
+Records of opened test splits are always kept.
 """
 
 from collections import Counter
@@ -22,13 +22,13 @@ from orchestrator.journal.trial_records import EpochEnded, TrialCreated
 
 @dataclass(frozen=True)
 class Salvage:
-    """What a journal comes to without its damaged lines.
+    """The records of a damaged journal that can be kept.
 
     Attributes:
-        path: Of the journal.
-        kept: Lines, oldest first.
-        damaged: Numbers of the lines, from 1, that cannot be read, are there twice, or have lost those before them.
-        lost: Trial, or kind of record -> how many records go although they can be read.
+        path: Path of the journal.
+        kept: Lines that are kept, oldest first.
+        damaged: Numbers, from 1, of the lines that cannot be read, stand twice, or lack the lines before them.
+        lost: Trial, or kind of record -> how many readable records are dropped.
     """
 
     path: Path
@@ -38,14 +38,14 @@ class Salvage:
 
     @property
     def statement(self) -> str:
-        """What is damaged and what is lost with it, in one line."""
+        """The damaged lines and the records that are lost with them, in one line."""
         lines = f"line{'s' if len(self.damaged) > 1 else ''} {', '.join(map(str, self.damaged))}: damaged"
         also = ", ".join(f"{count} of {name}" for name, count in self.lost.items())
         return f"{self.path}: {lines}; records after that which cannot stand without: {also or 'none'}"
 
     @property
     def way_out(self) -> str:
-        """What a repair does."""
+        """What a repair does, for people."""
         copy = copy_name(self.path, self.path.read_bytes()).name
         return (
             f"restore the file from a backup; or --repair keeps the other {len(self.kept)} records, and the file as it "
@@ -53,16 +53,16 @@ class Salvage:
         )
 
     def write(self) -> None:
-        """Keep a copy of the journal as it is, and put what is kept in its place."""
+        """Copy the journal, and replace it by the lines that are kept."""
         keep_copy(self.path, self.path.read_bytes())
         rewrite(self.path, self.kept)
 
 
 def salvage(path: Path) -> Salvage:
-    """Find out what can be kept of a damaged journal; nothing is written.
+    """Find out which records of a damaged journal can be kept; nothing is written.
 
     Raises:
-        JournalError: If what is damaged came before the description of the experiment was complete.
+        JournalError: If the description of the experiment is damaged.
     """
     kept: list[Line] = []
     damaged: list[int] = []
@@ -87,9 +87,9 @@ def salvage(path: Path) -> Salvage:
 
 
 def _stands(record: Record, history: History, broken: set[str]) -> bool:
-    """Say whether a record after a damaged one says something of its own."""
+    """Say whether a record after a damaged line can be kept."""
     if history.experiment["scheduler"]["name"] == "pbt":
-        # What is lost may be a move, after which the models of the whole population are others.
+        # The damaged line may have held a move of the population, which changes the models of its trials.
         return False
     if isinstance(record, TrialCreated):
         if record.stage is Stage.SEARCH:

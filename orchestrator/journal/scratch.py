@@ -1,8 +1,8 @@
-"""Temporary directories of this product: nobody else can make one, and nothing else is ever taken for one.
+"""Temporary directories of this product, which are told apart from directories of others by proof.
 
-A directory is removed on behalf of a process that was killed only if it proves that it was made here: it is no link, it
-belongs to this user, nobody else can enter it, and it holds a mark that names its owner. A name alone proves nothing:
-whoever can write into a shared folder, or to ``/tmp``, can choose names.
+A directory of a killed process is removed only if the directory was certainly made by this product: it is no link, it
+belongs to this user, nobody else can enter it, and it holds a mark that names its owner. A name alone proves nothing,
+because anybody who can write to ``/tmp`` can choose names.
 """
 
 import fcntl
@@ -15,23 +15,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "icr-"
-"""Start of the names of all temporary directories; what follows is random."""
+"""Start of the names of all temporary directories; the rest of a name is random."""
 
 MARK = ".icr-scratch"
 """File in a temporary directory that names its owner."""
 
 
 def make(kind: str = "") -> Path:
-    """Make a directory of a random name that only this user can enter."""
+    """Make a directory with a random name that only this user can enter."""
     return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}"))
 
 
 def mark(directory: Path, owner: str) -> int:
-    """Write into a directory of ours to whom it belongs.
+    """Write the owner's mark into a directory of ours.
 
     Args:
-        directory: That ``make`` returned.
-        owner: What only the owner can name later; empty where the lock on the mark is the only proof of an owner.
+        directory: Directory that ``make`` returned.
+        owner: Name that only the owner knows later; empty where the lock on the mark alone proves that an owner lives.
 
     Returns:
         The descriptor of the mark, which is locked for as long as the caller keeps it open.
@@ -40,14 +40,14 @@ def mark(directory: Path, owner: str) -> int:
     with _opened(directory) as folder:
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         os.write(descriptor, owner.encode())
-        # Locked before it has its name, so that nobody finds it unlocked while its owner lives.
+        # Locked before the file gets its name, so that nobody finds the mark unlocked while the owner lives.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.rename(partial, MARK, src_dir_fd=folder, dst_dir_fd=folder)
     return descriptor
 
 
 def owner_of(directory: Path) -> str | None:
-    """Return to whom a directory of ours belongs; ``None`` where it does not prove to be one."""
+    """Return the owner of a directory of ours; ``None`` where the directory is not proved to be ours."""
     try:
         with _marked(directory) as descriptor:
             return os.read(descriptor, 4096).decode(errors="replace")
@@ -60,17 +60,13 @@ def remove_abandoned(kind: str) -> None:
     for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}{kind}*"):
         with suppress(OSError), _marked(directory) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Follows no links, neither this one nor those in it.
+            # Removal follows no links.
             shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
 def _marked(directory: Path) -> Iterator[int]:
-    """Open the mark of a directory of ours.
-
-    Raises:
-        OSError: If the directory is none of ours.
-    """
+    """Open the mark of a directory of ours."""
     with _opened(directory) as folder:
         descriptor = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
         try:
@@ -81,12 +77,7 @@ def _marked(directory: Path) -> Iterator[int]:
 
 @contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    """Open a directory that is no link, belongs to this user, and that nobody else can enter.
-
-    Raises:
-        PermissionError: If it is not so.
-        OSError: If it is a link, or no directory.
-    """
+    """Open a directory that is no link, belongs to this user and cannot be entered by others."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         status = os.fstat(folder)

@@ -1,4 +1,4 @@
-"""What an experiment has used, over all its starts: time, and GPUs times time."""
+"""The running time and the GPU time that an experiment has used, over all its starts."""
 
 from dataclasses import dataclass, field
 
@@ -9,12 +9,12 @@ from orchestrator.journal.running_time import RunningTime
 
 @dataclass
 class Spending:
-    """Adds up what records say was used.
+    """Adds up running time and GPU time from the records.
 
     Attributes:
         gpu_seconds: The running time of each trial that had an actor, times its GPUs, >= 0.
         actors: Actors of the newest start.
-        running_time: Of the experiment.
+        running_time: Running time of the experiment.
     """
 
     gpu_seconds: float = 0.0
@@ -23,16 +23,16 @@ class Spending:
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
-        # What passed until the record, with the actors that there were until then.
+        # The time before this record counts for the actors that ran until then.
         self.gpu_seconds += self.running_time.apply(record) * self.gpus
         self.actors.apply(record)
 
     @property
     def seconds(self) -> float:
-        """The running time of the experiment, see ``running_time``."""
+        """Running time of the experiment, in seconds."""
         return self.running_time.seconds
 
     @property
     def gpus(self) -> float:
-        """How many GPUs are in use."""
+        """GPUs in use now."""
         return sum(self.actors.gpus.values())

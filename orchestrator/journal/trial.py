@@ -1,4 +1,4 @@
-"""One trial as the journal tells of it: its state, its epochs, and what names it to a person."""
+"""One trial according to the journal: its state, its epochs, and the parameters that name it to people."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from trainables.config import LEARNED, Change, TrialConfig
 
 
 class TrialState(StrEnum):
-    """How a trial stands; all but ``RUNNING`` are final."""
+    """State of a trial; all states but ``RUNNING`` are final."""
 
     RUNNING = "running"
-    """Created and not ended: training, waiting, or to be resumed."""
+    """Created and not ended: the trial trains, waits, or is to be resumed."""
     FINISHED = "finished"
     """Trained for all its epochs."""
     STOPPED_EARLY = "stopped_early"
-    """Ended by the scheduler because others of its study were better at the same epoch."""
+    """Ended by the scheduler because other trials of its study were better at the same epoch."""
     DIVERGED = "diverged"
     """A loss or a metric stopped being finite. Never wins."""
     FAILED = "failed"
@@ -36,12 +36,12 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Move:
-    """A trial's change to the model of another one, and to hyper-parameters near that one's.
+    """A trial's change to the model of another trial, with hyper-parameters near the other trial's.
 
     Attributes:
-        epoch: After which it moved.
-        source: The trial whose model it took over as it was then.
-        former: Its own config until then.
+        epoch: Epoch after which the trial moved.
+        source: Trial whose model, as it was after ``epoch``, the trial took over.
+        former: The trial's own config until ``epoch``.
     """
 
     epoch: int
@@ -55,38 +55,40 @@ def _changed(change: Change) -> dict[str, Any]:
 
 
 def _prefixed(section: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings under the names that the search space has for them."""
+    """Return settings by the names of the search space."""
     return {f"{section}.{name}": value for name, value in settings.items()}
 
 
 @dataclass(slots=True)
 class Trial:
-    """One trial, as far as the journal goes.
+    """One trial according to the journal.
 
     Attributes:
         id: ``<study>-<number>`` in a search; the same across restarts.
         study: Name of the (dataset, model, loss) cell.
         number: Position in its study, from 0.
-        params: What the searcher suggested, by the names of the search space; of a trial that moved, the newest.
-        config: What it is trained with; of a trial that moved, with the schedule that its model has.
-        state: How it stands.
-        epochs: Metrics by epoch, from 1, of the model that it has; each epoch once.
+        params: Newest suggestion of the searcher, by the names of the search space.
+        config: Settings of the training; of a trial that moved, with the schedule of its present model.
+        state: State of the trial.
+        epochs: Epoch, from 1 -> metrics of the present model; each epoch once.
         times: The date at which each epoch was recorded, in seconds since the Unix epoch.
         created: The date at which the trial was created, in seconds since the Unix epoch.
-        stage: What it is for.
-        candidate: The first trial of the search with the same setting, which this one repeats with another seed.
+        stage: Purpose of the trial.
+        candidate: The first trial of the search with the same setting, which this trial repeats with another seed.
         ended: The date at which the state became final; ``None`` before.
         created_after: The experiment's running time in seconds when the trial was created, see ``running_time``.
             Dates are for people and for MLflow; durations and orders come from the running time.
         ended_after: The running time when the state became final; ``None`` before.
-        retries: How often it was started again after a failure.
-        setbacks: The same since its newest epoch, those for want of memory or of a machine left out.
-        memory_retries: How often it was started again for want of memory.
-        error: What ended it, where it diverged or failed.
-        moves: When it took over another's model, oldest first.
-        abandoned: Metrics by epoch of models that it had before.
-        damage: What was wrong with checkpoints of it that were passed over, a line each.
-        environments: Those of the starts that trained it, oldest first, see ``environment.describe_environment``.
+        retries: How often the trial was started again after a failure.
+        setbacks: How often the trial was started again since its newest epoch, not counting starts after lack of memory
+            or the loss of a machine.
+        memory_retries: How often the trial was started again after lack of memory.
+        error: What ended the trial, where it diverged or failed.
+        moves: The trial's changes to models of other trials, oldest first.
+        abandoned: Epoch -> metrics of former models.
+        damage: A line about each checkpoint that was passed over as damaged.
+        environments: Environments of the starts that trained the trial, oldest first, see
+            ``environment.describe_environment``.
     """
 
     id: str
@@ -115,7 +117,7 @@ class Trial:
 
     @property
     def reported(self) -> dict[int, Mapping[str, float]]:
-        """Metrics by epoch as the trial itself reported them, whatever model it had."""
+        """Epoch -> metrics as the trial reported them, of its present and its former models."""
         return {**self.epochs, **self.abandoned}
 
     def config_in(self, epoch: int) -> TrialConfig:
@@ -124,12 +126,12 @@ class Trial:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What tells the trial from others of its experiment, wherever a person or a program reads its name.
+        """The settings that tell the trial from other trials of its experiment, wherever its name is shown.
 
-        The loss where the search chose it; what was searched under names that the loss does not have, of a polynomial
-        its scale, margin and shape; the loss's hyper-parameters, of a polynomial its coefficients; then the searched
-        settings of ``training`` and of the model under the names of the search space, e.g. ``training.learning_rate``
-        and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
+        In this order: the loss, where the search chose the loss; searched names that the loss does not have, such as a
+        polynomial's scale, margin and shape; the loss's hyper-parameters, such as a polynomial's coefficients; the
+        searched settings of ``training`` and of the model by the names of the search space, e.g.
+        ``training.learning_rate`` and ``model.radius``. ``temperature@5`` holds from epoch 5 on.
         """
         changes = {
             f"{name}@{change.epoch}": value
@@ -140,7 +142,7 @@ class Trial:
 
     @property
     def parameters_at_best(self) -> dict[str, Any]:
-        """``parameters`` with the values of the best epoch, learned ones too; before the first, those of the start."""
+        """``parameters`` with the values, learned ones too, of the best epoch; before any epoch, of the start."""
         found = self._parameters_at_start()
         for change in self._changes_until_best():
             found |= _changed(change)
@@ -148,9 +150,9 @@ class Trial:
 
     @property
     def loss_parameters_at_best(self) -> dict[str, Any]:
-        """The loss's hyper-parameters that were in force at the best epoch; before the first, those of the start.
+        """The loss's hyper-parameters at the best epoch; before any epoch, those of the start.
 
-        One that is learned has the value that it had reached; before the first epoch it is left out.
+        A learned hyper-parameter has the value that it had reached; before the first epoch it is left out.
         """
         found = dict(self.config.loss_parameters)
         for change in self._changes_until_best():
@@ -158,7 +160,7 @@ class Trial:
         return {name: value for name, value in self._with_learned_values(found).items() if value != LEARNED}
 
     def _with_learned_values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Put the values that learned hyper-parameters had at the best epoch in the places of the word."""
+        """Replace the word for a learned hyper-parameter by its value at the best epoch."""
         reached = self.epochs[self.best_epoch] if self.best_epoch is not None else {}
         return {
             name: reached.get(f"loss/{name}", value) if value == LEARNED else value
@@ -173,9 +175,9 @@ class Trial:
         return {**chosen, **self._suggested(settings), **self.config.loss_parameters, **beside}
 
     def _suggested(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the sampler suggested under names that the config does not have.
+        """Return the suggested values whose names the config does not have.
 
-        A trial that moved has none: its newest suggestion does not say what its first epochs were trained with.
+        A trial that moved has none: its newest suggestion does not hold for its first epochs.
         """
         if self.moves:
             return {}
@@ -189,33 +191,34 @@ class Trial:
 
     @property
     def combination(self) -> dict[str, str]:
-        """Its dataset, model and loss by the names of these columns."""
+        """The trial's ``dataset``, ``model`` and ``loss``."""
         return {"dataset": self.config.dataset, "model": self.config.model, "loss": self.config.loss}
 
     @property
     def has_ended(self) -> bool:
-        """Whether its state is final."""
+        """Whether the trial's state is final."""
         return self.state is not TrialState.RUNNING
 
     @property
     def last_epoch(self) -> int:
-        """The newest epoch recorded; 0 before the first."""
+        """The newest recorded epoch; 0 before the first."""
         return max(self.epochs, default=0)
 
     @property
     def total_epochs(self) -> int:
-        """How many epochs it has when it finishes."""
+        """How many epochs a trial that finishes has."""
         return self.config.training.total_epochs
 
     @property
     def metric(self) -> str:
-        """Name of the metric that is maximised."""
+        """Name of the maximised metric."""
         return self.config.metric
 
     @property
     def best_epoch(self) -> int | None:
-        """The epoch with the highest metric (the first of equals), or ``None`` before the first."""
-        # Asked dozens of times of every trial for a page. Epochs are only added, or replaced all at once by a move.
+        """The epoch with the highest metric (of equals the first), or ``None`` before the first epoch."""
+        # A page asks for the best epoch of each trial dozens of times, so it is kept. Epochs are only added, or
+        # replaced all at once by a move.
         if self._best is None or self._best[0] is not self.epochs or self._best[1] != len(self.epochs):
             epochs, metric = self.epochs, self.metric
             best = max(epochs, key=lambda epoch: (epochs[epoch][metric], -epoch), default=None)
@@ -224,12 +227,12 @@ class Trial:
 
     @property
     def best_value(self) -> float | None:
-        """The highest metric so far: the one value that sampler, scheduler and verdict all use."""
+        """The highest metric so far, the value that sampler, scheduler and verdict all use."""
         epoch = self.best_epoch
         return None if epoch is None else self.epochs[epoch][self.metric]
 
     def running_best(self) -> dict[int, float]:
-        """Return the best value so far at each epoch, in the order of the epochs."""
+        """Return epoch -> best value so far, in the order of the epochs."""
         best = float("-inf")
         return {epoch: (best := max(best, self.epochs[epoch][self.metric])) for epoch in sorted(self.epochs)}
 
@@ -239,9 +242,9 @@ class WarmTrial:
     """A trial of another experiment that a sampler starts from.
 
     Attributes:
-        params: By the names of the study's space.
-        state: How it ended.
-        values: Of the objectives, in their order; empty where it did not finish.
+        params: Hyper-parameters by the names of the study's space.
+        state: How the trial ended.
+        values: Values of the objectives, in their order; empty where the trial did not finish.
     """
 
     params: Mapping[str, Any]
@@ -250,7 +253,7 @@ class WarmTrial:
 
 
 def seconds_of(trial: Trial) -> float:
-    """Return how long a trial trained: its epochs' own times, or, where they have none, from creation to end."""
+    """Return how long a trial trained: the sum of its epochs' times, or, without such times, from creation to end."""
     epochs = [metrics.get("time/epoch_seconds") for metrics in trial.reported.values()]
     known = [seconds for seconds in epochs if seconds is not None]
     if known:
@@ -259,6 +262,6 @@ def seconds_of(trial: Trial) -> float:
 
 
 def best_first(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials that have a value, the highest first, of equals the earlier first."""
+    """Return the trials that have a value, the highest value first, of equals the earlier trial first."""
     rated = [(trial.best_value, trial) for trial in trials if trial.best_value is not None]
     return [trial for _, trial in sorted(rated, key=lambda pair: (-pair[0], pair[1].study, pair[1].number))]

@@ -1,4 +1,4 @@
-"""What happens to one trial, from its creation to its end."""
+"""Records of one trial, from its creation to its end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,21 +8,21 @@ from orchestrator.journal.record import FORM, Form, Record, TrialRecord
 from orchestrator.journal.trial import Stage, TrialState
 
 STATE = {FORM: Form(TrialState)}
-"""Metadata of a field that says how a trial stands."""
+"""Metadata of a field that holds a ``TrialState``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCreated(TrialRecord):
-    """A trial was suggested or planned; the record is written before anything of the trial runs.
+    """A trial was suggested or planned; the record is written before the trial runs.
 
     Attributes:
-        stage: What the trial is for: ``search``, ``confirm`` or ``regress``.
-        candidate: Id of the first trial of the search with the same setting, which this one repeats with another
-            seed; ``None`` where it repeats none.
+        stage: Purpose of the trial: ``search``, ``confirm`` or ``regress``.
+        candidate: Id of the first trial of the search with the same setting, which this trial repeats with another
+            seed; ``None`` where the trial repeats none.
         study: Name of the (dataset, model, loss) cell.
         number: Position in the stage of its study, >= 0.
-        params: What the searcher suggested, by the names of the search space.
-        config: All that decides the outcome, with the keys of a training's file.
+        params: Suggestion of the searcher, by the names of the search space.
+        config: All settings that decide the outcome, with the keys of a training's file.
     """
 
     kind: ClassVar[str] = "trial_created"
@@ -37,7 +37,7 @@ class TrialCreated(TrialRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStarted(TrialRecord):
-    """A trial got an actor: it trains from now on.
+    """A trial got an actor and trains from now on.
 
     Attributes:
         gpus: GPUs that the actor takes, >= 0; 0.25 is a quarter of one.
@@ -55,7 +55,7 @@ class EpochEnded(TrialRecord):
     Attributes:
         epoch: From 1.
         metrics: By name: ``train/...``, ``val/...``, ``cocos/...``, ``time/...``; finite numbers.
-        state: How the trial stands now: ``running``, ``finished`` or ``stopped_early``.
+        state: State of the trial after the epoch: ``running``, ``finished`` or ``stopped_early``.
     """
 
     kind: ClassVar[str] = "epoch"
@@ -70,7 +70,7 @@ class TrialPaused(TrialRecord):
     """A trial waits for the other trials of its population, without an actor.
 
     Attributes:
-        epoch: The newest that it has trained, >= 1.
+        epoch: The newest epoch that the trial has trained, >= 1.
     """
 
     kind: ClassVar[str] = "trial_paused"
@@ -80,7 +80,7 @@ class TrialPaused(TrialRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRetried(TrialRecord):
-    """A trial failed, and is started again from its newest good checkpoint.
+    """A trial failed and is started again from its newest good checkpoint.
 
     Attributes:
         cause: ``error``, ``memory``, ``hung`` or ``preempted``, see ``tuner.failures.Cause``; ``None`` is an error.
@@ -95,7 +95,7 @@ class TrialRetried(TrialRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded(TrialRecord):
-    """A trial came to an end that is no epoch.
+    """A trial diverged or failed.
 
     Attributes:
         state: ``diverged`` or ``failed``.
@@ -110,10 +110,10 @@ class TrialEnded(TrialRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDamaged(TrialRecord):
-    """A checkpoint could not be used: its trial goes on from an older one.
+    """A checkpoint could not be used; its trial continues from an older checkpoint.
 
     Attributes:
-        damage: Which file, and what is wrong with it.
+        damage: The file and what is wrong with it.
     """
 
     kind: ClassVar[str] = "checkpoint_damaged"
@@ -122,5 +122,5 @@ class CheckpointDamaged(TrialRecord):
 
 
 def has_ended(record: Record) -> TypeGuard[EpochEnded | TrialEnded]:
-    """Say whether a record is the last of its trial."""
+    """Say whether a record is the last record of its trial."""
     return isinstance(record, (EpochEnded, TrialEnded)) and record.state is not TrialState.RUNNING

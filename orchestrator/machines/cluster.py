@@ -16,14 +16,6 @@ from orchestrator.storage.reachable import connection_problem
 from trainables.errors import ConfigError
 from trainables.files import make_writable
 
-HEALTH_CHECKS = {
-    "RAY_health_check_initial_delay_ms": "2000",
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "5",
-}
-"""Environment of ``ray start --head`` for a head that gives a silent node up after 15 s instead of some 65 s."""
-
 WAITING = "ICR_WAITING_TRIALS"
 """Environment variable: how many trials wait for room, at which an autoscaler sees how many nodes are wanted."""
 

@@ -1,7 +1,7 @@
-"""An experiment from its start to its winners, and how it stands.
+"""An experiment from its start to its winners, and its state.
 
-The room can be called: ``orchestrator.search("scenes-smoke")`` runs ``begin.search``, because a package and what it is
-called to do cannot have one name otherwise.
+The package can be called: ``orchestrator.search("scenes-smoke")`` runs ``begin.search``. Otherwise a package and a
+function of ``orchestrator`` could not have one name.
 """
 
 import sys

@@ -39,26 +39,25 @@ def search(
     storage: str | None = None,
     quiet: bool = False,
 ) -> LoadedExperiment:
-    """Search and confirm an experiment, or go on with one that was interrupted; see ``orchestrator search --help``.
+    """Search and confirm an experiment, or continue an interrupted one; see ``orchestrator search --help``.
 
     Args:
-        experiment: The name of an experiment that ships, a YAML file, the keys of one, or what ``make_experiment``
-            returned.
+        experiment: Name of a shipped experiment, a YAML file, keys and values of such a file, or an ``Experiment``.
         data_root: Folder that holds the datasets, or ``s3://bucket/prefix``.
-        output: Root of everything that is written.
-        overrides: ``KEY=VALUE``, as with ``--set``; not with an ``Experiment``, which is whole.
+        output: Folder under which everything is written.
+        overrides: ``KEY=VALUE``, as with ``--set``; not together with an ``Experiment``.
         plugins: Python files or installed distributions, as with ``--plugin``.
         tracking_uri: MLflow's store; by default a database under ``output``.
-        address: Of a Ray cluster, or ``auto``; by default this machine alone.
+        address: Address of a Ray cluster, or ``auto``; by default this machine alone is used.
         storage: Where checkpoints are kept; by default under ``output``.
         quiet: Print nothing.
 
     Returns:
-        What came of it, as data frames.
+        The results, as data frames.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
-        SearchInterruptedError: If a signal ended it; the same call goes on with it.
+        SearchInterruptedError: If a signal ended the search; the same call continues it.
     """
     chosen = make_experiment(experiment, overrides, plugins)
     result = run_experiment(
@@ -77,15 +76,15 @@ def make_experiment(
     overrides: Sequence[str] = (),
     plugins: Sequence[str] = (),
 ) -> Experiment:
-    """Return an experiment, checked whole.
+    """Return an experiment of which everything has been checked.
 
     Args:
-        experiment: The name of an experiment that ships, a YAML file, the keys of one, or what this function returned.
+        experiment: Name of a shipped experiment, a YAML file, keys and values of such a file, or an ``Experiment``.
         overrides: ``KEY=VALUE``, as with ``--set``.
         plugins: Python files or installed distributions, as with ``--plugin``.
 
     Raises:
-        ConfigError: If anything in it is refused, with all mistakes.
+        ConfigError: If the experiment is refused; the message lists all mistakes.
 
     Example:
         >>> made = make_experiment({"name": "mine", "datasets": ["scenes"], "losses": ["nt_xent"]})
@@ -132,10 +131,10 @@ def run_experiment(
 
 
 def with_formats(experiment: Experiment, data_root: str) -> Experiment:
-    """Return an experiment with the installed plug-ins that read its datasets, beside those that it names.
+    """Return an experiment with the installed plug-ins that read its datasets, beside the plug-ins that it names.
 
-    A plug-in has to be part of the experiment to be recorded and to be sent to the actors. Datasets of a bucket are not
-    there yet, so that an experiment names the plug-ins that read them.
+    A plug-in has to be part of the experiment to be recorded and sent to the actors. Datasets in a bucket have not been
+    fetched yet, so an experiment has to name the plug-ins that read such datasets.
     """
     if is_bucket(data_root):
         return experiment
@@ -143,7 +142,7 @@ def with_formats(experiment: Experiment, data_root: str) -> Experiment:
 
     known = {plugin.name: plugin for plugin in experiment.plugins}
     for dataset in experiment.datasets:
-        # What is wrong with a dataset is told with all that is wrong with the data.
+        # Problems of a dataset are reported later, together with all other problems of the data.
         with suppress(DataError):
             if (plugin := plugin_that_reads(dataset, Path(data_root))) is not None:
                 known.setdefault(plugin.name, plugin)
@@ -153,8 +152,8 @@ def with_formats(experiment: Experiment, data_root: str) -> Experiment:
 
 
 def make_workload(resources: Resources, data_root: str, plugins: tuple[Plugin, ...] = ()) -> TrainablesWorkload:
-    """Return what trials that get these resources run on the data under a root, with the code of plug-ins."""
+    """Return the workload of trials with these resources, on the data under a root, with the code of plug-ins."""
     root = data_root if is_bucket(data_root) else str(Path(data_root).resolve())
-    # The driver as well leaves the GPUs alone, which measures and evaluates with it.
+    # The driver, which measures and evaluates with the workload, leaves the GPUs alone where trials get none.
     device = "cpu" if resources.gpus == 0 else "auto"
     return TrainablesWorkload(root, max(1, math.ceil(resources.cpus)), device, plugins=plugins)

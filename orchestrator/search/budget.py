@@ -1,8 +1,8 @@
-"""When a search ends although trials are left: hours, GPU hours, a target, a plateau; all of it read from the journal.
+"""When a search ends although trials are left: hours, GPU hours, a target, a plateau, all read from the journal.
 
-A limit of hours or a target ends the search at once; what runs then keeps its checkpoints and its state ``running``, so
-that the same command with a larger budget goes on with it. A plateau holds back a study's next trials; those that run
-may still find something better, and then it goes on.
+A limit of hours or a target ends the search at once; running trials keep their checkpoints and the state ``running``,
+so that the same command with a larger budget continues them. On a plateau a study gets no new trials; if a running
+trial still finds a better value, the study goes on.
 """
 
 import time
@@ -14,15 +14,15 @@ from orchestrator.journal.record import Record
 from orchestrator.journal.trial import Stage, Trial, TrialState
 
 SPENT = ("hours", "gpu_hours")
-"""The limits at which a search ends unfinished; a target or a plateau is an end as good as the last trial's."""
+"""Limits that leave a search unfinished; a search that reaches a target or a plateau counts as finished."""
 
 
 class Meter:
-    """Compares a search with its budget; kept up to date by the ledger, asked several times a second.
+    """Compares a search with its budget; the ledger keeps it up to date.
 
     Args:
         budget: The limits.
-        history: Kept up to date by others, and before this.
+        history: History of the search, which is updated before this object hears of a record.
     """
 
     def __init__(self, budget: Budget, history: History) -> None:
@@ -35,7 +35,7 @@ class Meter:
         self._heard = time.monotonic()
 
     def listen(self, record: Record) -> None:
-        """Take note of when the newest record was written: time goes on without records, too."""
+        """Note when the newest record was written, because time also passes between records."""
         self._heard = time.monotonic()
 
     def limit(self) -> str | None:
@@ -51,16 +51,16 @@ class Meter:
         return "target" if self._on_target else None
 
     def is_closed(self, study: str) -> bool:
-        """Say whether a study is on its plateau and gets no new trials."""
+        """Say whether a study is on a plateau and gets no new trials."""
         return self._budget.plateau is not None and self.since_best(study) >= self._budget.plateau
 
     def since_best(self, study: str) -> int:
-        """Return how many trials of a study have ended since the newest trial that was better than all before it."""
+        """Return how many trials of a study have ended since its newest best trial."""
         self._count_ended()
         return self._since_best.get(study, 0)
 
     def _count_ended(self) -> None:
-        """Take into account the trials of the search that have ended since the last question."""
+        """Take into account the trials of the search that have ended since the last call."""
         ended = self._history.ended
         for trial in ended[self._counted :]:
             if trial.stage is Stage.SEARCH:
@@ -70,8 +70,8 @@ class Meter:
     def _note_end(self, trial: Trial) -> None:
         value = None
         if trial.state is TrialState.FINISHED:
-            # Of several trainings of a setting the mean counts, over those that had finished by then: a later process
-            # reads the past of a history that holds all.
+            # The mean of a setting's trainings counts, over the trainings that had finished by then: a process that
+            # continues the search goes through past ends with a history that already has later trainings.
             trainings = self._finished.setdefault(trial.candidate or trial.id, [])
             trainings.append(trial)
             point = Point(tuple(trainings))
@@ -82,9 +82,6 @@ class Meter:
         elif best is not None:
             self._since_best[trial.study] += 1
         if value is not None and self._budget.target is not None:
-            mean = point.mean(self._metric())
+            # The experiment's metric: a study may select its epochs by another metric.
+            mean = point.mean(self._history.metric)
             self._on_target |= mean is not None and mean >= self._budget.target
-
-    def _metric(self) -> str:
-        """Return the experiment's metric; a study may select its epochs by another."""
-        return self._history.metric

@@ -1,4 +1,4 @@
-"""An experiment as its journal describes it, to go on with it without its YAML file."""
+"""Reads an experiment from its journal, to continue it without its YAML file."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     """Return the experiment of the newest start, with ``--set`` applied.
 
     Raises:
-        ConfigError: If it never started, or is refused.
+        ConfigError: If the experiment never started, or is refused.
         JournalError: If the journal is missing or damaged.
     """
     history = History.of(read_journal(directory / JOURNAL_FILE))
@@ -29,13 +29,13 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
 
 
 def check_folder(directory: Path, experiment: Experiment) -> None:
-    """Refuse to go on with a folder that was renamed, or copied under another name.
+    """Refuse to continue in a folder that was renamed, or copied under another name.
 
-    An experiment's name is that of its folder, of its checkpoints under ``--storage`` and of its runs in MLflow: trials
-    of a copy would be written into the original.
+    The experiment's name is also the name of its checkpoints under ``--storage`` and of its runs in MLflow: trials of a
+    copy would be written into the original.
 
     Raises:
-        ConfigError: If the folder has not the name of its experiment.
+        ConfigError: If the folder does not have the experiment's name.
     """
     folder = directory.resolve()
     if folder.name != experiment.name:
@@ -55,18 +55,18 @@ def read_storage(directory: Path) -> str | None:
 
 
 def command_to_go_on(directory: Path, history: History, verb: str | None = None) -> str | None:
-    """Return the command line that goes on with an experiment that nobody runs, ready to be pasted.
+    """Return the command line that continues an experiment that no process runs, ready to be pasted.
 
-    What has reached a limit of its budget gets as much again.
+    A limit of the budget that was reached is doubled.
 
     Args:
-        directory: Of the experiment.
-        history: What its journal says.
-        verb: The command, where the history cannot tell which one was interrupted; ``None`` is ``resume`` or
+        directory: The experiment's directory.
+        history: The experiment's history.
+        verb: The command, where the history cannot tell which command was interrupted; ``None`` is ``resume`` or
             ``extend``.
 
     Returns:
-        ``None`` where its newest start came to its end, or where it never began.
+        The command; ``None`` where the newest start came to its end, or where the experiment never began.
     """
     if history.finished or not history.experiment:
         return None
@@ -78,7 +78,7 @@ def command_to_go_on(directory: Path, history: History, verb: str | None = None)
 
 
 def _verb(history: History) -> list[str]:
-    """Return the command, with what makes a limit larger that was reached."""
+    """Return the command, with an option that doubles the limit that was reached."""
     limit = history.ended_by
     if history.outcome != "budget_spent" or limit is None:
         return ["resume"]
@@ -94,13 +94,13 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
     """Return an experiment with larger limits.
 
     Args:
-        directory: Of the experiment.
-        trials: How many more trials each study gets.
-        hours: How many more hours it may take than it has taken until now, whatever its limit was.
+        directory: The experiment's directory.
+        trials: Trials that each study gets in addition.
+        hours: Hours that the search may take from now on, whatever its limit was.
         overrides: ``--set``, applied last.
 
     Raises:
-        ConfigError: If nothing is larger, or a value is refused.
+        ConfigError: If no limit is larger, or a value is refused.
         JournalError: If the journal is missing or damaged.
     """
     before = read_experiment(directory)
@@ -124,8 +124,8 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     """Return an experiment whose best trials are to be confirmed.
 
     Args:
-        directory: Of the experiment.
-        changes: Keys of ``confirm``; a key whose value is ``None`` stays as it is.
+        directory: The experiment's directory.
+        changes: Keys of ``confirm`` -> values; ``None`` leaves a key as it is.
 
     Raises:
         ConfigError: If no trial of the search has finished, or a value is refused.
@@ -133,7 +133,7 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     """
     before = read_experiment(directory).to_dict()
     given = {key: value for key, value in changes.items() if value is not None}
-    # A number of seeds is another design than a number of trainings: the new one takes the place of the old one.
+    # A number of seeds (fixed design) and a number of trainings (race) exclude each other: the new number counts.
     designs = dict.fromkeys(("seeds", "trainings")) if {"seeds", "trainings"} & given.keys() else {}
     values = {**before, "confirm": {**(before["confirm"] or {}), **designs, **given}}
     experiment = validate(Experiment, values, str(directory / JOURNAL_FILE))

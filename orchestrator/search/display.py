@@ -1,4 +1,4 @@
-"""What a person sees of a running search: a live table on a terminal, plain lines elsewhere."""
+"""Shows a running search: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -31,23 +31,23 @@ from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import format_parameters
 
 PROGRESS_SECONDS = 30.0
-"""How often plain output says how far the search is."""
+"""Seconds between two lines of plain output about the progress of the search."""
 
 DRAW_SECONDS = 0.25
-"""Between two drawings of the live table, at least."""
+"""Least seconds between two drawings of the live table."""
 
 DRAW_SHARE = 20
-"""So many times as long as a drawing took, the next one waits: the table of many trials takes little of the driver."""
+"""A drawing waits this many times as long as the last drawing took, so that large tables take little of the driver."""
 
 
 class Progress:
-    """How far a stage is, and how long the rest may take at the pace of this session.
+    """Progress of a stage, and how long the rest may take at the pace of this session.
 
     Args:
-        history: Kept up to date by others.
+        history: History of the experiment, which others keep up to date.
         total: Trials of the stage in all.
         epochs: Epochs of a whole trial.
-        stage: Whose trials are counted.
+        stage: Stage whose trials are counted.
     """
 
     def __init__(self, history: History, total: int, epochs: int, stage: Stage = Stage.SEARCH) -> None:
@@ -56,10 +56,10 @@ class Progress:
         self._started, self._before = time.monotonic(), self._trained()
 
     def counts(self, prefix: str = "") -> list[str]:
-        """Return trials by state, the best so far, and the time left, each where there is any.
+        """Return the numbers of trials by state, the best so far, and the time left, each where known.
 
         Args:
-            prefix: Of the trials' ids, to be left out.
+            prefix: Prefix of the trials' ids, which is left out.
         """
         parts = [words] if (words := count_words(self.history.count(self.stage, self._total))) else []
         best = self.best()
@@ -72,13 +72,13 @@ class Progress:
     def best(self) -> Point | None:
         """Return the point with the highest value so far among those that could win or still run."""
         trials = self.history.stage(self.stage)
-        # What confirms a search has a seed a trial, so that each trial stands for itself.
+        # In other stages each trial has a seed of its own, so each trial stands for itself.
         points = points_of(trials) if self.stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
         rated = [point for point in points if point.value_so_far is not None]
         return max(rated, key=lambda point: point.value_so_far or 0.0, default=None)
 
     def seconds_left(self) -> float | None:
-        """Return the time left if new trials are as long as ended ones; ``None`` before the first epoch."""
+        """Return the seconds left if new trials are as long as ended trials; ``None`` before the first epoch."""
         trained = self._trained() - self._before
         if trained <= 0:
             return None
@@ -90,20 +90,20 @@ class Progress:
 
 
 class Display:
-    """Something that is told about new records and is given a turn several times a second."""
+    """A display that hears of new records and is called several times a second; this one shows nothing."""
 
     def listen(self, record: Record) -> None:
         """Take note of a record."""
 
     def refresh(self) -> None:
-        """Draw, if it is time to."""
+        """Draw, if a drawing is due."""
 
     def announce(self, doing: str) -> None:
-        """Say what is under way that brings no record for a while."""
+        """Tell the user about work that writes no record for a while."""
 
 
 class PlainDisplay(Display):
-    """A line for each trial that ends, and now and then one for the whole."""
+    """Prints a line for each trial that ends, and now and then a line about the whole search."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -127,7 +127,7 @@ class PlainDisplay(Display):
             say(record.message)
 
     def _tell_rounds(self, ended: Trial) -> None:
-        """Print what the rounds of a race brought that are over since the last trial ended."""
+        """Print the results of the rounds of a race that have ended since the last trial ended."""
         history = self._progress.history
         for dataset, race in races_of(history).items() if ended.stage is Stage.CONFIRM else ():
             told = self._rounds.get(dataset, 0)
@@ -136,23 +136,23 @@ class PlainDisplay(Display):
             self._rounds[dataset] = len(race.rounds)
 
     def refresh(self) -> None:
-        """Print how far the search is, every half a minute."""
+        """Print the progress of the search every half minute."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + PROGRESS_SECONDS
             say(", ".join(self._progress.counts()))
 
     def announce(self, doing: str) -> None:
-        """Print it."""
+        """Print the text."""
         say(doing)
 
 
 class LiveDisplay(Display):
-    """A table that is drawn anew in place, with a clock that goes on by itself while nothing else happens.
+    """A table that is redrawn in place, with a clock that runs even while no record comes.
 
     Args:
-        progress: Of the stage that is shown.
-        live: What draws; it draws the clock of its own accord where it refreshes by itself.
-        title: Above the table.
+        progress: Progress of the stage that is shown.
+        live: Draws; where it refreshes by itself, it also redraws the clock.
+        title: Title above the table.
     """
 
     def __init__(self, progress: Progress, live: Live, title: str) -> None:
@@ -164,7 +164,7 @@ class LiveDisplay(Display):
         live.update(self._drawn())
 
     def listen(self, record: Record) -> None:
-        """Keep what is shown beside the trials: when epochs end, how a race stands, what limits trials at a time."""
+        """Note what is shown beside the trials: ends of epochs, the state of a race, limits of trials at a time."""
         self._epochs.listen(record)
         if isinstance(record, EpochEnded):
             self._heartbeat.hear()
@@ -182,16 +182,16 @@ class LiveDisplay(Display):
             self._next = ended + max(DRAW_SECONDS, DRAW_SHARE * (ended - started))
 
     def announce(self, doing: str) -> None:
-        """Put it beside the clock, which goes on by itself.
+        """Put the text beside the clock.
 
-        No table is made here: a handler of signals calls this while another thread adds trials to the history.
+        No table is drawn here, because a signal handler calls this while another thread may add trials to the history.
         """
         self._heartbeat.doing = doing
 
     def _drawn(self) -> Group:
         history, stage = self._progress.history, self._progress.stage
         below = [*self._progress.counts(common_prefix(history.stage(stage))), *self._races, *self._limits]
-        # The title, the head of the table, what it leaves out, and the clock take nine lines.
+        # Title, head of the table, summary of the trials left out, and clock take nine lines.
         room = self._live.console.height - 9 - len(below)
         rows = max(FEWEST_ROWS, min(ROWS, room))
         table = trials_table(history, self._title, rows, stage=stage, progress=self._epochs.progress)
@@ -213,7 +213,7 @@ def make_display(progress: Progress, title: str, *, quiet: bool) -> Iterator[Dis
 
 
 def race_lines(history: History) -> list[str]:
-    """Return how the race on each dataset stands, and who left it."""
+    """Return the state of the race on each dataset, with the candidates that left."""
     metric = history.metric if history.plans else ""
     return [f"{dataset}: {line}" for dataset, race in races_of(history).items() for line in describe_race(race, metric)]
 
@@ -228,9 +228,9 @@ def describe_end(trial: Trial) -> str:
 
 
 def print_summary(history: History, show: Callable[..., None] | None = None) -> None:
-    """Print the winner of each dataset, how sure that is, what could not win, and how the trials ended."""
+    """Print the winner of each dataset with its verdict, the trials that could not win, and how trials ended."""
     summary = conclude(history)
-    # A terminal gets lines of its own width, broken between words; a file gets a line a sentence.
+    # On a terminal, lines break between words at its width; in a file, each sentence is a line.
     is_folded = show is None and sys.stdout.isatty()
     console = make_console(plain_width=160)
     show = show or console.print
@@ -252,7 +252,7 @@ def _is_limited(summary: Summary) -> bool:
 
 
 def _winners(summary: Summary) -> Group:
-    """Return a table of the winners, with what may be long below: parameters and the names of trials."""
+    """Return a table of the winners, with long texts (parameters, names of trials) below."""
     metric = summary.metric.removeprefix("val/")
     table = Table()
     for heading in ("dataset", "model", "loss"):

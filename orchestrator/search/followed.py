@@ -1,4 +1,4 @@
-"""An experiment that is followed: its history, what it has used and its plateau, kept up to date record by record."""
+"""Follows an experiment: its history, its use of the budget and its plateau, kept up to date record by record."""
 
 from pathlib import Path
 
@@ -13,15 +13,15 @@ from orchestrator.search.budget import Meter
 
 
 class Followed:
-    """What the journal of an experiment has said so far.
+    """The state of an experiment according to its journal so far.
 
     Args:
-        directory: Of the experiment; its journal need not be there yet.
+        directory: The experiment's directory; its journal may not exist yet.
 
     Attributes:
-        history: How the experiment stands after the newest record that was read.
-        meter: How long each study has been without a better trial.
-        version: Records read, over all journals that were in the place; it only grows.
+        history: History up to the newest record that was read.
+        meter: Use of the budget, and how long each study has been without a better trial.
+        version: Records read, over all journals that this directory had; it only grows.
         generation: How often the journal was replaced by another.
         paced: Epochs and running time of the experiment when its newest start began.
     """
@@ -39,7 +39,7 @@ class Followed:
         self.paced = (0, 0.0)
 
     def read_on(self) -> bool:
-        """Take in the new records; say whether there were any.
+        """Read the new records; say whether there were any.
 
         Raises:
             JournalError: If the journal is damaged.

@@ -1,4 +1,4 @@
-"""What moves in the live table between two records: the clock, a sign of life, and how far an epoch is."""
+"""The moving parts of the live table: a clock, a spinner, and the progress of epochs."""
 
 import time
 from collections import defaultdict
@@ -13,19 +13,19 @@ from orchestrator.journal.trial import Trial
 from orchestrator.journal.trial_records import EpochEnded, TrialStarted
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-"""Of the sign of life, one after the other."""
+"""Frames of the spinner."""
 
 FRAME_SECONDS = 0.25
 
 OVERDUE = 1.5
-"""So many times its usual length an epoch may take before its seconds are shown instead of a share."""
+"""An epoch that takes longer than this many times its usual length is shown in seconds instead of per cent."""
 
 
 class Heartbeat:
-    """A line that rich draws anew by itself several times a second, whatever the search is doing.
+    """A line that rich redraws by itself several times a second, whatever the search is doing.
 
     Attributes:
-        doing: What is under way before the first epoch, and once the search is told to stop.
+        doing: Work before the first epoch, and after the search is told to stop.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Heartbeat:
         self._heard, self.doing = time.monotonic(), ""
 
     def __rich__(self) -> Text:
-        """Return the line: sign of life, time since the start, and what was heard last."""
+        """Return the line: spinner, time since the start, and the age of the newest epoch."""
         now = time.monotonic()
         frame = FRAMES[int(now / FRAME_SECONDS) % len(FRAMES)]
         heard = "" if self._heard is None else f"newest epoch {_ago(now - self._heard)} ago"
@@ -47,14 +47,13 @@ class Heartbeat:
 
 
 class EpochClock:
-    """How far the epochs are that trials train now, by the pace of the epochs before.
+    """Estimates the progress of the epochs that trials train now, from the lengths of earlier epochs.
 
-    A trial says nothing inside an epoch, so that this is an estimate: the share of the usual length of an epoch that
-    has passed. The usual length is that of the trial's own newest epoch, or before its first the median over the trials
-    of its study.
+    A trial reports nothing inside an epoch. The estimate is the time since the epoch began as a share of the usual
+    length: the length of the trial's newest epoch or, before its first, the median over the trials of its study.
 
     Args:
-        history: Kept up to date by others.
+        history: History of the experiment, which others keep up to date.
     """
 
     def __init__(self, history: History) -> None:
@@ -76,7 +75,7 @@ class EpochClock:
             self._newest[trial] = self._studies[study][trial] = seconds
 
     def progress(self, trial: Trial) -> str:
-        """Return ``+40%`` of the epoch under way, or its seconds where nobody knows how long it takes."""
+        """Return the progress of the present epoch, such as ``+40%``; its seconds where the usual length is unknown."""
         if trial.id not in self._since:
             return ""
         passed = time.monotonic() - self._since[trial.id]

@@ -1,4 +1,4 @@
-"""How long the rest of a stage may take."""
+"""Estimate of how long the rest of a stage takes."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from orchestrator.journal.trial import Trial, TrialState
 
 
 def seconds_left(trials: Sequence[Trial], total: int, pace: float, epochs: int | None = None) -> float:
-    """Return the time left if new trials are as long as ended ones, and as many epochs are trained a second as so far.
+    """Return the seconds left if new trials are as long as ended trials, at the present number of epochs a second.
 
     Args:
-        trials: Of the stage.
+        trials: Trials of the stage.
         total: Trials of the stage in all, >= 0.
         pace: Epochs trained in a second, over all trials at once, > 0.
-        epochs: Of a whole trial, for a stage of which no trial has ended; by default those of its first trial.
+        epochs: Epochs of a whole trial, used before a trial has ended; by default those of the first trial.
     """
     ended = [trial.last_epoch for trial in trials if trial.state is not TrialState.RUNNING]
     whole = epochs if epochs is not None else next((trial.total_epochs for trial in trials), 0)

@@ -1,4 +1,4 @@
-"""What is checked and opened before the first trial of an experiment runs."""
+"""Checks, and opens what an experiment needs, before its first trial runs."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from orchestrator.tuner.session import Session
 
 TRACKING_SECONDS = 30.0
-"""How long the end of a search waits for a tracking store that does not keep up."""
+"""Seconds that the end of a search waits for a tracking store that is behind."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An experiment's directory that this process holds, after all that can be refused without its journal.
+    """An experiment's directory that this process holds, after all checks that need no journal.
 
     Attributes:
         uri: MLflow's store.
-        cluster: Where trials run, looked up and found to answer.
-        digests: Of the data, by dataset.
-        directory: Of the experiment.
-        scratch: A temporary directory of this process, which goes in the end.
+        cluster: Where trials run; a named cluster has answered.
+        digests: Dataset -> digest of its data.
+        directory: The experiment's directory.
+        scratch: A temporary directory of this process, which is removed in the end.
     """
 
     uri: str
@@ -58,12 +58,12 @@ class Opened:
 def opened(
     experiment: Experiment, workload: Workload, output: Path, *, tracking_uri: str | None, cluster: Cluster
 ) -> Iterator[Opened]:
-    """Check what can be refused before anything starts, then hold the experiment's directory for a ``with`` block.
+    """Make all checks that need no journal, then hold the experiment's directory for a ``with`` block.
 
     Args:
-        experiment: What is to run.
-        workload: What its trials run.
-        output: Root of everything that is written; the experiment gets a folder of its own in it.
+        experiment: The experiment to run.
+        workload: Code that its trials run.
+        output: Folder under which everything is written; the experiment gets a folder of its own there.
         tracking_uri: MLflow's store; by default a database under ``output``.
         cluster: Where trials run, and where their checkpoints are kept.
 
@@ -82,7 +82,7 @@ def opened(
 
 @contextmanager
 def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool) -> Iterator["Session"]:
-    """Show the trials of a stage for the length of a ``with`` block, which gets the session that draws them."""
+    """Show the trials of a stage during a ``with`` block, which gets the session that draws them."""
     with make_display(progress, title, quiet=quiet) as display:
         session.ledger.listeners.append(display.listen)
         try:
@@ -93,7 +93,7 @@ def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool
 
 @contextmanager
 def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
-    """Let a tracker follow the ledger for the length of a ``with`` block, however it ends."""
+    """Let a tracker follow the ledger during a ``with`` block, and close the tracker however the block ends."""
     ledger.listeners.append(tracker.listen)
     tracker.start()
     try:
@@ -110,7 +110,7 @@ def start(
     cluster: Cluster,
     options: Mapping[str, str] | None = None,
 ) -> None:
-    """Write down what is searched, on what, where, and with which options of the command line."""
+    """Record the start: experiment, data, environment, storage and the options of the command line."""
     resolved = _as_begun(experiment, ledger.history.experiment)
     write_whole(directory / "experiment.yaml", yaml.safe_dump(resolved, sort_keys=False))
     started = ExperimentStarted(
@@ -124,7 +124,7 @@ def start(
 
 
 def _as_begun(experiment: Experiment, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment resolved; unless another is asked for, the rule of its verdict stays as it was begun."""
+    """Return a resolved experiment; it keeps the verdict rule of its first start unless it asks for another."""
     resolved = experiment.to_dict()
     begun = before.get("confirm")
     if experiment.confirm and begun and "verdict" not in experiment.confirm.model_fields_set:
@@ -133,7 +133,7 @@ def _as_begun(experiment: Experiment, before: Mapping[str, Any]) -> dict[str, An
 
 
 def check_cpus(resources: Resources) -> None:
-    """Refuse at once what Ray, which takes ten seconds to start and knows the GPUs as well, would refuse later.
+    """Refuse too many CPUs at once; Ray, which takes ten seconds to start, would refuse them later.
 
     Raises:
         ConfigError: If a trial asks for more CPUs than this machine has.
@@ -147,10 +147,10 @@ def check_cpus(resources: Resources) -> None:
 
 
 def open_directory(output: Path, name: str) -> Path:
-    """Make an experiment's directory, which only its user may enter, and make sure that it can be written.
+    """Make an experiment's directory, which only its user may enter, and check that it can be written.
 
     Raises:
-        ConfigError: If it cannot.
+        ConfigError: If the directory cannot be written.
     """
     directory = output.resolve() / name
     try:
@@ -164,7 +164,7 @@ def open_directory(output: Path, name: str) -> Path:
 
 
 def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history: History, directory: Path) -> None:
-    """Refuse to go on with trials that could not be compared with those there are.
+    """Refuse a change after which new trials could not be compared with the trials of the journal.
 
     Raises:
         ConfigError: If experiment or data differ from those of the journal.
@@ -175,7 +175,7 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     if plugins := changed_plugins(history.experiment, experiment.plugins):
         raise ConfigError(
             f"{directory}: was started with other plug-ins than now: {'; '.join(plugins)}; trials of both could not be "
-            f"compared: {way_out}, or go on with the recorded code: `orchestrator resume {directory.name}`"
+            f"compared: {way_out}, or continue with the recorded code: `orchestrator resume {directory.name}`"
         )
     changed = changed_keys(history.experiment, experiment.to_dict())
     if changed:
@@ -190,11 +190,11 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
 
 
 def open_checkpoints(cluster: Cluster, history: History, directory: Path) -> Checkpoints:
-    """Return where the checkpoints lie, without those that the journal does not know.
+    """Return the experiment's checkpoints, after removing checkpoints that the journal does not know.
 
     Raises:
-        ConfigError: If the trials of the journal have theirs elsewhere, or those there are of another journal.
-        StorageError: If they cannot be written there.
+        ConfigError: If the journal's checkpoints lie elsewhere, or the checkpoints found belong to another journal.
+        StorageError: If checkpoints cannot be written there.
     """
     if history.trials and Cluster(storage=history.storage).place != cluster.place:
         place = f"with --storage {history.storage}" if history.storage else "without --storage"

@@ -1,4 +1,4 @@
-"""A search from its description to its winners; ``run_search`` reads top to bottom."""
+"""A search from its description to its winners: the story that ``run_search`` tells from top to bottom."""
 
 import json
 import os
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
 
 
 class SearchInterruptedError(UserError):
-    """A search that was told to stop; the same command goes on with it."""
+    """A search that was told to stop; the same command continues it."""
 
     exit_code = 130
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search came to.
+    """Result of a search.
 
     Attributes:
-        history: All that its journal says.
-        directory: Of the experiment.
-        tracking_uri: The MLflow store.
-        tracking_problem: What is missing there and why, or ``None``.
-        ended_by: What ended it: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
+        history: The content of the experiment's journal.
+        directory: The experiment's directory.
+        tracking_uri: Address of the MLflow store.
+        tracking_problem: What is missing in the MLflow store and why, or ``None``.
+        ended_by: What ended the search: ``trials``, ``plateau``, ``target``, ``hours`` or ``gpu_hours``.
         registered: The winners' versions in the model registry.
-        unregistered: Why some winners have none, or models no file.
+        unregistered: Why winners were not registered, or models not packed; a sentence each.
     """
 
     history: History
@@ -93,51 +93,30 @@ def run_search(
     data_root: str | None = None,
     confirm_alone: bool = False,
 ) -> SearchResult:
-    """Search and confirm an experiment, or go on with one that was interrupted or has got more trials.
+    """Search and confirm an experiment, or continue one that was interrupted or extended.
 
     Args:
-        experiment: What to search.
-        workload: What its trials run.
-        output: Root of everything that is written; the experiment gets a folder of its own in it.
+        experiment: The experiment to search.
+        workload: Code that its trials run.
+        output: Folder under which everything is written; the experiment gets a folder of its own there.
         tracking_uri: MLflow's store; by default a database under ``output``.
         quiet: Print nothing.
         cluster: Where trials run, and where their checkpoints are kept.
-        data_root: Where the workload has its data from, to be named in commands that go on; ``None`` is not known.
-        confirm_alone: Confirm what the search has found so far, and do not go on with the search.
+        data_root: Where the workload's data lie, for the command line that continues; ``None`` where unknown.
+        confirm_alone: Confirm the best trials so far, and do not continue the search.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
     stages = (Stage.CONFIRM,) if confirm_alone else (Stage.SEARCH, Stage.CONFIRM)
-    return _run(_Start(experiment, workload, output, tracking_uri, quiet, cluster, data_root), stages)
-
-
-@dataclass(frozen=True)
-class _Start:
-    """The arguments of ``run_search``."""
-
-    experiment: Experiment
-    workload: Workload
-    output: Path
-    tracking_uri: str | None
-    quiet: bool
-    cluster: Cluster
-    data_root: str | None
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Those of the command line, beside ``--output``, that a command which goes on needs as well."""
-        given = {"data-root": self.data_root, "address": self.cluster.address, "tracking-uri": self.tracking_uri}
-        return {name: without_password(value) for name, value in given.items() if value is not None}
-
-
-def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
-    experiment, workload = given.experiment, given.workload
-    if not given.quiet:
+    # Options of the command line, beside ``--output``, that a command which continues needs.
+    given = {"data-root": data_root, "address": cluster.address, "tracking-uri": tracking_uri}
+    options = {name: without_password(value) for name, value in given.items() if value is not None}
+    if not quiet:
         say(f"{experiment.name}: checking {', '.join(experiment.datasets)}")
-    sources = read_sources(experiment, given.output)
-    place = opened(experiment, workload, given.output, tracking_uri=given.tracking_uri, cluster=given.cluster)
+    sources = read_sources(experiment, output)
+    place = opened(experiment, workload, output, tracking_uri=tracking_uri, cluster=cluster)
     with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
         uri, cluster, digests, directory = here.uri, here.cluster, here.digests, here.directory
         experiment = experiment.continuing(ledger.history.experiment)
@@ -145,27 +124,27 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
         if cluster.address is not None:
             prepare_joining()
-        # Only now, because Ray and Optuna take longer to import than refusing everything above.
+        # Imported after the checks above, because Ray and Optuna take seconds to import.
         from orchestrator.tuner.session import Session
 
-        if not given.quiet:
+        if not quiet:
             say(describe_start(experiment, ledger.history, directory))
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
-        tracking = Tracker(uri, given.output, experiment.name, ledger.past)
+        tracking = Tracker(uri, output, experiment.name, ledger.past)
         with closing(checkpoints), tracked(ledger, tracking) as tracker, answered(directory, ledger, stages):
             signal, ended_by = None, ledger.history.ended_by or "trials"
-            start(ledger, experiment, digests, directory, cluster, given.options)
+            start(ledger, experiment, digests, directory, cluster, options)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
-                if not given.quiet:
+                if not quiet:
                     say(sentence)
             ready = workload.expecting(digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
             if Stage.SEARCH in stages:
-                signal = search_stage(session, meter, given.quiet)
+                signal = search_stage(session, meter, quiet)
                 ended_by = find_ending(experiment, ledger.history, meter)
             if signal is None:
-                signal = confirm_stage(session, given.quiet)
+                signal = confirm_stage(session, quiet)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise SearchInterruptedError(_how_to_go_on(directory, ledger.history, stages))
@@ -176,7 +155,7 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
             ledger.append(ExperimentEnded(outcome=outcome, ended_by=ended_by))
             write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
             unpacked = pack_champions(ledger.history, workload, checkpoints, directory)
-    # Only now, because a version belongs to the run of its trial.
+    # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
     registered, unregistered = register_all(uri, directory, tracker.problem)
     problems = (*unwritten, *unpacked, *unregistered)
     return SearchResult(ledger.history, directory, uri, tracker.problem, ended_by, registered, problems)
@@ -184,15 +163,15 @@ def _run(given: _Start, stages: Collection[Stage]) -> SearchResult:
 
 @contextmanager
 def answered(directory: Path, ledger: Ledger, stages: Collection[Stage]) -> Iterator[None]:
-    """Answer a Ctrl-C that comes while no trial runs, e.g. while Ray starts, as one that comes while trials run.
+    """Answer a Ctrl-C that comes while no trial runs, e.g. while Ray starts, like a Ctrl-C while trials run.
 
     Raises:
-        SearchInterruptedError: In the place of ``KeyboardInterrupt``.
+        SearchInterruptedError: In place of ``KeyboardInterrupt``.
     """
     try:
         yield
     except KeyboardInterrupt:
-        # Before MLflow gets its last records, which may take seconds.
+        # Printed before MLflow gets its last records, which may take seconds.
         say("stopping; what the journal holds is kept", error=True)
         raise SearchInterruptedError(_how_to_go_on(directory, ledger.history, stages)) from None
 
@@ -204,7 +183,7 @@ def _how_to_go_on(directory: Path, history: History, stages: Collection[Stage]) 
 
 
 def describe_start(experiment: Experiment, history: History, directory: Path) -> str:
-    """Return in two lines what a start is about to do, and where its files go."""
+    """Return two lines: the work of this start, and the folder of its files."""
     cells = experiment.cells()
     trials = sum(experiment.trials_in(cell) for cell in cells)
     ended = sum(trial.has_ended for trial in history.stage(Stage.SEARCH))
@@ -215,7 +194,7 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
 
 
 def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
-    """Return what ended a search that no signal ended: its last trial, or a limit of its budget."""
+    """Return the end of a search that no signal ended: its last trial, or a limit of its budget."""
     incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
     running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
     if running or not all(meter.is_closed(cell.name) for cell in incomplete):
@@ -226,11 +205,11 @@ def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
 
 
 def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
-    """Run what is left of the search; return the signal that ended it, or ``None`` where it is done."""
+    """Run the rest of the search; return the signal that ended it, or ``None`` where the search is done."""
     experiment, ledger = session.experiment, session.ledger
     total = sum(experiment.trials_in(cell) for cell in experiment.cells())
     with stage_displayed(session, Stage.SEARCH, total, quiet) as shown:
-        # Only now, because Optuna and Ray take seconds to import, during which the display says so.
+        # Imported after the announcement, because Optuna and Ray take seconds to import.
         shown.announce("loading Optuna and Ray")
         from orchestrator.studies.populations import Populations
         from orchestrator.studies.study import Studies
@@ -245,14 +224,15 @@ def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
 
 
 def confirm_stage(session: "Session", quiet: bool) -> int | None:
-    """Train the best trials again with fresh seeds; return the signal that ended it, or ``None``.
+    """Train the best trials again with fresh seeds; return the signal that ended the stage, or ``None``.
 
-    It has no limit but its number of trainings: a budget is the search's.
+    The number of trainings is the only limit: the budget is for the search.
     """
     ledger = session.ledger
     plans = current_plans(session.experiment, ledger.history)
     for plan in plans:
-        # Before the first training: what a look may spend depends on the looks that were taken when it was planned.
+        # Recorded before the first training, because the level of the verdict depends on how often the test split had
+        # been opened when the confirmation was planned.
         if ledger.history.plans.get(plan.dataset) != plan:
             ledger.append(ConfirmationPlanned.of(plan))
     if not plans:
@@ -267,7 +247,7 @@ def confirm_stage(session: "Session", quiet: bool) -> int | None:
 
 
 def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> AbstractContextManager["Session"]:
-    """Show a stage of so many trials for the length of a ``with`` block, which gets the session that draws it."""
+    """Show a stage with ``total`` trials during a ``with`` block, which gets the session that draws the stage."""
     experiment = session.experiment
     epochs = max(cell.training.total_epochs for cell in experiment.cells())
     progress = Progress(session.ledger.history, total, epochs, stage)

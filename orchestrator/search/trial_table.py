@@ -1,4 +1,4 @@
-"""The trials of a stage as a table for a terminal of any width: what runs first, then the best; nothing is wrapped."""
+"""The trials of a stage as a table for a terminal of any width: running trials first, then the best; no line wraps."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ from orchestrator.results.pareto import goals_of
 from orchestrator.text.values import format_parameters, short_names
 
 ROWS = 16
-"""Trials in a table that is to fit on a screen."""
+"""Trials in a table that fits on a screen."""
 
 FEWEST_ROWS = 4
-"""Trials in the table of the lowest terminal."""
+"""Least trials in a table, however low the terminal."""
 
 WORDS: dict[str, str] = {
     TrialState.RUNNING: "running",
@@ -28,7 +28,7 @@ WORDS: dict[str, str] = {
     HALF_TRAINED: "half trained",
     NOT_BEGUN: "not begun",
 }
-"""How a trial stands, see ``History.standing`` -> in words."""
+"""Standing of a trial (``History.standing``) -> its words."""
 
 STYLES: dict[str, str] = {
     TrialState.RUNNING: "cyan",
@@ -39,16 +39,16 @@ STYLES: dict[str, str] = {
 
 
 def count_words(counts: Mapping[str, int]) -> str:
-    """Return in words how many trials stand how."""
+    """Return in words how many trials have each standing."""
     return ", ".join(f"{counts[standing]} {words}" for standing, words in WORDS.items() if counts.get(standing))
 
 
 def common_prefix(trials: Iterable[Trial]) -> str:
-    """Return what the ids of all trials begin with: whole parts of the names of their studies, with a dash at the end.
+    """Return the common beginning of the ids of all trials: whole parts of the names of studies, and a dash.
 
     Example:
-        Of ``pets-vsepp-nt_xent-0000`` and ``pets-vsepp-triplet-0000`` it is ``pets-vsepp-``, and of the trials of one
-        study its name with a dash.
+        ``pets-vsepp-nt_xent-0000`` and ``pets-vsepp-triplet-0000`` give ``pets-vsepp-``; the trials of one study give
+        the study's name and a dash.
     """
     names = {trial.study for trial in trials}
     parts = zip(*(name.split("-") for name in names), strict=False)
@@ -63,14 +63,14 @@ def trials_table(
     stage: Stage = Stage.SEARCH,
     progress: Callable[[Trial], str] = lambda trial: "",
 ) -> Group:
-    """Return a table of the trials of a stage, with a title above and what the table leaves out below.
+    """Return a table of the trials of a stage, with a title above, and below a count of the trials that it leaves out.
 
     Args:
-        history: What the journal says.
-        title: Above the table.
+        history: History of the experiment.
+        title: Title above the table.
         rows: Trials in the table at most; ``None`` is all. Trials that have not ended come first, then the best.
-        stage: Whose trials are shown.
-        progress: What is said of the epoch that a trial trains now; may be empty.
+        stage: Stage whose trials are shown.
+        progress: Returns a text about the epoch that a trial trains now, which may be empty.
     """
     trials = history.stage(stage)
     shown = _chosen(trials, len(trials) if rows is None else rows)
@@ -89,16 +89,16 @@ def trials_table(
 
 
 def _chosen(trials: Sequence[Trial], rows: int) -> list[Trial]:
-    """Return trials that have not ended, the newest first, and behind them the best of the others."""
+    """Return the trials that have not ended, the newest first, then the best of the others."""
     going = [trial for trial in trials if not trial.has_ended][::-1]
     ended = sorted((trial for trial in trials if trial.has_ended), key=_worst_last)
-    # However many trials run at a time, some of the best stay in sight.
+    # Some of the best trials are shown however many trials run.
     room = max(rows - len(ended), (rows + 1) // 2)
     return [*going[:room], *ended[: max(0, rows - min(len(going), room))]]
 
 
 def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
-    """Return a sort key: the highest value first, and behind those with a value the trials that can't win."""
+    """Return a sort key: the highest value first, then the trials that can't win."""
     value = trial.best_value
     return trial.state in (TrialState.DIVERGED, TrialState.FAILED), value is None, -(value or 0.0)
 
@@ -106,7 +106,7 @@ def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
 def _columns(history: History) -> Table:
     table = Table()
     table.add_column("trial", no_wrap=True)
-    # The one column that gives way where the terminal is narrow; its texts keep to one line by themselves.
+    # The only column that shrinks on a narrow terminal; its texts stay on one line.
     table.add_column("parameters", overflow="ellipsis")
     table.add_column("epoch", justify="right", no_wrap=True, min_width=5)
     table.add_column("best", justify="right", no_wrap=True)

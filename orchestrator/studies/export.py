@@ -23,14 +23,13 @@ def write_storage(history: History, experiment: Experiment, path: Path) -> int:
 
     A trial has its parameters with the distributions that were searched, the metric of each epoch as its intermediate
     values, the values of the objectives at its best epoch, and its state: a trial that was stopped early is *pruned*
-    and has its last intermediate value, as Optuna keeps pruned trials; one that diverged or failed is *failed*; one
-    that has not ended is *running*. Id, seed, best epoch and error are user attributes. With several objectives there
-    are no intermediate values, as Optuna has it. Trials of a confirmation repeat others with fresh seeds and are left
-    out.
+    and has its last intermediate value, as Optuna keeps pruned trials; a trial that diverged or failed is *failed*; a
+    trial that has not ended is *running*. Id, seed, best epoch and error are user attributes. Optuna allows no
+    intermediate values with several objectives. Trials of a confirmation, which repeat others, are left out.
 
     Args:
         history: What the journal says.
-        experiment: What was searched.
+        experiment: The experiment that was searched.
         path: A file that does not exist.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -49,7 +48,7 @@ def write_storage(history: History, experiment: Experiment, path: Path) -> int:
 
 def _write_study(storage: RDBStorage, history: History, experiment: Experiment, cell: Cell) -> int:
     goals = experiment.search.goals
-    # The first is that by which the study selects its best epochs.
+    # The study selects its best epochs by the first metric.
     goals = (goals[0].model_copy(update={"metric": cell.metric}), *goals[1:])
     study = optuna.create_study(
         storage=storage, study_name=f"{experiment.name}/{cell.name}", directions=[goal.direction for goal in goals]
@@ -66,7 +65,7 @@ def _frozen(trial: Trial, cell: Cell, metrics: list[str]) -> FrozenTrial:
     values = None
     if state is OptunaState.COMPLETE and trial.best_epoch is not None:
         values = [trial.epochs[trial.best_epoch][metric] for metric in metrics]
-    # Optuna has none of several objectives.
+    # Optuna allows no intermediate values with several objectives.
     curve = {epoch: row[trial.metric] for epoch, row in trial.epochs.items()} if len(metrics) == 1 else {}
     if state is OptunaState.PRUNED and curve:
         values = [curve[trial.last_epoch]]
@@ -90,12 +89,12 @@ def _about(trial: Trial) -> dict[str, Any]:
 
 
 def _when(moment: float) -> datetime:
-    """Return a time of the journal as Optuna keeps its own: local, without a zone."""
+    """Return a time of the journal as Optuna stores times: local, without a zone."""
     return datetime.fromtimestamp(moment, UTC).astimezone().replace(tzinfo=None)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that a database of Optuna's can hold: of coefficients, their text."""
+    """Return a value that Optuna's database can hold: coefficients become text."""
     return str(list(value)) if isinstance(value, list | tuple) else value
 
 

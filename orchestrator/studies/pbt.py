@@ -1,11 +1,11 @@
-"""Population-based training: which trials of a study take over whose model, and with what they go on [Jaderberg2017].
+"""Population-based training: which trials of a study continue from another trial's model, and how [Jaderberg2017].
 
-All trials of a study train side by side. After every so many epochs those that are left wait for each other; the worst
-then take the checkpoint of one of the best (exploit), and hyper-parameters near its own (explore). What is decided
-depends on the journal and on seeds alone, not on who came first.
+All trials of a study train side by side, and wait for each other after every ``perturbation_epochs`` epochs. The worst
+trials then take the checkpoint of one of the best (exploit), and hyper-parameters near that trial's (explore). The
+decision depends on the journal and on seeds alone, not on the order in which trials arrive.
 
-A trial that moved has its model's whole past: the epochs, and a config whose schedule tells every change, so that its
-training can be repeated from the start, with this seed or another.
+A trial that moved has the whole past of its model: the epochs, and a config whose schedule lists every change, so that
+its training can be repeated from the start with any seed.
 
 References:
     [Jaderberg2017] Jaderberg et al., Population Based Training of Neural Networks. arXiv:1711.09846
@@ -28,21 +28,21 @@ from trainables.seeding import derive_seed
 
 
 def waits(trial: Trial, rules: Scheduler, history: History) -> bool:
-    """Say whether a trial has reached an epoch after which nobody has decided yet who goes on how."""
+    """Say whether a trial has reached an epoch after which its population has not moved yet."""
     epoch = trial.last_epoch
     is_due = not trial.has_ended and rules.pauses_after(epoch, trial.total_epochs)
     return is_due and epoch > history.moved.get(trial.study, 0)
 
 
 def moving_trials(rules: Scheduler, living: int) -> int:
-    """Return how many of so many trials move, and to how many."""
+    """Return how many of ``living`` trials move, which is also the number of trials that are copied."""
     return min(math.ceil(rules.quantile * living), living // 2)
 
 
 def plan_moves(cell: Cell, rules: Scheduler, waiting: Sequence[Trial]) -> list[PlannedMove]:
-    """Return which of the trials that wait after one and the same epoch move, none where they are too few.
+    """Return the moves of the trials that wait after an epoch; none where the trials are too few.
 
-    The best value so far decides, as everywhere; of equals the earlier trial is the better.
+    The best value so far decides; of equal values the earlier trial's counts as better.
     """
     ranked = best_first(waiting)
     count = moving_trials(rules, len(ranked))

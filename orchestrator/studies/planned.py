@@ -1,6 +1,6 @@
-"""Trials that are planned: what is trained again with fresh seeds, to confirm a winner or to watch a baseline.
+"""Planned trials: trainings with fresh seeds that confirm a winner or watch a baseline.
 
-Optuna never sees them, and nothing stops them early.
+Optuna never sees planned trials, and nothing stops them early.
 """
 
 from collections import deque
@@ -13,17 +13,17 @@ from orchestrator.journal.trial import Stage, Trial
 class PlannedTrials:
     """A source of trials (see ``source.TrialSource``) that issues a plan, in its order.
 
-    A plan may grow as trials end: it is asked for again where all that it held has been issued. Trials that the journal
-    holds as ended are left out; one that it holds as running is issued again under its id.
+    A plan may grow as trials end: when all its trials have been issued, the plan is asked for again. Trials that the
+    journal holds as ended are left out; a trial that the journal holds as running is issued again under its id.
     """
 
     def __init__(self, plan: Callable[[], Iterable[PlannedTrial]], stage: Stage, ledger: Ledger) -> None:
-        """Take in the plan.
+        """Read the plan.
 
         Args:
-            plan: Returns all trials that are known by now, those that were issued included.
-            stage: Of the trials.
-            ledger: Where they are written down.
+            plan: Returns all trials that are known by now, issued trials included.
+            stage: Stage of the trials.
+            ledger: Records the trials.
         """
         self._plan, self._stage, self._ledger = plan, stage, ledger
         self._issued: set[str] = set()
@@ -32,11 +32,11 @@ class PlannedTrials:
 
     @property
     def outstanding(self) -> int:
-        """How many trials are still to be issued, as far as is known."""
+        """How many known trials are still to be issued."""
         return len(self._left)
 
     def next(self) -> Trial | None:
-        """Return the next of the plan; ``None`` where there is none, or none before another trial has ended."""
+        """Return the next trial of the plan; ``None`` where none is left, or none before another trial has ended."""
         if not self._left and self._something_ended:
             self._left, self._something_ended = self._ask(), False
         if not self._left:

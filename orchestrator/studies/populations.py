@@ -1,7 +1,7 @@
-"""The trials of population-based training, issued stretch by stretch (see ``source.TrialSource``).
+"""Issues the trials of population-based training, again after each move (see ``source.TrialSource``).
 
-A trial that waits for the others has no actor; when the last of its study has come, or ended, the population moves, and
-each trial is issued again under its own id, where it finds the checkpoint it is to go on from.
+A trial that waits for the others has no actor. When the last trial of the study waits or has ended, the population
+moves, and each trial is issued again under its own id, with the checkpoint from which it is to continue.
 """
 
 from collections import deque
@@ -15,10 +15,10 @@ from orchestrator.studies.study import Studies
 
 
 class Populations:
-    """A source of trials whose studies are populations: all are created at once, before any has a value."""
+    """A source of trials whose studies are populations: all trials are created before any trial has a value."""
 
     def __init__(self, experiment: Experiment, studies: Studies, ledger: Ledger, checkpoints: Checkpoints) -> None:
-        """Create what the journal does not hold yet, and finish what a former process was about to copy."""
+        """Create the trials that the journal lacks, and copy the checkpoints that a former process did not copy."""
         self._rules, self._cells = experiment.scheduler, experiment.cells()
         self._studies, self._ledger, self._checkpoints = studies, ledger, checkpoints
         running = list(iter(studies.next, None))
@@ -28,11 +28,11 @@ class Populations:
 
     @property
     def outstanding(self) -> int:
-        """How many trials are to be issued, now or when the others of their study have come."""
+        """How many trials are to be issued, now or after their population has moved."""
         return len(self._ready) + sum(len(self._waiting(cell)) for cell in self._cells)
 
     def next(self) -> Trial | None:
-        """Return a trial that may train on; ``None`` while all wait for others, or after the last."""
+        """Return a trial that may train on; ``None`` while all trials wait for others, or after the last trial."""
         if not self._ready:
             for cell in self._cells:
                 self._move(cell)
@@ -43,7 +43,7 @@ class Populations:
         self._studies.observe(trial)
 
     def _move(self, cell: Cell) -> None:
-        """Let a population go on whose trials all wait."""
+        """Move a population if all its trials wait."""
         waiting = self._waiting(cell)
         living = [trial for trial in self._ledger.history.study(cell.name) if not trial.has_ended]
         if not waiting or len(waiting) < len(living):
@@ -54,9 +54,9 @@ class Populations:
         self._ready.extend(waiting)
 
     def _adopt(self, trial: Trial) -> None:
-        """Copy the checkpoint of a trial's newest move, if neither of the two has trained on since.
+        """Copy the checkpoint of a trial's newest move, if neither the trial nor its source has trained on since.
 
-        None is issued before all have been copied, so that in a later process it is as if nothing had come in between.
+        No trial is issued before all checkpoints have been copied, so a killed process can be continued at any point.
         """
         move = trial.moves[-1] if trial.moves else None
         trials = self._ledger.history.trials

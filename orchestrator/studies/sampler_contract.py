@@ -1,7 +1,7 @@
-"""What a plug-in's sampler has to keep, checked by small searches without a training: the values are made up.
+"""The contract of a plug-in's sampler, checked by small searches with invented values instead of trainings.
 
-A search is that of the product, with its journal. Its trials end in each way in which a trial can end, and two trials
-are always under way while the next point is asked for.
+The searches are real ones, with a journal. Their trials end in every possible way, and two trials are always running
+while the next point is asked for.
 """
 
 import tempfile
@@ -21,13 +21,13 @@ from trainables.errors import PluginError
 from trainables.plugins.findings import BrokenError, Finding, PerhapsMeantError
 
 TRIALS = 16
-"""Trials of a search that is made up."""
+"""Trials of each search."""
 
 UNDER_WAY = 2
-"""So many trials run while the next is asked for."""
+"""Trials that run while the next trial is asked for."""
 
 ENDS = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.FINISHED, TrialState.DIVERGED)
-"""How the trials of a search end, one after the other."""
+"""How the trials of a search end, in turn."""
 
 SEARCH: Mapping[str, Any] = {
     "trials": TRIALS,
@@ -36,7 +36,7 @@ SEARCH: Mapping[str, Any] = {
 """Logarithmic ranges, whole numbers and listed values."""
 
 SPACE: Mapping[str, Any] = {"triplet": {"margin": [0.05, 0.4]}, "nt_xent": {"temperature": [0.01, 0.4]}}
-"""Loss -> where to look for its parameter."""
+"""Loss -> the range of its parameter."""
 
 Points = list[Mapping[str, Any]]
 
@@ -51,7 +51,7 @@ def check_sampler(name: str) -> Iterator[Finding]:
         except (BrokenError, PluginError) as told:
             yield Finding(heading, "fail", str(told))
             if heading == "points":
-                # What cannot suggest a search's points cannot suggest them twice.
+                # A sampler that cannot suggest the points of one search fails all further checks for this reason alone.
                 return
         else:
             yield Finding(heading, "ok", promise)
@@ -63,7 +63,7 @@ def points(name: str) -> None:
 
 
 def same_seed(name: str) -> None:
-    """Check that chance comes from the seed alone."""
+    """Check that randomness comes from the seed alone."""
     first, second = suggested(name), suggested(name)
     if told := difference(first, second):
         raise BrokenError(
@@ -79,7 +79,7 @@ def other_seed(name: str) -> None:
 
 
 def resumed(name: str) -> None:
-    """Check that an interrupted search suggests what an undisturbed one does."""
+    """Check that an interrupted search suggests the points of an undisturbed search."""
     if told := difference(suggested(name), suggested(name, stops=(1, 6, 7))):
         raise BrokenError(
             f"a search that was interrupted differs from an undisturbed one, first in {told}: keep nothing from one "
@@ -88,13 +88,13 @@ def resumed(name: str) -> None:
 
 
 def conditions(name: str) -> None:
-    """Check a space in which some parameters exist only at some values of others, if the sampler says that it can."""
+    """Check a conditional space, if the sampler says that it can search such spaces."""
     if SAMPLERS[name].conditional:
         suggested(name, loss="choose")
 
 
 def objectives(name: str) -> None:
-    """Check a study with two objectives, if the sampler says that it can."""
+    """Check a study with two objectives, if the sampler says that it can search with several."""
     if SAMPLERS[name].several_objectives:
         suggested(name, objectives=["val/i2t_r1"])
 
@@ -107,11 +107,11 @@ CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
     "conditions": (conditions, "a choice of losses is searched, or refused before a search begins"),
     "objectives": (objectives, "two objectives are searched, or refused before a search begins"),
 }
-"""All checks of a sampler by name, each with what holds where it passes."""
+"""Name of a check -> the check, and the statement that it proves."""
 
 
 def difference(first: Points, second: Points) -> str:
-    """Return in words where two searches differ first; nothing where they do not."""
+    """Return in words the first difference of two searches; empty where they are equal."""
     for number, (one, other) in enumerate(zip(first, second, strict=True)):
         for name in {**one, **other}:
             if one.get(name) != other.get(name):
@@ -123,8 +123,8 @@ def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Point
     """Return the points of a search.
 
     Args:
-        name: Of the sampler.
-        stops: After how many trials the search is interrupted and begun again from its journal.
+        name: Name of the sampler.
+        stops: Numbers of trials after which the search is interrupted and continued from its journal.
         search: Keys of ``search``.
 
     Raises:
@@ -147,7 +147,7 @@ def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Point
 
 
 def _search(experiment: Experiment, ledger: Ledger, upto: int) -> Points:
-    """Begin a search, or go on with it, until it has so many trials; return the points of all."""
+    """Begin or continue a search until it has ``upto`` trials; return the points of all trials."""
     ledger.append(ExperimentStarted(experiment=experiment.to_dict(), data={}, environment={}))
     studies = Studies(experiment, ledger)
     trials = list(ledger.history.trials.values())
@@ -161,12 +161,12 @@ def _search(experiment: Experiment, ledger: Ledger, upto: int) -> Points:
 
 
 def _end(trial: Trial, ledger: Ledger, studies: Studies) -> None:
-    """Let a trial end, after an epoch where that is a way to end."""
+    """End a trial in the way of its number; some ways come after an epoch."""
     state = ENDS[trial.number % len(ENDS)]
     if state is TrialState.DIVERGED:
         ledger.end(trial, state, "train/loss is nan")
     else:
-        # Any values will do that differ from trial to trial and depend on the point.
+        # Values only have to differ from trial to trial and depend on the point.
         value = sum(float(value) for value in trial.params.values() if not isinstance(value, str))
         ledger.report(trial, 1, {"val/rsum": 100 + value % 100, "val/i2t_r1": 50 - value % 50}, state)
     studies.observe(trial)

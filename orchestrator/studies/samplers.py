@@ -1,8 +1,8 @@
-"""The samplers by name: Optuna's, two of ours, and those of plug-ins. With ``study`` and ``suggesting`` Optuna's users.
+"""The samplers by name: Optuna's, two of ours, and those of plug-ins.
 
-A sampler lives for one suggestion: it is made from a seed of its own and sees the study's trials, so that a search that
-was interrupted suggests what an undisturbed one would. Optuna's CMA-ES and quasi-Monte Carlo keep a state in the trials
-instead (CMA-ES a pickled one), which the journal does not hold; hence ours, which work their state out of the trials.
+A sampler is made for one suggestion, from a seed of its own and the study's trials, so that an interrupted search
+suggests the points of an undisturbed search. Optuna's CMA-ES and quasi-Monte Carlo samplers keep a state in the trials
+instead (CMA-ES a pickled state), which the journal does not hold; our two samplers compute their state from the trials.
 
 References:
     [Hansen2016] Hansen, The CMA Evolution Strategy: A Tutorial. arXiv:1604.00772
@@ -20,21 +20,21 @@ from search_spaces import PastTrial, Range, StudySoFar, StudySpace
 from trainables.plugins.in_use import run_offer
 
 SIGMA = 0.3
-"""First step of CMA-ES, as a share of each range; a third of the box, as [Hansen2016] advises."""
+"""First step size of CMA-ES, as a share of each range: a third, as [Hansen2016] advises."""
 
 WORST = -1e9
-"""What CMA-ES takes a trial for that has no value: less than any metric."""
+"""Value that CMA-ES gets for a trial without a value: less than any metric."""
 
 
 def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: int) -> BaseSampler:
     """Return a sampler for one suggestion.
 
     Args:
-        name: Of ``experiment.samplers.SAMPLERS``, but for ``grid``, whose points are planned.
-        space: Of the study.
-        seed: Of the study.
-        number: Of the suggestion, from 0.
-        trials: That the study has in the end, >= 1.
+        name: A name of ``experiment.samplers.SAMPLERS`` except ``grid``, whose points are planned.
+        space: Search space of the study.
+        seed: Seed of the study.
+        number: Number of the suggestion, from 0.
+        trials: Trials that the study has in the end, >= 1.
 
     Raises:
         PluginError: If the plug-in that offers the sampler cannot be run.
@@ -48,9 +48,9 @@ def make_sampler(name: str, space: StudySpace, seed: int, number: int, trials: i
 
 
 def needs_every_trial(name: str) -> bool:
-    """Say whether a sampler is shown all trials of a long study, and not a part of them (``shown.py``).
+    """Say whether a sampler is shown all trials of a long study rather than a part (``shown.py``).
 
-    The state of CMA-ES follows from every generation, and what a plug-in's sampler makes use of is not known.
+    The state of CMA-ES follows from every generation, and a plug-in's sampler may use any trial.
     """
     return name == "cmaes" or name not in MAKERS
 
@@ -68,17 +68,17 @@ def sobol(study: StudySoFar, seed: int) -> dict[str, Any]:
 
 
 def cma_es(study: StudySoFar, seed: int) -> dict[str, Any]:
-    """Return a draw of CMA-ES [Hansen2016] over the ranges of a space; listed values are left to be drawn at random.
+    """Return a draw of CMA-ES [Hansen2016] over the ranges of a space; listed values are left out and drawn at random.
 
-    The distribution is that of the ended trials, told to it generation by generation in the order of their numbers. A
-    trial that was stopped early counts with its best value, one that diverged or failed with less than any other.
+    CMA-ES is told the ended trials, generation by generation in the order of their numbers. A trial that was stopped
+    early counts with its best value, a trial that diverged or failed with less than any other.
     """
     import numpy as np
     from cmaes import CMA
 
     ranges = {name: bound for name, bound in study.bounds.items() if isinstance(bound, Range)}
     box = np.array([[0.0, 1.0]] * len(ranges))
-    # One seed a suggestion: to tell draws nothing from it.
+    # One seed for each suggestion, which is not used up by telling CMA-ES the trials.
     strategy = CMA(mean=np.full(len(box), 0.5), sigma=SIGMA, bounds=box, seed=seed % 2**32)
     ended = [trial for trial in study.trials if trial.has_ended]
     size = strategy.population_size
@@ -114,12 +114,12 @@ MAKERS: Mapping[str, Callable[[StudySpace, int, int, int], BaseSampler]] = {
     "random": _random,
     "qmc": partial(ByFunction, sobol),
 }
-"""Sampler -> what makes it from a space, the study's seed, the number of a trial and that of all trials."""
+"""Sampler -> function that makes it from space, seed of the study, number of the trial and number of trials."""
 
 
 def _startup(trials: int) -> int:
-    """Return how many trials are drawn at random before a model has something to learn from."""
-    # With few trials in all, the usual ten random ones at the start would leave a model nothing to do.
+    """Return how many trials are drawn at random before a model is fitted."""
+    # With few trials in all, the usual ten random trials would leave none to be suggested by the model.
     return max(3, min(10, trials // 4))
 
 

@@ -1,12 +1,12 @@
-"""Which trials of a study a sampler is shown: of a short study all, of a long one the best, the newest and the running.
+"""Which trials a sampler is shown: of a short study all, of a long study the best, the newest and the running trials.
 
 A sampler fits a model to the trials that it is shown, which takes the longer the more trials there are: of TPE that
 sees all of 10,000 trials, one suggestion takes 0.17 s. TPE [Bergstra2011] divides the trials into the best, of which
 Optuna takes 25 at most, and the others, of which the oldest weigh least. Of a long study, the best that TPE is shown
 are the best of all trials, and the newest stand for the others. ``tests.benchmarks window`` compares the regrets.
 
-What is shown follows from the trials alone, and not from the order in which they ended, so that a search which was
-interrupted suggests what an undisturbed one would.
+The choice follows from the trials alone, and not from the order in which they ended, so that an interrupted search
+suggests the points of an undisturbed search.
 
 References:
     [Bergstra2011] Bergstra et al., Algorithms for Hyper-Parameter Optimization. NeurIPS 2011
@@ -21,22 +21,22 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 NEWEST = 500
-"""Trials, counted from the newest, that a sampler is shown in any case; a study of no more trials is shown whole."""
+"""Newest trials that a sampler is always shown; a study of no more trials is shown whole."""
 
 BEST = 25
-"""Trials, counted from the best, that a sampler is shown in any case: as many as TPE models as good ones at most."""
+"""Best trials that a sampler is always shown: as many as TPE models as good trials at most."""
 
 Rank = tuple[int, int, float, int]
-"""What trials are sorted by, the best first: as Optuna's TPE does, the finished by their value come before the stopped,
-these by their last epoch and their value there; of equals the earlier comes first."""
+"""Sort key of trials, the best first, as in Optuna's TPE: finished trials by their value, then stopped trials by their
+last epoch and their value there; of equal trials the earlier comes first."""
 
 
 class Known:
     """The trials of a study as Optuna's trials, by their numbers.
 
     Args:
-        directions: Of each objective, ``maximize`` or ``minimize``.
-        trials: Trials of other experiments, which come before all others.
+        directions: ``maximize`` or ``minimize`` for each objective.
+        trials: Trials of other experiments, whose numbers come first.
     """
 
     def __init__(self, directions: Sequence[str], trials: Iterable[FrozenTrial] = ()) -> None:
@@ -51,11 +51,11 @@ class Known:
             self.put(trial)
 
     def __getitem__(self, number: int) -> FrozenTrial:
-        """Return the trial of a number."""
+        """Return the trial with a number."""
         return self._trials[number]
 
     def put(self, trial: FrozenTrial) -> None:
-        """Take in a trial, or what has become of a trial that is known; the number says which."""
+        """Add a trial, or replace the known trial of its number."""
         number = trial.number
         if number in self._trials:
             self._forget(number)
@@ -82,19 +82,19 @@ class Known:
         return [self._trials[number] for number in sorted({*newest, *best, *self._front, *self._running})]
 
     def _forget(self, number: int) -> None:
-        """Let a trial that is about to change neither run nor rank."""
+        """Remove a trial that is about to change from the running and the ranked trials."""
         self._running.discard(number)
         if number in self._ranks:
             del self._ranked[bisect_left(self._ranked, self._ranks.pop(number))]
         if number in self._front:
-            # What this trial dominated may be on the front without it.
+            # Trials that this trial dominated may join the front without it.
             self._front.clear()
             for other in self._trials.values():
                 if other.number != number and other.state is OptunaState.COMPLETE:
                     self._compare(other)
 
     def _rank(self, trial: FrozenTrial) -> None:
-        """Put a trial in its place among those that have ended; a trial that diverged or failed has none."""
+        """Rank a trial among the ended trials; a trial that diverged or failed has no rank."""
         if trial.state is OptunaState.COMPLETE and trial.value is not None:
             rank = (0, 0, -self._signs[0] * trial.value, trial.number)
         elif trial.state is OptunaState.PRUNED and trial.intermediate_values:
@@ -106,24 +106,24 @@ class Known:
         insort(self._ranked, rank)
 
     def _compare(self, trial: FrozenTrial) -> None:
-        """Put a trial on the front of those that no trial betters, unless one there betters it."""
+        """Put a trial on the Pareto front unless a trial of the front dominates it."""
         if any(self._betters(self._trials[number], trial) for number in self._front):
             return
         self._front -= {number for number in self._front if self._betters(trial, self._trials[number])}
         self._front.add(trial.number)
 
     def _betters(self, one: FrozenTrial, other: FrozenTrial) -> bool:
-        """Say whether a trial is no worse than another by any objective, and better by one."""
+        """Say whether a trial dominates another: no worse by any objective, and better by one."""
         pairs = zip(self._signs, one.values, other.values, strict=True)
         gains = [sign * (value - than) for sign, value, than in pairs]
         return min(gains) >= 0 and max(gains) > 0
 
 
 class ShownTrials(InMemoryStorage):
-    """A storage for one suggestion: Optuna finds in it the trials that are shown, and adds the trial that it suggests.
+    """A storage for one suggestion, with the trials that are shown; Optuna adds the suggested trial.
 
     Args:
-        trials: That are shown; their numbers are above 0, which is the number of the suggested one.
+        trials: The trials that are shown; their numbers are above 0, which is the number of the suggested trial.
     """
 
     def __init__(self, trials: Sequence[FrozenTrial]) -> None:
@@ -133,7 +133,7 @@ class ShownTrials(InMemoryStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[OptunaState] | None = None
     ) -> list[FrozenTrial]:
-        """Return the trials that are shown, then those that Optuna has added."""
+        """Return the trials that are shown, then the trials that Optuna has added."""
         own = super().get_all_trials(study_id, deepcopy, states)
         shown = [trial for trial in self._shown if states is None or trial.state in states]
         return [*(copied(shown) if deepcopy else shown), *own]

@@ -1,10 +1,10 @@
 """Which trial comes next: Optuna is asked for suggestions. ``tuner/issuer.py`` hands the trials to Ray.
 
 Ray's own ``OptunaSearch`` is not used, because it never prunes, calls a stopped trial complete and leaves a trial
-without a value running for ever. A study lives in memory and is rebuilt from the journal, which alone records what was
-suggested. Optuna keeps nothing from one suggestion to the next: each is made by a sampler of its own, which is shown
-the trials as they stand (``shown.py``), with a seed made of the study's seed and the trial's number. So a search that
-was restarted suggests what the undisturbed search would have suggested.
+without a value running for ever. A study lives in memory and is rebuilt from the journal, which alone records the
+suggestions. Optuna keeps nothing from one suggestion to the next: each suggestion is made by a sampler of its own,
+which is shown the present trials (``shown.py``), with a seed made of the study's seed and the trial's number. So a
+search that was restarted suggests the points of an undisturbed search.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-# Optuna calls the options of TPE that are used here experimental, and would say so for every trial.
+# Optuna would warn for every trial that the options of TPE used here are experimental.
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 STATES = {
@@ -45,15 +45,15 @@ STATES = {
 """How a trial ended -> the state in which Optuna keeps the trial."""
 
 DRAWS = 20
-"""Suggestions drawn for one trial at most: the first that repeats no setting too often is taken, else the last."""
+"""Most suggestions for one trial: the first that repeats no setting too often is taken, else the last."""
 
 
 class Study:
     """The trials of one cell, as Optuna sees them: one Optuna trial per point, however often the point was trained.
 
     Attributes:
-        cell: What is searched, and where.
-        size: How many trials the study has in the end.
+        cell: Dataset, model, loss and search space.
+        size: Trials that the study has in the end.
     """
 
     def __init__(self, cell: Cell, search: Search, trials: int, warm: Sequence[WarmTrial] = ()) -> None:
@@ -79,14 +79,14 @@ class Study:
         return self._asked
 
     def known(self) -> Known:
-        """Return the points so far as Optuna's trials, with the values that they have now."""
+        """Return the points so far as Optuna's trials, with their present values."""
         for first in self._changed:
             self._known.put(self._as_it_stands(Point(tuple(self._trainings[first]))))
         self._changed.clear()
         return self._known
 
     def ask(self) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return the next suggestion's parameters, and the setting for which they stand."""
+        """Return the next suggestion: its parameters, and their setting."""
         number = self._asked
         self._asked += 1
         self._drawn = []
@@ -98,7 +98,7 @@ class Study:
         """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
 
         Args:
-            attempt: How many suggestions were drawn for this trial so far, >= 1.
+            attempt: Suggestions drawn for this trial so far, >= 1.
         """
         # A sampler that is sure of a setting suggests the setting again and again, and a Sobol sequence has one point
         # for each number: from some attempt on, or at once, the suggestion is drawn at random.
@@ -107,7 +107,7 @@ class Study:
         return self._suggest(name, derive_seed(self.cell.seed, "again", attempt, bits=32), self._asked - 1)
 
     def may_repeat(self, config: TrialConfig) -> bool:
-        """Say whether the newest trial may train a setting: it was not trained too often, or a person asked for it."""
+        """Say whether the newest trial may train a setting: not trained too often, or asked for by a person."""
         _, trainings = self.first_with(config)
         return trainings <= self._search.replicates or self._asked <= len(self._first_points)
 
@@ -117,7 +117,7 @@ class Study:
         return first, len(self._trainings[first]) if first else 0
 
     def add(self, trial: Trial) -> None:
-        """Take in a trial that is in the journal and whose suggestion came from ``ask``, or from a former process."""
+        """Add a trial of the journal whose suggestion came from ``ask``, or from a former process."""
         first = trial.candidate or trial.id
         self._first_of.setdefault(_digest(trial.config), first)
         self._trainings.setdefault(first, []).append(trial)
@@ -128,7 +128,7 @@ class Study:
         self._changed.add(first)
 
     def replay(self, trial: Trial) -> None:
-        """Take in a trial of the journal; trials must come in the order of their numbers."""
+        """Add a trial of the journal; trials must come in the order of their numbers."""
         self._asked += 1
         self.add(trial)
 
@@ -137,13 +137,13 @@ class Study:
         self._changed.add(trial.candidate or trial.id)
 
     def _place(self, trial: Trial) -> int:
-        """Return the number under which Optuna knows a trial: those of other experiments are counted from 1."""
+        """Return Optuna's number of a trial; trials of other experiments have the first numbers, from 1."""
         return 1 + self._warm + trial.number
 
     def _as_it_stands(self, point: Point) -> FrozenTrial:
-        """Return a point as Optuna's trial: complete with its means at the best epochs, pruned, failed, or running.
+        """Return a point as Optuna's trial: complete, with its means at the best epochs, or pruned, failed or running.
 
-        Its value at an epoch is the best so far; where there are several objectives, Optuna has no values of epochs.
+        The value at an epoch is the best so far; with several objectives, Optuna allows no values of epochs.
         """
         asked = self._known[self._place(point.first)]
         curve = point.running_best() if len(self._directions) == 1 else {}
@@ -162,7 +162,7 @@ class Study:
     def _frozen(
         self, number: int, params: dict[str, Any], distributions: Mapping[str, BaseDistribution]
     ) -> FrozenTrial:
-        """Return a running trial of Optuna's; of thousands, equal distributions are kept once."""
+        """Return a running trial of Optuna's; thousands of trials share equal distributions."""
         shared = self._distributions.setdefault(tuple(distributions.items()), dict(distributions))
         return FrozenTrial(
             number=number,
@@ -179,18 +179,18 @@ class Study:
         )
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return a suggestion with given parameters; what they leave open is drawn at random."""
+        """Return a suggestion with given parameters; all others are drawn at random."""
         study = optuna.create_study(directions=self._directions, sampler=RandomSampler(seed=0))
         study.enqueue_trial(dict(params))
         trial = study.ask()
         return self._suggested_by(trial)
 
     def _suggest(self, name: str, seed: int, number: int) -> tuple[Mapping[str, Any], Suggestion]:
-        """Let a sampler make a suggestion, in a study of Optuna's that is made for this suggestion alone."""
+        """Let a sampler make a suggestion, in an Optuna study that is made for this suggestion alone."""
         known = self.known()
         sampler = make_sampler(name, self.cell.space, seed, number, self.size)
         trials = known.all() if needs_every_trial(name) else known.shown()
-        # To Optuna a suggestion for this trial that was not taken is a running trial, from which it keeps away.
+        # Suggestions for this trial that were not taken are shown as running trials, which samplers avoid.
         storage = ShownTrials([*trials, *self._drawn])
         return self._suggested_by(
             optuna.create_study(storage=storage, directions=self._directions, sampler=sampler).ask()
@@ -204,12 +204,12 @@ class Study:
 
 
 def _digest(config: TrialConfig) -> bytes:
-    """Return a digest of a setting: the text itself takes a kilobyte for each of thousands of trials."""
+    """Return a digest of a setting, because the text of thousands of settings takes a kilobyte each."""
     return hashlib.blake2b(config.setting.encode(), digest_size=16).digest()
 
 
 def _warm(cell: Cell, trial: WarmTrial, number: int) -> FrozenTrial:
-    """Return a trial of another experiment as a finished Optuna trial of a number."""
+    """Return a trial of another experiment as an ended Optuna trial with a number."""
     bounds = cell.space.bounds()
     state = STATES[trial.state]
     made = create_trial(
@@ -228,7 +228,7 @@ def replicate_seed(seed: int, trainings: int) -> int:
 
 
 class Studies:
-    """The source of a search's trials: all studies of the experiment, which get new trials in turn.
+    """The source of a search's trials: all studies of the experiment get new trials in turn.
 
     A trial that the journal holds as running, because the search was interrupted, comes before any new trial.
     """
@@ -282,7 +282,7 @@ class Studies:
         params, suggestion = study.ask()
         config = self._experiment.suggested(study.cell, suggestion)
         if self._experiment.scheduler.name == "pbt":
-            # Trials of a population that begin alike differ after their first move, so alike ones are no replicates.
+            # Trials of a population that begin alike differ after their first move, so they are no replicates.
             return params, config, None
         for attempt in range(1, DRAWS):
             if study.may_repeat(config):

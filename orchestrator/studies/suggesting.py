@@ -1,8 +1,8 @@
-"""Samplers that are not Optuna's, as Optuna asks them: ours, and those of plug-ins.
+"""Adapts our samplers, and those of plug-ins, to Optuna's interface.
 
-A sampler is a function of what is known of a study and of a seed, which returns a point (``search_spaces.sampling``).
-It lives for one suggestion and keeps nothing, so that a search that was interrupted suggests what an undisturbed one
-would. A class of Optuna's, offered by a plug-in, lives as long: it is made with a seed, asked once, and forgotten.
+A sampler is a function of the study so far and of a seed, which returns a point (``search_spaces.sampling``). A sampler
+keeps nothing from one suggestion to the next, so that an interrupted search suggests the points of an undisturbed
+search. A plug-in's subclass of Optuna's ``BaseSampler`` is made with a seed, asked once, and dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,18 +22,18 @@ from trainables.plugins.offers import Offer
 from trainables.seeding import derive_seed
 
 Suggest = Callable[[StudySoFar, int], Mapping[str, Any]]
-"""Returns parameter -> value; parameters that it leaves out are drawn at random."""
+"""Returns parameter -> value; parameters without a value are drawn at random."""
 
 STATES: Mapping[TrialState, State] = {
     TrialState.COMPLETE: "finished",
     TrialState.PRUNED: "stopped_early",
     TrialState.FAIL: "failed",
 }
-"""State of an Optuna trial that has ended -> how a sampler calls it."""
+"""State of an ended Optuna trial -> its name for samplers."""
 
 
 def distribution(bound: Range | Values) -> BaseDistribution:
-    """Return what Optuna calls a bound."""
+    """Return a bound as Optuna's distribution."""
     if isinstance(bound, Values):
         return CategoricalDistribution(bound.values)
     if bound.whole:
@@ -42,23 +42,19 @@ def distribution(bound: Range | Values) -> BaseDistribution:
 
 
 class Checked(BaseSampler):
-    """A sampler whose points have to lie within the bounds of a study."""
+    """A sampler whose points are checked against the bounds of a study."""
 
     def __init__(self, space: StudySpace, place: str) -> None:
-        """Take the bounds.
+        """Keep the bounds.
 
         Args:
-            space: Of the study.
-            place: What a message about a wrong point begins with.
+            space: Search space of the study.
+            place: Beginning of a message about a wrong point.
         """
         self._bounds, self._place = space.bounds(), place
 
     def _within(self, point: Any) -> dict[str, Any]:
-        """Return a point as plain values.
-
-        Raises:
-            PluginError: If it is no dict, names a parameter that is not searched, or leaves the bounds.
-        """
+        """Return a point as plain values."""
         if not isinstance(point, Mapping):
             raise PluginError(f"{self._place}: must return a dict of parameters and values, got {point!r:.60}")
         return {name: self._plain(name, value) for name, value in point.items()}
@@ -75,7 +71,7 @@ class Checked(BaseSampler):
 
 
 class ByFunction(Checked):
-    """A sampler that is a function; what its point leaves out is drawn at random."""
+    """A sampler that is a function; parameters that its point leaves out are drawn at random."""
 
     def __init__(
         self, suggest: Suggest, space: StudySpace, seed: int, number: int, trials: int, place: str = "sampler"
@@ -84,18 +80,18 @@ class ByFunction(Checked):
 
         Args:
             suggest: The function.
-            space: Of the study.
-            seed: Of the study.
-            number: Of the suggestion, from 0.
-            trials: That the study has in the end, >= 1.
-            place: What a message about a wrong point begins with.
+            space: Search space of the study.
+            seed: Seed of the study.
+            number: Number of the suggestion, from 0.
+            trials: Trials that the study has in the end, >= 1.
+            place: Beginning of a message about a wrong point.
         """
         super().__init__(space, place)
         self._suggest, self._seed, self._number, self._size = suggest, seed, number, trials
         self._random = RandomSampler(seed=derive(seed, number))
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that are suggested together: all."""
+        """Return all parameters, which are suggested together."""
         return {name: distribution(bound) for name, bound in self._bounds.items()}
 
     def sample_relative(
@@ -104,7 +100,7 @@ class ByFunction(Checked):
         """Return the point."""
         so_far = StudySoFar(
             bounds=dict(self._bounds),
-            # Optuna has made the trial that is asked for already.
+            # Optuna has already added the trial whose point is asked for.
             trials=tuple(_past(one) for one in study.get_trials(deepcopy=False) if one.number != trial.number),
             directions=tuple(direction.name.lower() for direction in study.directions),
             number=self._number,
@@ -125,7 +121,7 @@ class ByFunction(Checked):
 class OptunaClass(Checked):
     """An Optuna sampler that a plug-in offers. Its ``before_trial`` and ``after_trial`` are not called.
 
-    They would let it keep a state in the attributes of trials, which the journal does not hold.
+    These methods would let a sampler keep a state in the attributes of trials, which the journal does not hold.
     """
 
     def __init__(self, sampler: BaseSampler, space: StudySpace, place: str) -> None:
@@ -140,7 +136,7 @@ class OptunaClass(Checked):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return what the sampler suggests together."""
+        """Return the values of these parameters."""
         with Blaming():
             point = self._sampler.sample_relative(study, trial, search_space)
         return self._within(point)
@@ -148,7 +144,7 @@ class OptunaClass(Checked):
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Return what the sampler suggests for one parameter."""
+        """Return the value of one parameter."""
         with Blaming():
             value = self._sampler.sample_independent(study, trial, param_name, param_distribution)
         return self._plain(param_name, value)
@@ -158,12 +154,12 @@ def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: i
     """Return a plug-in's sampler for one suggestion.
 
     Args:
-        offer: Of the plug-in.
-        place: ``FILE:LINE`` where the plug-in defines it.
-        space: Of the study; the same for the others, see ``ByFunction``.
-        seed: Of the study.
-        number: Of the suggestion, from 0.
-        trials: That the study has in the end, >= 1.
+        offer: The plug-in's offer of the sampler.
+        place: ``FILE:LINE`` where the plug-in defines the sampler.
+        space: Search space of the study.
+        seed: Seed of the study.
+        number: Number of the suggestion, from 0.
+        trials: Trials that the study has in the end, >= 1.
 
     Raises:
         PluginError: If the plug-in's code raises.
@@ -172,7 +168,7 @@ def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: i
     if not isinstance(thing, type):
         return ByFunction(thing, space, seed, number, trials, place)
     with Blaming():
-        # Any, because a class that is known only now has a constructor that is known only now.
+        # Any, because the class of a plug-in, and so its constructor, is known only at run time.
         is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
         if is_optuna:
             return OptunaClass(made(seed=derive(seed, number)), space, place)
@@ -185,10 +181,10 @@ def derive(seed: int, number: int) -> int:
 
 
 def plain_value(bound: Range | Values, value: Any) -> Any:
-    """Return a value within a bound as a plain number or as the listed value that it equals, whatever its own type.
+    """Return a value within a bound as a plain number, or as the equal value of a list.
 
     Raises:
-        ValueError: If the value lies outside the bound, or is none of those listed.
+        ValueError: If the value lies outside the bound, or is not in the list.
 
     Example:
         >>> plain_value(Range(1, 4, whole=True), 2.0)
@@ -206,7 +202,7 @@ def plain_value(bound: Range | Values, value: Any) -> Any:
 
 
 def _is_same(listed: Any, given: Any) -> bool:
-    # True equals 1 in Python, and is another choice here.
+    # True equals 1 in Python, but is another value of a list.
     return isinstance(listed, bool) == isinstance(given, bool) and bool(listed == given)
 
 
@@ -215,7 +211,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _past(trial: FrozenTrial) -> PastTrial:
-    """Return an Optuna trial as a sampler is told of it."""
+    """Return an Optuna trial in the form that our samplers get."""
     values = tuple(trial.values) if trial.state is TrialState.COMPLETE else ()
     return PastTrial(
         dict(trial.params), STATES.get(trial.state, "running"), values, dict(sorted(trial.intermediate_values.items()))

@@ -1,6 +1,6 @@
-"""Trials of past experiments that a search starts from: read from their journals once, and kept in its own.
+"""Trials of past experiments that a search starts from, read once and copied into the search's journal.
 
-After that the search does not depend on the other directories any more.
+Afterwards the search does not depend on the directories of the past experiments.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,14 +19,14 @@ from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 
 UNSEEN = ("cocos_every",)
-"""Settings of ``training`` that change what is counted, and no model."""
+"""Settings of ``training`` that change statistics, but not the model."""
 
 
 def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
-    """Return what the experiments named by ``search.warm_start_from`` came to.
+    """Return the histories of the experiments named by ``search.warm_start_from``.
 
     Raises:
-        UserError: If one is not there, is damaged, or had another metric.
+        UserError: If an experiment is missing or damaged, or had another metric.
     """
     found = {}
     for name in experiment.search.warm_start_from:
@@ -42,7 +42,7 @@ def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
 
 
 def start_warm(experiment: Experiment, sources: Mapping[str, History], ledger: Ledger) -> list[str]:
-    """Write down, for each study, the trials of other experiments that fit it; once, before its first trial.
+    """Record, once for each study and before its first trial, the trials of other experiments that fit the study.
 
     Returns:
         A sentence for each experiment from which trials are taken now.
@@ -81,19 +81,19 @@ def _ended(history: History, cell: Cell) -> Iterator[Point]:
         trial = point.first
         same = (trial.config.dataset, trial.config.model) == (cell.dataset, cell.model)
         has_ended = point.state is not TrialState.RUNNING
-        # A trial that moved owes its value to several points.
+        # The value of a trial that moved belongs to several points.
         if same and has_ended and not trial.moves and trial.config.loss in cell.space.losses:
             yield point
 
 
 def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
-    """Whether a trial was trained and rated as those of a study are, what that searches left out.
+    """Whether a trial was trained and rated like the trials of a study, apart from the searched settings.
 
-    A value after 3 epochs says nothing of the same point after 30.
+    For example, a value after 3 epochs says nothing about the point after 30 epochs.
 
     Args:
-        trial: Of another experiment.
-        config: Of any trial of the study.
+        trial: Trial of another experiment.
+        config: Config of any trial of the study.
         cell: The study.
     """
     theirs = trial.config
@@ -110,7 +110,7 @@ def _is_alike(trial: Trial, config: TrialConfig, cell: Cell) -> bool:
 
 
 def _fits(point: Point, cell: Cell, experiment: Experiment) -> bool:
-    """Whether a point is one of the space, whole and within bounds, and has all objectives."""
+    """Whether a point has all parameters of the space within their bounds, and all objectives."""
     bounds, params = cell.space.bounds(), point.first.params
     inside = all(name in bounds and bounds[name].contains(value) for name, value in params.items())
     whole = cell.space.is_conditional or set(params) == set(bounds)

@@ -1,8 +1,8 @@
 """MLflow: a parent run per study and a run per trial, which hold every metric of the journal once.
 
-MLflow is imported in this package alone. Records are not sent as events. Instead, what MLflow holds of a trial is
-compared with what the journal says, and the difference is sent. Runs are found by their tags, so that any process can
-go on with the runs of a process that died.
+MLflow is imported in this package alone. Records are not sent as events. Instead, a trial's run in MLflow is compared
+with the journal, and the difference is sent. Runs are found by their tags, so that any process can continue the runs of
+a process that died.
 """
 
 from orchestrator.text.addresses import without_password

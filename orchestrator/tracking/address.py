@@ -1,4 +1,4 @@
-"""Where the store is: what was named, or the database of an output directory."""
+"""The address of the store: as named, or the database of an output directory."""
 
 import os
 import shlex
@@ -14,18 +14,18 @@ from trainables.extras import require
 
 
 def default_uri(output: Path) -> str:
-    """Return the store that all experiments under an output directory share."""
+    """Return the default store, which all experiments under an output directory share."""
     return f"sqlite:///{output.resolve() / DATABASE}"
 
 
 def choose_uri(given: str | None, output: Path) -> str:
-    """Return the store that was named, or the default one.
+    """Return the named store, or the default store.
 
-    User name and password of a server go into the environment of this process, where MLflow looks for them, so that the
-    address that is passed on, and may come back in an error of any library, holds none.
+    User name and password of a server move from the address into the environment of this process, where MLflow looks
+    for them, because an error of any library may show the address.
 
     Raises:
-        ConfigError: If the address cannot be read, or is a server with the password that everybody knows.
+        ConfigError: If the address cannot be read, or MLflow's default password is in use.
         MissingExtraError: If a store was named, and MLflow is not installed.
     """
     if not given:
@@ -53,7 +53,7 @@ def is_server(uri: str) -> bool:
 
 
 def sync_command(uri: str, output: Path, *experiments: str) -> str:
-    """Return the command line that delivers to a store what it missed, ready to be pasted."""
+    """Return the command line that brings a store up to date, ready to be pasted."""
     return _command("sync", uri, output, experiments)
 
 

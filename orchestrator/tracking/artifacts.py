@@ -1,5 +1,5 @@
-"""What a person opens beside a run's numbers: its history as a table and, where its hyper-parameters changed, their
-schedule; its weight curves and COCOS as pictures.
+"""Files of a run for people: its history as a table, the schedule of hyper-parameters that changed, and pictures of its
+weight curves and COCOS.
 """
 
 import csv
@@ -16,14 +16,14 @@ from orchestrator.reference.published import study_dataset
 from orchestrator.results.weight_curves import POINTS, weight_curves
 
 PROTOCOLS = {"coco": "5K", "flickr30k": "1K", "flickr8k": "1K"}
-"""How many test images the field's protocol has; of other datasets all that there are."""
+"""Dataset -> name of its test protocol; other datasets are tested on all images."""
 
 WIDTH, HEIGHT, MARGIN = 480, 260, 36
 COLOURS = ("#0067a8", "#c94f00", "#00805c")
 
 
 def protocol_of(dataset: str) -> str:
-    """Return how many test images are ranked, in the field's words."""
+    """Return the field's name of a dataset's test protocol."""
     return PROTOCOLS.get(study_dataset(dataset), "full")
 
 
@@ -43,7 +43,7 @@ def trial_artifacts(trial: Trial) -> dict[str, str]:
 
 
 def history_csv(trial: Trial) -> str:
-    """Return all metrics of all epochs, a row an epoch; empty where an epoch lacks one."""
+    """Return the metrics of all epochs, a row an epoch; a cell is empty where an epoch lacks the metric."""
     epochs = trial.reported
     names = sorted({name for metrics in epochs.values() for name in metrics})
     buffer = io.StringIO()
@@ -55,7 +55,7 @@ def history_csv(trial: Trial) -> str:
 
 
 def schedule(trial: Trial) -> dict[str, Any]:
-    """Return what a trial's model was trained with from which epoch on, and whose models the trial took over."""
+    """Return epoch -> hyper-parameters from that epoch on, and the trials whose models the trial took over."""
     config = trial.config.to_dict()
     start = {"epoch": 1, "loss_parameters": config["loss_parameters"], "training": config["training"]}
     moves = [{"after_epoch": move.epoch, "from": move.source} for move in trial.moves]
@@ -86,7 +86,7 @@ def line_picture(title: str, lines: Mapping[str, tuple[np.ndarray, np.ndarray]])
 
 
 def bar_picture(title: str, values: Mapping[str, tuple[float, float]]) -> str:
-    """Return bars with their spread as SVG; each has a scale of its own, for the counts differ by orders."""
+    """Return bars with their spread as SVG, each on its own scale, because counts differ by orders of magnitude."""
     rows = []
     left, width = 230, WIDTH - 230 - 90
     for index, (name, (mean, spread)) in enumerate(values.items()):

@@ -1,7 +1,7 @@
 """Which version of a registered model is the champion.
 
-The champion is the best founded of the versions that were selected by the same metric on the same data as the newest:
-a confirmed one before others, then the highest value.
+Versions compete that were selected by the same metric on the same data as the newest version. A confirmed version comes
+before others, then the version with the highest value.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def number_of(version: "ModelVersion") -> int:
 
 
 def best_version(versions: Sequence["ModelVersion"]) -> "ModelVersion":
-    """Return the champion among versions, of which at least one is ours: others lack our tags."""
+    """Return the champion; at least one version must have our tags."""
     kind = itemgetter("data_digest", "metric")
     ours = [version for version in versions if version.tags.keys() >= COMPARED]
     newest = kind(max(ours, key=number_of).tags)

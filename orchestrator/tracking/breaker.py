@@ -1,4 +1,4 @@
-"""A circuit breaker: it says how long to leave a service alone that does not answer.
+"""A circuit breaker: how long to leave a service alone that does not answer.
 
 While the breaker is closed, every attempt may be made. A failure opens the breaker: no attempt may be made for a while,
 which doubles with each further failure. Then one attempt may be made (half open), whose success closes the breaker.

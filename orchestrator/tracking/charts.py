@@ -1,8 +1,8 @@
-"""The charts that MLflow's page of an experiment opens with, as its shared view keeps them.
+"""The charts that MLflow's page of an experiment opens with, in the form of its shared view.
 
-MLflow sorts charts by the names of the metrics, so that 24 COCOS counts would stand before the first recall. The view
-names the charts that are looked at first: which values win, then the curves of validation. MLflow adds a chart of every
-other metric behind them.
+MLflow sorts charts by the names of metrics, which puts 24 COCOS counts before the first recall. The view therefore
+names the charts to show first: hyper-parameters against the metric, then validation curves. MLflow adds charts of all
+other metrics behind them.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ BEST, CURVES = "best of each trial", "val"
 """Sections of the page; charts of metrics ``val/...`` join the second one."""
 
 SCATTERED = 5
-"""Searched hyper-parameters that get a chart of their own, the most that fit above the curves."""
+"""Most searched hyper-parameters with a chart of their own above the curves."""
 
 SHOWN_RUNS = 500
-"""Runs that a chart of all trials draws."""
+"""Most runs in a chart of all trials."""
 
 
 def charts_of(metric: str, searched: Sequence[str]) -> dict[str, Any]:
-    """Return the part of a view that says which charts the page shows, and in which order.
+    """Return the part of a view that lists the charts of the page in their order.
 
     Args:
-        metric: That the search maximises, e.g. ``val/rsum``.
+        metric: Metric that the search maximises, e.g. ``val/rsum``.
         searched: Names of the params in which trials differ.
     """
     best = f"{metric}_best"
@@ -37,7 +37,7 @@ def charts_of(metric: str, searched: Sequence[str]) -> dict[str, Any]:
         *(_chart("LINE", CURVES, name, metricKey=name, selectedMetricKeys=[name]) for name in metrics),
     ]
     sections = [{"uuid": name, "name": name, "display": True, "isReordered": True} for name in (BEST, CURVES)]
-    # Else MLflow sorts the sections by their names as soon as it adds the charts of other metrics.
+    # Without the last key, MLflow sorts the sections by name when it adds the charts of other metrics.
     return {"compareRunCharts": charts, "compareRunSections": sections, "isAccordionReordered": True}
 
 

@@ -16,10 +16,10 @@ from trainables.files import alone
 # Read by MLflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-# Commands print what is theirs, which may be JSON; MLflow must not print between.
+# Commands may print JSON, which messages of MLflow would break.
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-# The tracker retries, because it first reads what the store did before an answer was lost. A retry by MLflow itself
-# would make a second run of the same trial, unseen. The timeout below still gives a slow answer some time.
+# The tracker retries, after reading what the store did before an answer was lost. A retry by MLflow itself could make a
+# second run of a trial unseen. The timeout below gives a slow answer some time.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 TIMEOUT_IS_OURS = TIMEOUT not in os.environ
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class ExperimentDeletedError(ConnectionError):
-    """The experiment was deleted in MLflow's pages, and takes no runs until it is restored."""
+    """The experiment was deleted in MLflow's pages; until it is restored, it accepts no runs."""
 
 
 def store_failures() -> tuple[type[Exception], ...]:
-    """Return the errors that a store may raise: MLflow's own, and those that MLflow lets through.
+    """Return the errors that a store may raise.
 
-    MLflow lets through errors of the database and of the bucket, and of an answer that does not come from MLflow.
+    Beside errors of its own, MLflow raises errors of the database, of the bucket, and of answers that are not MLflow's.
     """
     from json import JSONDecodeError
 
@@ -48,7 +48,7 @@ def store_failures() -> tuple[type[Exception], ...]:
 
 
 def _bucket_failures() -> tuple[type[Exception], ...]:
-    """Return the errors of boto3, which is installed where artifacts lie in a bucket."""
+    """Return the errors of boto3, where boto3 is installed."""
     if missing_modules("boto3"):
         return ()
     from boto3.exceptions import Boto3Error
@@ -69,7 +69,7 @@ def first_line(error: Exception) -> str:
 
 
 def connect(uri: str, output: Path) -> "MlflowClient":
-    """Open the store; a database is made by one process at a time, because two at once break its migration."""
+    """Open the store; one process at a time makes a database, because two processes would break its migration."""
     hush()
     from mlflow import MlflowClient
 
@@ -99,8 +99,8 @@ def count_experiments(uri: str) -> int:
 def find_run(client: "MlflowClient", experiment_id: str, trial: str) -> "Run | None":
     """Return the run of a trial, whatever characters its id has; ``None`` where there is none.
 
-    MLflow's filters know no way to write a quotation mark within a string. In a pattern an underscore stands for any
-    character; what fits the pattern is compared with the id here.
+    MLflow's filters cannot write a quotation mark within a string. So the filter has an underscore, which stands for
+    any character, and the runs found are compared with the id here.
     """
     pattern = re.sub(r"[^A-Za-z0-9.-]", "_", trial)
     runs = client.search_runs([experiment_id], f"tags.trial LIKE '{pattern}'")
@@ -109,7 +109,7 @@ def find_run(client: "MlflowClient", experiment_id: str, trial: str) -> "Run | N
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """Wait for answers for a few seconds only, because a person waits for them."""
+    """Wait for answers for a few seconds only, because a person is waiting."""
     if not TIMEOUT_IS_OURS:
         yield
         return

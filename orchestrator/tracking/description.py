@@ -1,4 +1,4 @@
-"""What a run says of its trial, in MLflow's terms: tags, params, dataset, metrics."""
+"""A trial in MLflow's terms: tags, params, dataset, metrics."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Metric
 
 NAMED = ("dataset", "model", "loss", "seed", "vocabulary", "val_images")
-"""Keys of a training that are params of its run under their own names, where it has them."""
+"""Keys of a training that, where set, are params of its run under their own names."""
 
 ERROR = 2000
-"""Characters of an error that a tag keeps; the journal has it whole."""
+"""Characters of an error that a tag keeps; the journal has the whole error."""
 
 
 def tags_of(trial: Trial, history: History) -> dict[str, str]:
-    """Return the tags that trials are found and compared by."""
+    """Return the tags by which trials are found and compared."""
     config, environment = trial.config, history.environment
     tags = {
         **trial.combination,
@@ -37,17 +37,17 @@ def tags_of(trial: Trial, history: History) -> dict[str, str]:
         "data_digest": history.data.get(data_key(config), ""),
         "git_revision": str(environment.get("git_revision")),
         **{f"version.{name}": value for name, value in environment.get("versions", {}).items()},
-        # What MLflow shows as source and version.
+        # MLflow shows these tags as source and version.
         "mlflow.source.name": "orchestrator",
         "mlflow.source.type": "LOCAL",
         **({"mlflow.source.git.commit": str(revision)} if (revision := environment.get("git_revision")) else {}),
     }
-    # A database may refuse control characters, and a page does not show them.
+    # A database may refuse control characters, and pages do not show them.
     return {name: visible(str(value)) for name, value in tags.items()}
 
 
 def note_of(trial: Trial) -> dict[str, str]:
-    """Return the tag that MLflow shows as the description of a run: the hyper-parameters that tell it from others."""
+    """Return the tag that MLflow shows as the description of a run: the hyper-parameters that identify it."""
     return {"mlflow.note.content": markdown(values_text(trial.parameters) or "defaults")}
 
 
@@ -57,7 +57,7 @@ def end_of(trial: Trial) -> dict[str, str]:
 
 
 def params_of(trial: Trial) -> dict[str, Any]:
-    """Return the coefficients under their own names, and the rest of the config under dotted ones, as they began."""
+    """Return the params of a run: coefficients by their names, all other settings by dotted names, as at the start."""
     config = trial.config_in(1).to_dict()
     rest = {f"training.{name}": value for name, value in config["training"].items()}
     names = {name: config[name] for name in NAMED if name in config}
@@ -67,9 +67,9 @@ def params_of(trial: Trial) -> dict[str, Any]:
 
 
 def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:
-    """Return the hyper-parameters with which an epoch was trained, of a trial that may change them: ``schedule/...``.
+    """Return the hyper-parameters of an epoch as metrics ``schedule/...``, for a trial that may change them.
 
-    They are numbers by the names of ``params_of``: the loss's, and the settings of ``training`` that were searched.
+    The metrics are numbers by the names of ``params_of``: the loss's, and the searched settings of ``training``.
     """
     if history.experiment.get("scheduler", {}).get("name") != "pbt":
         return {}
@@ -83,23 +83,23 @@ def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:
 
 
 def lineage_of(trial: Trial) -> dict[str, str]:
-    """Return the tags that name whose models a trial took over, and after which epoch; none where it took over none."""
+    """Return the tags that name the trials whose models a trial took over, and the epochs of these moves."""
     steps = [f"{move.source} after epoch {move.epoch}" for move in trial.moves]
-    # The description of the run again, because the hyper-parameters of a trial that moved are others by now.
+    # The description is sent again, because a move changes the hyper-parameters.
     return {"lineage": "; ".join(steps), **note_of(trial)} if steps else {}
 
 
 def _coefficients(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield hyper-parameters as numbers where they are, which charts can put on an axis: e_1 beside coefficients."""
+    """Yield hyper-parameters; each coefficient also as a number (``coefficients.1``), which charts put on an axis."""
     for name, value in parameters.items():
         if isinstance(value, list | tuple):
-            # First, because pages of comparisons begin with the first params.
+            # Numbers first, because pages of comparisons begin with the first params.
             yield from ((f"{name}.{power}", number) for power, number in enumerate(value))
         yield name, json.dumps(value) if isinstance(value, list | tuple) else value
 
 
 def dataset_of(trial: Trial, history: History) -> "DatasetInput":
-    """Return what MLflow shows as the dataset of a run."""
+    """Return the dataset of a run, as MLflow shows it."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     config = trial.config
@@ -112,7 +112,13 @@ def dataset_of(trial: Trial, history: History) -> "DatasetInput":
 
 
 def metrics_of(values: Mapping[str, float], seconds: float, step: int | None) -> list["Metric"]:
-    """Return metrics as MLflow holds them, with the time at which they were recorded, in seconds, and their step."""
+    """Return metrics in MLflow's form.
+
+    Args:
+        values: Metrics by name.
+        seconds: Date of the metrics, in seconds since the Unix epoch.
+        step: Step of the metrics.
+    """
     from mlflow.entities import Metric
 
     at = round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""In which trials a store differs from the journal."""
+"""The differences between a store and the journal."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from orchestrator.tracking.store import STATUS
 
 
 def find_differences(uri: str, output: Path, experiment: str, history: History) -> list[str]:
-    """Return in which trials a store differs from a history that nobody adds to, one line each.
+    """Return a line about each trial whose run differs from a history to which nobody adds.
 
     Raises:
         MlflowException: If the store does not answer; see ``store_failures``.

@@ -1,4 +1,4 @@
-"""Models of winners out of MLflow's model registry; only what holds no code is fetched."""
+"""Fetches the winners' models from MLflow's model registry, without the files that hold code."""
 
 import sqlite3
 from contextlib import suppress
@@ -18,11 +18,11 @@ from trainables.extras import require
 
 
 def find_store(given: str | None, output: Path) -> str:
-    """Return the store that was named, or the one that the experiments under an output directory share.
+    """Return the named store, or the default store of an output directory.
 
     Raises:
-        RegistryError: If there is none yet.
-        ConfigError: If it is a server with the password that everybody knows.
+        RegistryError: If there is no store yet.
+        ConfigError: If MLflow's default password is in use.
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "MLflow's store")
@@ -34,7 +34,7 @@ def find_store(given: str | None, output: Path) -> str:
 
 
 def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Registered]:
-    """Return the packed model of a dataset's champion, downloaded into a folder where it lies elsewhere.
+    """Return the packed model of a dataset's champion; a model that does not lie on this machine is downloaded.
 
     Raises:
         RegistryError: If the store does not answer, or has no champion for the dataset.
@@ -49,7 +49,7 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
             raise RegistryError(f"{without_password(uri)}: no champion {name}; {found}")
         from mlflow.artifacts import download_artifacts
 
-        # The loader's code lies beside it, and stays there: only what holds no code is fetched.
+        # The loader's code, which lies beside the model, is not fetched.
         source = f"{client.get_model_version_download_uri(name, version.version).rstrip('/')}/data/{MODEL}"
         local = download_artifacts(artifact_uri=source, dst_path=str(folder), tracking_uri=uri)
     except store_failures() as error:
@@ -59,7 +59,7 @@ def fetch_champion(uri: str, dataset: str, folder: Path) -> tuple[Path, Register
 
 def _why_not_fetched(uri: str, name: str, error: Exception) -> str:
     former: list[str] = []
-    # A database that cannot be read is what the error is about.
+    # Where the database cannot be read, ``error`` already says so.
     with suppress(sqlite3.Error):
         former = find_former_folders(uri)
     if former:

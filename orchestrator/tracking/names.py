@@ -1,4 +1,4 @@
-"""How MLflow's pages name a trial and its metrics: by what tells trials apart, and with what counts on top."""
+"""Names of runs and metrics in MLflow, chosen for the order and the width of MLflow's pages."""
 
 from pathlib import Path
 
@@ -7,18 +7,18 @@ from orchestrator.journal.trial import Stage, Trial
 from orchestrator.text.values import format_parameters, short_names, visible
 
 LONGEST = 120
-"""Characters of a run's name; MLflow's tables cut longer names, and its database refuses names beyond 250."""
+"""Most characters of a run's name; MLflow's tables cut longer names, and its database refuses more than 250."""
 
 DIGITS = 6
-"""Significant digits of a metric in MLflow, whose pages show every digit that they get; the journal keeps all."""
+"""Significant digits of a metric in MLflow, whose pages show all digits; the journal keeps all digits."""
 
 
 def run_name(trial: Trial, history: History) -> str:
-    """Return the name of a trial's run, which begins with what tells the trial from others of its experiment.
+    """Return the name of a trial's run, which tells the trial from others of its experiment.
 
     The number of the trial in its study comes first, then dataset and model where the experiment has several, the loss,
-    and whatever was searched: ``0003 nt_xent τ=0.008``. A trial that trains the settings of another one again
-    has the number of that trial, and its seed: ``0003 nt_xent τ=0.008 seed=7``.
+    and the searched settings: ``0003 nt_xent τ=0.008``. A trial that repeats the settings of another trial has the
+    other trial's number, and a seed: ``0003 nt_xent τ=0.008 seed=7``.
     """
     repeated = history.trials.get(trial.candidate or "", trial)
     number = [] if trial.stage is Stage.REGRESS else [f"{repeated.number:04d}"]
@@ -31,8 +31,8 @@ def candidate_name(trial: Trial, history: History, seeds: int) -> str:
 
     Args:
         trial: The trial of the search that was confirmed.
-        history: Of its experiment.
-        seeds: How many of its repeats finished.
+        history: History of the experiment.
+        seeds: Repeats of the trial that finished.
     """
     return _name([f"{trial.number:04d}", *_settings(trial, history), f"mean of {seeds} seeds"])
 
@@ -51,7 +51,7 @@ def stored_metric(name: str) -> str:
 
 
 def stored_value(value: float) -> float:
-    """Return a metric with the digits that mean something."""
+    """Return a metric rounded to ``DIGITS`` significant digits."""
     return float(f"{value:.{DIGITS}g}")
 
 

@@ -1,4 +1,4 @@
-"""A packed model as a model of MLflow: the loader and its code, what it needs, and what a query is."""
+"""Writes a packed model as an MLflow model: with the loader's code, its requirements and its signature."""
 
 import warnings
 from pathlib import Path
@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 REQUIREMENTS = ["torch", "torchvision", "numpy", "pandas", "safetensors", "pillow", "nltk"]
-"""What the packed code imports; no versions, because any that train will do."""
+"""Packages that the packed code imports; without versions, because all versions that can train also serve."""
 
 
 def save_model(packed: Path, folder: Path) -> None:
-    """Write a packed model with the code that loads it as a model of MLflow.
+    """Write a packed model, with the code that loads it, as an MLflow model.
 
     Args:
         packed: Folder of the packed model.
-        folder: Of the model of MLflow; it does not exist yet.
+        folder: Folder of the MLflow model, which does not exist yet.
     """
     import mlflow.pyfunc
 
@@ -24,7 +24,7 @@ def save_model(packed: Path, folder: Path) -> None:
 
     code = [str(Path(trainables.__file__ or "").parent)]
     with warnings.catch_warnings():
-        # It wants an example of the input, which would have to be run for that.
+        # MLflow asks for an example of the input, which would have to be run through the model.
         warnings.simplefilter("ignore", UserWarning)
         mlflow.pyfunc.save_model(
             str(folder),
@@ -37,7 +37,7 @@ def save_model(packed: Path, folder: Path) -> None:
 
 
 def _signature() -> "ModelSignature":
-    """Return what a query is: a caption, or an image of the gallery, and how many answers it gets."""
+    """Return the signature: a query is a caption or an image of the gallery, with a number of answers."""
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 

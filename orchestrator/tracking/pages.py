@@ -1,4 +1,4 @@
-"""Where MLflow's pages are that show what somebody wants to see."""
+"""Addresses of MLflow's pages about experiments and comparisons."""
 
 import json
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from trainables.extras import is_installed
 
 
 def newest_page(uri: str) -> str | None:
-    """Return the path of the page of the newest experiment of ours, its best trials on top.
+    """Return the path of the page of our newest experiment, best trials first.
 
     Returns:
-        The part after the server's address; ``None`` where the store does not answer, or holds no such experiment.
+        The part after the server's address; ``None`` where the store does not answer, or has no experiment of ours.
     """
     hush()
     failures = store_failures()
@@ -31,12 +31,12 @@ def comparison_page(uri: str, trials: Sequence[tuple[str, str]]) -> str | None:
     """Return the path of MLflow's page that compares some trials' runs.
 
     Args:
-        uri: Of the store.
-        trials: Experiment and trial of each.
+        uri: Address of the store.
+        trials: (experiment, trial) of each trial.
 
     Returns:
-        The part after the server's address; ``None`` where the store does not answer, or lacks one of them, or MLflow
-        is not installed.
+        The part after the server's address; ``None`` where the store does not answer or lacks a trial, or MLflow is
+        not installed.
     """
     if not is_installed("tracking"):
         return None

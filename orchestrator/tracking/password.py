@@ -1,4 +1,4 @@
-"""MLflow's default password, which everybody knows, is refused."""
+"""Refuses MLflow's default password, which is public."""
 
 import os
 from urllib.parse import urlsplit
@@ -10,14 +10,14 @@ USERNAME, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 """Environment variables in which MLflow looks for the credentials of a server."""
 
 DEFAULT_CREDENTIALS = ("admin", "password1234")
-"""What MLflow's basic auth comes with."""
+"""Default password of MLflow's basic auth."""
 
 
 def refuse_default_password(uri: str) -> None:
-    """Refuse to use a server with the password that MLflow's basic auth comes with: everybody knows it.
+    """Refuse MLflow's default password.
 
     Raises:
-        ConfigError: If the address or the environment has it.
+        ConfigError: If the address or the environment has the default password.
     """
     parts = urlsplit(uri)
     _, user, password = split_password(uri)

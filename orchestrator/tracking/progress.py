@@ -1,4 +1,4 @@
-"""What the run of a study shows while its trials run: the best value so far against the number of ended trials."""
+"""The curve of a study's run in MLflow: the best value so far against the number of ended trials."""
 
 from collections.abc import Iterator
 from statistics import fmean
@@ -8,10 +8,10 @@ from orchestrator.journal.trial import Stage, Trial, TrialState
 
 
 class StudyCurve:
-    """The curve of one study, which grows with the trials that end: what is known of earlier trials is kept.
+    """The curve of one study, which keeps its past, so that a new point takes constant time.
 
     Args:
-        study: Its name.
+        study: Name of the study.
     """
 
     def __init__(self, study: str) -> None:
@@ -24,7 +24,7 @@ class StudyCurve:
         """Yield a point of the curve for each trial that ended since the last call.
 
         Args:
-            history: Of the experiment, the same at each call.
+            history: History of the experiment, the same object at each call.
 
         Yields:
             The number of trials that had ended, the metrics (the best value of a finished trial so far, and that
@@ -33,7 +33,7 @@ class StudyCurve:
         new = history.ended[self._read :]
         for trial in new:
             self._read += 1
-            # The repeats of a study train what the study has already found.
+            # Repeats train settings that the study has already found.
             if trial.study == self._study and trial.stage is not Stage.CONFIRM:
                 self._count += 1
                 self._note(trial)

@@ -1,14 +1,14 @@
-"""Winners in MLflow's model registry: ``icr-<dataset>``, alias ``champion``; imports MLflow, as ``tracking`` does.
+"""Winners in MLflow's model registry: models ``icr-<dataset>`` with the alias ``champion``.
 
-A version is a pyfunc whose loader is ``trainables.serving.retriever``, packed with it: tensors as safetensors, all else
-as JSON, no pickle. What this product itself reads from a registry is the tensors and the JSON; no code of it is run.
+A version is a pyfunc with its loader, ``trainables.serving.retriever``: tensors as safetensors, all else as JSON, no
+pickle. This product itself reads only the tensors and the JSON from a registry, and runs no code of a registry.
 
 The alias points to the best version, see ``best_version.py``.
 
-MLflow can neither lock a model nor change an alias only if nobody else has. Processes that share an output folder take
-turns. Machines that share a server may come between two requests of ours, so each looks again after it has written: who
-finds that an equal version was made first removes its own, and who finds that the alias is not with the best moves it
-there. Whoever writes last looks last, and sees everything.
+MLflow has neither a lock on a model nor a conditional change of an alias. Processes that share an output folder take
+turns. Machines that share a server may write between two requests of another machine, so each machine reads again
+after it has written: a machine that finds an equal, earlier version removes its own version, and a machine that finds
+the alias elsewhere than at the best version moves the alias. The machine that writes last reads last, and sees all.
 """
 
 import re
@@ -42,20 +42,20 @@ ARTIFACT = "champion"
 """Folder of the model among the artifacts of its run."""
 
 LOCK = ".registry.lock"
-"""In the root of all output: who holds it registers."""
+"""Lock file in the output folder; the process that holds it may register."""
 
 ATTEMPTS = 5
-"""At finding the alias where it was put; more would mean that somebody else follows other rules."""
+"""Attempts to find the alias where it was put; if all fail, another program moves the alias by other rules."""
 
 USAGE = """A table with a column `caption` gets images, with a column `image` captions, a row for each answer:
 
     model = mlflow.pyfunc.load_model("{model}")
     model.predict(pandas.DataFrame({{"caption": ["two dogs run"]}}), params={{"top": 5}})"""
-"""How a person asks a version, in Markdown."""
+"""How to query a version, in Markdown."""
 
 
 class RegistryError(UserError):
-    """A registry that does not answer, or does not hold what is asked for."""
+    """A registry that does not answer, or does not have the wanted model."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Registered:
 
     Attributes:
         name: ``icr-<dataset>``.
-        version: From 1.
+        version: Number of the version, from 1.
         is_champion: Whether the alias points to it.
     """
 
@@ -74,20 +74,20 @@ class Registered:
 
 
 def model_name(dataset: str) -> str:
-    """Return the registered name of a dataset's winner, without what MLflow refuses in names."""
+    """Return the registered name of a dataset's winner, without characters that MLflow refuses."""
     return "icr-" + re.sub(r"[^A-Za-z0-9._-]", "-", Path(dataset).name)
 
 
 def register(uri: str, packed: Path, champion: Champion) -> Registered:
-    """Register a packed model as a new version, unless it is one already, and let the alias point to the best.
+    """Register a packed model as a new version, unless it is registered, and point the alias to the best version.
 
     Args:
         uri: The MLflow store, which holds the run of the champion's trial.
         packed: Folder of the model.
-        champion: What it is.
+        champion: Description of the model.
 
     Raises:
-        RegistryError: If the store does not answer, or has no such run.
+        RegistryError: If the store does not answer, or does not have the run of the champion's trial.
     """
     name = model_name(champion.dataset)
     try:
@@ -99,12 +99,12 @@ def register(uri: str, packed: Path, champion: Champion) -> Registered:
 
 
 def register_all(uri: str, directory: Path, unreachable: str | None = None) -> tuple[list[Registered], list[str]]:
-    """Register what an experiment has packed; return what is registered, and why some is not.
+    """Register the packed models of an experiment; return the versions, and a sentence about each model that failed.
 
     Args:
         uri: The MLflow store.
-        directory: Of the experiment.
-        unreachable: Why the store is known not to answer; it is not asked again then.
+        directory: The experiment's directory.
+        unreachable: Why the store is known not to answer; such a store is not asked again.
     """
     registered: list[Registered] = []
     problems: list[str] = []
@@ -132,14 +132,14 @@ def _versions(client: "MlflowClient", name: str) -> list["ModelVersion"]:
 
 
 def _find_version(client: "MlflowClient", name: str, champion: Champion) -> int | None:
-    """Return the first version that was made of the same."""
+    """Return the first version of the same model, or ``None``."""
     wanted = _tags(champion)
     same = [number_of(version) for version in _versions(client, name) if wanted.items() <= version.tags.items()]
     return min(same, default=None)
 
 
 def _create_version(client: "MlflowClient", name: str, packed: Path, champion: Champion) -> int:
-    """Put the model among the artifacts of its trial's run, and register it there, once."""
+    """Send the model as an artifact of its trial's run, and register it, once."""
     run = _run_of(client, champion)
     with tempfile.TemporaryDirectory() as scratch:
         save_model(packed, Path(scratch) / ARTIFACT)
@@ -153,13 +153,13 @@ def _create_version(client: "MlflowClient", name: str, packed: Path, champion: C
     made = number_of(version)
     first = _find_version(client, name, champion) or made
     if first != made:
-        # Another machine made the same meanwhile.
+        # Another machine has registered the same model meanwhile.
         client.delete_model_version(name, str(made))
     return first
 
 
 def about_version(champion: Champion) -> str:
-    """Return what MLflow's page of a version says of it, in Markdown: what it is, how good, how sure, how to ask it."""
+    """Return the text of a version's page, in Markdown: origin, quality, certainty, and how to query the model."""
     test = f"test/{champion.metric.removeprefix('val/')}"
     values = [f"{champion.metric} {metric_text(champion.metric, champion.value)}"]
     values += [] if champion.test is None else [f"{test} {metric_text(test, champion.test)}"]
@@ -173,7 +173,7 @@ def about_version(champion: Champion) -> str:
 
 @contextmanager
 def _tolerating(code: str) -> Iterator[None]:
-    """Go on after MLflow's error of a code, which says that another process was there first."""
+    """Ignore MLflow's error with this code, which says that another process was first."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -194,9 +194,9 @@ def _run_of(client: "MlflowClient", champion: Champion) -> "Run":
 
 
 def _move_alias(client: "MlflowClient", name: str) -> int:
-    """Let the alias point to the best version, until it is found there; return that version."""
+    """Point the alias to the best version until it is found there; return the version."""
     for _ in range(ATTEMPTS):
-        # A version may be removed between two requests; the next look no longer finds it.
+        # Another machine may remove a version between two requests; the next attempt no longer finds that version.
         with _tolerating("RESOURCE_DOES_NOT_EXIST"):
             best = number_of(best_version(_versions(client, name)))
             current = champion_version(client, name)
@@ -207,7 +207,7 @@ def _move_alias(client: "MlflowClient", name: str) -> int:
 
 
 def champion_version(client: "MlflowClient", name: str) -> "ModelVersion | None":
-    """Return the version of a model that the alias points to; ``None`` where there is none."""
+    """Return the version that the alias points to; ``None`` where there is none."""
     models = client.search_registered_models(f"name='{name}'")
     if not models or ALIAS not in models[0].aliases:
         return None
@@ -215,6 +215,6 @@ def champion_version(client: "MlflowClient", name: str) -> "ModelVersion | None"
 
 
 def _tags(champion: Champion) -> dict[str, str]:
-    """Return the tags by which a version is found again, of those that older versions registered as well."""
+    """Return the tags by which a version is found again; all versions of this product write these tags."""
     values = {one.name: getattr(champion, one.name) for one in fields(champion) if one.compare}
     return {name: str(value).lower() if name == "confirmed" else str(value) for name, value in values.items()}

@@ -1,7 +1,7 @@
-"""The database of an output folder that was moved or copied, which still names the files where they were.
+"""Corrects the database of an output folder that was moved or copied.
 
-MLflow keeps absolute addresses of artifacts, and has no request that changes them: where a database lies beside its
-artifacts, the addresses are corrected in the database itself.
+MLflow stores absolute addresses of artifacts and has no request that changes them. Where a database lies beside its
+artifacts, this module corrects the addresses in the database itself.
 """
 
 import sqlite3
@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 DATABASE = "mlflow.db"
-"""Of an output folder: the store that its experiments share by default."""
+"""Name of the database in an output folder, which its experiments share by default."""
 
 ADDRESSES = (
     ("experiments", "artifact_location"),
@@ -33,13 +33,13 @@ def find_former_folders(uri: str) -> list[str]:
     """Return the folders in which the database of an output folder looks for artifacts that lie beside it.
 
     Args:
-        uri: Of a store; only a database that lies beside its artifacts can have been moved with them.
+        uri: Address of a store; only a database that lies beside its artifacts can have been moved with them.
 
     Returns:
-        Paths; none where everything is in its place.
+        Paths; empty where nothing was moved.
 
     Raises:
-        sqlite3.Error: If it is no database of MLflow's.
+        sqlite3.Error: If the file is no database of MLflow.
     """
     database = _database_of(uri)
     if database is None:
@@ -51,10 +51,10 @@ def find_former_folders(uri: str) -> list[str]:
 
 
 def correct_addresses(uri: str) -> None:
-    """Let the database of an output folder that was moved or copied name the artifacts where they lie, or will lie.
+    """Correct the addresses of artifacts in the database of an output folder that was moved or copied.
 
     Raises:
-        sqlite3.Error: If it cannot be read or written.
+        sqlite3.Error: If the database cannot be read or written.
     """
     database = _database_of(uri)
     if database is None:
@@ -65,17 +65,14 @@ def correct_addresses(uri: str) -> None:
 
 
 def _database_of(uri: str) -> Path | None:
-    """Return the database that an output folder has by default, if a store is one and there is one."""
+    """Return the path of a store that is an output folder's default database and exists; else ``None``."""
     path = Path(uri.removeprefix("sqlite:///"))
     is_default = uri.startswith("sqlite:///") and path.name == DATABASE and path.is_absolute()
     return path if is_default and path.is_file() else None
 
 
 def _moved(connection: sqlite3.Connection, output: Path) -> dict[str, str]:
-    """Return where experiments are said to have their artifacts, and where these belong in this folder.
-
-    Experiments count whose artifacts lie here, or no longer, or not yet, where the database says.
-    """
+    """Return address in the database -> address in this folder, for artifacts that are here or at neither place."""
     found: dict[str, str] = {}
     for (address,) in connection.execute("SELECT artifact_location FROM experiments"):
         former = _path_of(address or "")
@@ -91,7 +88,7 @@ def _path_of(address: str) -> Path:
 
 
 def _replace(connection: sqlite3.Connection, old: str, new: str) -> None:
-    """Replace the start of each address that is, or lies under, an old one."""
+    """Replace the start of each address that equals an old address or lies under it."""
     for table, column in ADDRESSES:
         connection.execute(
             f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE {column} = ? OR substr({column}, 1, ?) = ?",

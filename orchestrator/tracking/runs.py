@@ -1,4 +1,4 @@
-"""The runs of one experiment as MLflow holds them, and how they are found."""
+"""Finds the runs of an experiment in MLflow."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment
 
 STEPS = ("epoch", "trials_ended", "seeds")
-"""Metrics that tell how far a run of a trial, of a study and of a confirmed candidate came."""
+"""Metrics whose step says how far the run of a trial, a study or a confirmed candidate has come."""
 
 
 @dataclass
 class Run:
-    """What the store holds of one run.
+    """One run as the store holds it.
 
     Attributes:
-        id: MLflow's name for it.
-        artifacts: Where its files lie: a folder, a bucket or MLflow's server, as a URI.
+        id: MLflow's id of the run.
+        artifacts: URI of the place of the run's files: a folder, a bucket or MLflow's server.
         status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
-        step: The newest step that it holds, 0 for none: of a trial its newest epoch, of a study how many of its trials
-            had ended, of a candidate how many seeds its means are over.
-        tested: Whether it holds test metrics.
-        described: Whether it holds its config.
-        has_weights: Whether it holds the file of its best model.
-        has_ranks: Whether it holds the files of the ranks of its queries.
+        step: The newest step, 0 for none: the newest epoch of a trial, the number of ended trials of a study, the
+            number of seeds of a candidate.
+        tested: Whether the run has test metrics.
+        described: Whether the run has its config.
+        has_weights: Whether the run has the file of its best model.
+        has_ranks: Whether the run has the files of the ranks of its queries.
     """
 
     id: str
@@ -43,12 +43,12 @@ class Run:
 
     @property
     def fullness(self) -> tuple[int, bool, bool, bool, bool]:
-        """Which of two runs of one trial holds more: the greater."""
+        """Sort key: of two runs of one trial, the run with the greater key holds more."""
         return self.step, self.tested, self.has_weights, self.has_ranks, self.described
 
 
 def restore(uri: str, output: Path, experiment: str) -> None:
-    """Bring back an experiment, with its runs, that was deleted in MLflow's pages; nothing happens to any other.
+    """Restore an experiment that was deleted in MLflow's pages, with its runs; other experiments stay as they are.
 
     Raises:
         MlflowException: If the store does not answer; see ``store_failures``.
@@ -60,7 +60,7 @@ def restore(uri: str, output: Path, experiment: str) -> None:
 
 
 def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
-    """Return an experiment by its name, or ``None`` where MLflow has none.
+    """Return the experiment of a name, or ``None``.
 
     Raises:
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
@@ -72,7 +72,7 @@ def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
 
 
 def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> str:
-    """Return MLflow's id of an experiment, which is made where MLflow has none.
+    """Return MLflow's id of an experiment, which is made if it is missing.
 
     Raises:
         ExperimentDeletedError: If the experiment was deleted in MLflow's pages.
@@ -80,13 +80,13 @@ def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> s
     found = find_experiment(client, name)
     if found is not None:
         return str(found.experiment_id)
-    # A server knows where its artifacts go; a database file does not.
+    # A server chooses where its artifacts go; a database file needs to be told.
     location = artifacts_of(output, name) if uri.startswith("sqlite:") else None
     return str(client.create_experiment(name, artifact_location=location))
 
 
 def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str, Run]]:
-    """Yield the runs of studies, trials and confirmed candidates that the store holds, by their keys."""
+    """Yield (key, run) for the runs of studies, trials and confirmed candidates in the store."""
     token = None
     while True:
         page = client.search_runs(
@@ -120,7 +120,7 @@ def candidate_key(candidate: str) -> str:
 
 
 def _key(tags: Mapping[str, str]) -> str | None:
-    """Return what a run is known by: the id of its trial, its candidate, or its study."""
+    """Return the key of a run: the id of its trial, its candidate or its study."""
     if tags.get("kind") == "candidate" and "candidate" in tags:
         return candidate_key(tags["candidate"])
     return tags.get("trial") or tags.get("study")

@@ -1,4 +1,4 @@
-"""The runs of one experiment, made to agree with its journal."""
+"""Makes the runs of an experiment in MLflow agree with its journal."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -41,20 +41,20 @@ STATUS = {
     TrialState.DIVERGED: "FAILED",
     TrialState.FAILED: "FAILED",
 }
-"""The status of a trial's run; the exact state is in its tag ``state``."""
+"""State of a trial -> status of its run; the tag ``state`` has the exact state."""
 
 
 class Store:
     """The runs of one experiment in MLflow, which are made to agree with the experiment's journal."""
 
     def __init__(self, uri: str, output: Path, experiment: str, directory: Path | None = None) -> None:
-        """Connect, make the experiment where it is missing, and find the runs that are there.
+        """Connect, make the experiment if it is missing, and find the existing runs.
 
         Args:
-            uri: Of the store.
+            uri: Address of the store.
             output: Root of all output, where the default store lies.
-            experiment: Its name.
-            directory: Of the experiment; by default that of its name under the root.
+            experiment: Name of the experiment.
+            directory: The experiment's directory; by default ``output / experiment``.
 
         Raises:
             MlflowException: If the store does not answer; see ``store_failures``.
@@ -79,7 +79,7 @@ class Store:
             self._runs[name] = kept
 
     def deliver(self, history: History, trials: Iterable[str], status: Mapping[TrialState, str] = STATUS) -> None:
-        """Make the runs of some trials agree with the history; those of their studies begin, where there are none."""
+        """Make the runs of some trials agree with the history; missing runs of their studies are begun."""
         for trial_id in trials:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
@@ -87,7 +87,7 @@ class Store:
             batch = RunBatch(self._client, run)
             if not run.described:
                 self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
-                # As it began: what MLflow holds as a param cannot change.
+                # The config as it was at the start, because a param of MLflow cannot change.
                 self._describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
             _add_epochs(trial, run, batch, history)
             _add_test(trial, run, batch, history)
@@ -103,13 +103,13 @@ class Store:
             self._set_status(run, status[trial.state], trial.ended)
 
     def show_progress(self, history: History) -> None:
-        """Send to the runs of studies what the trials brought that have ended since the last time."""
+        """Send the new points of the studies' curves, of trials that have ended since the last call."""
         for study in dict.fromkeys(trial.study for trial in history.ended[self._shown_until :]):
             self._send_progress(study, self._runs[study], history)
         self._shown_until = len(history.ended)
 
     def end_studies(self, history: History, status: str) -> None:
-        """Give the runs of studies and of confirmed candidates what is known in the end, and the former a status."""
+        """Send the final results of studies and confirmed candidates, and set the status of the studies' runs."""
         for name in dict.fromkeys(trial.study for trial in history.trials.values()):
             run = self._runs.get(name)
             if run is None:
@@ -123,14 +123,14 @@ class Store:
         self._tag_winners(history)
 
     def _show(self, history: History) -> None:
-        """Let the experiment's page show what is of use of it."""
+        """Set the tags that choose what the experiment's page shows."""
         for name, value in experiment_tags(history).items():
             if self._shown.get(name) != value:
                 self._client.set_experiment_tag(self._experiment, name, value)
                 self._shown[name] = value
 
     def _tag_winners(self, history: History) -> None:
-        """Tag repeats with how their candidate fared in a race, and what was looked at on test with whether it won."""
+        """Tag repeats with the result of their candidate in a race, and tested trials with whether they won."""
         winners = {trial.id for trial in find_champions(history).values()}
         for dataset, race in races_of(history).items():
             for trial in (one for one in repeats_of(history, dataset) if one.id in self._runs):
@@ -141,7 +141,7 @@ class Store:
             self._client.set_tag(self._runs[name].id, "confirmed", str(confirmed).lower())
 
     def _send_progress(self, study: str, run: Run, history: History) -> None:
-        """Send the best value so far after each trial of a study that ended, as far as the store lacks it."""
+        """Send the points of a study's curve that the store lacks."""
         batch = RunBatch(self._client, run)
         for count, values, at in self._curves.setdefault(study, StudyCurve(study)).grow(history):
             if count > run.step:
@@ -149,14 +149,14 @@ class Store:
         batch.send()
 
     def _send_candidate(self, candidate: ConfirmedCandidate, history: History) -> None:
-        """Send the means over the seeds of a confirmed candidate, again where it got more seeds since."""
+        """Send the means over the seeds of a confirmed candidate, again after it has got more seeds."""
         trial = candidate.trial
         name = candidate_name(trial, history, candidate.seeds)
         run = self._runs.get(candidate_key(trial.id))
         if run is None:
             parent = self._find_study(trial, history)
             tags = {**tags_of(trial, history), **note_of(trial), "kind": "candidate", "candidate": trial.id}
-            # A mean has no seed; the seeds are those of the repeats.
+            # A mean has no seed; the repeats have the seeds.
             del tags["seed"]
             run = self._create(candidate_key(trial.id), name, {**tags, "mlflow.parentRunId": parent.id}, trial.created)
         batch = RunBatch(self._client, run)
@@ -170,7 +170,7 @@ class Store:
         self._set_status(run, "FINISHED", candidate.ended)
 
     def open_studies(self, history: History) -> None:
-        """Show the studies of an experiment that goes on as running."""
+        """Set the studies of an experiment that continues to RUNNING."""
         for name in dict.fromkeys(trial.study for trial in history.trials.values()):
             if name in self._runs:
                 self._set_status(self._runs[name], "RUNNING")
@@ -207,7 +207,7 @@ class Store:
     def _describe(
         self, run: Run, batch: RunBatch, params: Mapping[str, Any], file: str, content: Mapping[str, Any]
     ) -> None:
-        """Send the config as a file, and add it as params; a tag, which comes with the params, says: both are there."""
+        """Send the config as a file, then add the params with a tag that says that file and params have been sent."""
         send_texts(run, {file: yaml.safe_dump(dict(content), sort_keys=False)}, self._uri)
         batch.add_params(params)
         batch.add_tags({"described": "true"})
@@ -215,7 +215,7 @@ class Store:
         run.described = True
 
     def _send_weights(self, trial: Trial, run: Run) -> None:
-        """Send the file of the best model where there is one; a tag says that it has been."""
+        """Send the file of the best model, if it exists, then a tag that says so."""
         file = weights_file(self._directory, trial.id)
         if not run.has_weights and file.is_file():
             send_files(run, [file], self._uri)
@@ -223,7 +223,7 @@ class Store:
             run.has_weights = True
 
     def _send_ranks(self, trial: Trial, run: Run) -> None:
-        """Send the files of the ranks where they are, both at once; a tag says that they have been sent."""
+        """Send both files of the ranks, if they exist, then a tag that says so."""
         files = [ranks_file(self._directory, trial, split) for split in ("val", "test")]
         if not run.has_ranks and all(file.is_file() for file in files):
             send_files(run, files, self._uri)
@@ -231,7 +231,7 @@ class Store:
             run.has_ranks = True
 
     def _set_status(self, run: Run, status: str, ended: float | None = None) -> None:
-        """Set a status and, of a run that has ended, when in seconds; now where nobody knows."""
+        """Set the status of a run and, if it has ended, its end in seconds since the Unix epoch; by default now."""
         if run.status == status:
             return
         if status == "RUNNING":
@@ -242,11 +242,11 @@ class Store:
 
 
 def _add_epochs(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:
-    """Add whole epochs, each together with the metric ``epoch``, which tells later how far this came."""
+    """Add whole epochs, each with the metric ``epoch``, which later says how many epochs have been sent."""
     for epoch, reported in sorted(trial.reported.items()):
         if epoch > run.step:
             best = f"{trial.metric}_best"
-            # The metric that decides comes first, because MLflow's comparison pages show metrics in this order.
+            # The deciding metric comes first, because MLflow's comparison pages show metrics in the order of sending.
             first = {best: reported[best]} if best in reported else {}
             metrics = {**first, **reported, **schedule_of(trial, epoch, history), "epoch": float(epoch)}
             batch.add_step(metrics, trial.times[epoch], epoch)

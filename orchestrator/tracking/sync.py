@@ -28,7 +28,7 @@ ATTEMPTS = 3
 
 
 class DeliveryError(UserError):
-    """The store does not answer, or refuses what it is sent."""
+    """The store does not answer, or refuses a request."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Delivery:
     Attributes:
         experiment: The experiment's name.
         runs: The number of trials whose runs now agree with the journal.
-        running: Whether a search of the experiment is under way, which goes on delivering by itself.
+        running: Whether a search of the experiment is running, which continues to deliver by itself.
     """
 
     experiment: str
@@ -51,7 +51,7 @@ class DeletedError(DeliveryError):
 
 
 def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) -> Delivery:
-    """Make a store agree with an experiment's journal; what it has already is not sent again.
+    """Make a store agree with an experiment's journal; only differences are sent.
 
     Args:
         directory: The experiment's folder.
@@ -62,14 +62,14 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
     Raises:
         UserError: If the journal is damaged.
         DeletedError: If the experiment was deleted in MLflow's pages and ``restores`` is false.
-        DeliveryError: If the store does not answer, or refuses what it is sent.
+        DeliveryError: If the store does not answer, or refuses a request.
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "`orchestrator sync`")
     history = History.of(read_journal(directory / JOURNAL_FILE))
     name = history.name
     is_running = find_holder(directory) is not None
-    # A trial that the journal holds as running is trained by no process if the search has ended: its run was killed.
+    # If the search has ended, no process trains a trial that the journal holds as running: its run was killed.
     status = STATUS if is_running else {**STATUS, TrialState.RUNNING: "KILLED"}
     failures = store_failures()
     try:

@@ -1,7 +1,7 @@
 """The thread that brings the journal's records to MLflow, so that no training waits for a tracking server.
 
-A delivery that fails is tried again, after another look at what the store holds by then. What is missing in the store
-at the end of a search is told to the user.
+A delivery that fails is tried again after the store has been read again. At the end of a search, the user is told what
+the store still lacks.
 """
 
 import queue
@@ -53,7 +53,7 @@ class Tracker:
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver; without MLflow all is left to a later delivery."""
+        """Begin to deliver; without MLflow everything is left to a later delivery."""
         if self._is_installed:
             SHORT_TURNS.begin()
             self._thread.start()
@@ -63,11 +63,11 @@ class Tracker:
         self._records.put(record)
 
     def close(self, seconds: float) -> None:
-        """Deliver what is left, within some seconds; in a store that answers no run of this search stays RUNNING."""
+        """Deliver the rest within some seconds; if the store answers, no run of this search stays RUNNING."""
         if not self._is_installed:
             self.problem = f"nothing is in MLflow, {WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
             return
-        # Nobody waits for a turn any more but the thread that delivers.
+        # From here on, only the delivering thread has work to do.
         SHORT_TURNS.end()
         self._deadline = time.monotonic() + seconds
         self._thread.join(seconds + 5)
@@ -102,7 +102,7 @@ class Tracker:
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_exponential(multiplier=PAUSE / 4),
             retry=retry_if_exception_type(failures),
-            # A store may have done what it was asked although its answer was lost. A new ``Store`` reads what is there.
+            # The store may have carried out a request whose answer was lost. A new ``Store`` reads the store again.
             after=lambda state: self._forget_store(),
             reraise=True,
         ):

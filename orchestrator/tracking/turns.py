@@ -8,10 +8,10 @@ import sys
 import threading
 
 TURN_SECONDS = 0.0005
-"""How long Python lets a thread go on that others wait for, while trials run and are delivered.
+"""Seconds after which Python switches between threads while trials are delivered.
 
-A delivery keeps its thread busy for most of its time. By default, whatever the driver waits for (the disk, Ray), the
-driver then waits 5 ms more for its turn, several times a trial.
+A delivery keeps its thread busy most of the time. With Python's default, the driver would wait 5 ms for its turn after
+each wait for the disk or Ray, several times a trial.
 """
 
 

@@ -1,8 +1,8 @@
-"""What MLflow's page of an experiment shows first: its trials, the best on top, with the columns that tell them apart,
-and its charts: the winners before the curves.
+"""The view that MLflow's page of an experiment opens with: trials, best first, with the columns that tell them apart,
+and charts.
 
-MLflow keeps such a view, which its pages call shared, as JSON in a tag of the experiment; the link names the tag. Left
-alone, the page lists the studies, without a number.
+MLflow keeps such a shared view as JSON in a tag of the experiment, and links name the tag. Without a view, the page
+lists the studies without any metric.
 """
 
 import json
@@ -16,26 +16,26 @@ VIEW = "leaderboard"
 """Name of the view in links."""
 
 TRAINING = "workflowType=machine_learning"
-"""In a link: MLflow's pages for training, not those for language models."""
+"""Part of a link that chooses MLflow's pages for training instead of its pages for language models."""
 
 TAG = f"mlflow.sharedViewState.{VIEW}"
 COUNTS = ("cocos/i2t_queries_without_gradient", "cocos/i2t_negatives_per_query")
 RUN_NAME = "attributes.`Run Name`"
 WIDTH = 105
-"""Of a column, in pixels."""
+"""Width of a column, in pixels."""
 
 WIDEST = 14
-"""Columns for hyper-parameters, the most that are of use on one page."""
+"""Most columns for hyper-parameters."""
 
 
 def experiment_tags(history: History) -> dict[str, str]:
-    """Return what an experiment's page says of it, and what it shows."""
+    """Return the tags with the description and the view of an experiment's page."""
     description = history.experiment.get("description", "")
     return {
-        # Training, not language models: other pages and columns.
+        # Chooses the pages for training instead of the pages for language models.
         "mlflow.experimentKind": "custom_model_development",
         TAG: json.dumps(_view(history)),
-        # MLflow takes it for Markdown; a person's words stay what they are.
+        # MLflow renders Markdown; the description is escaped to be shown as it is.
         **({"mlflow.note.content": markdown(description)} if description else {}),
     }
 
@@ -62,7 +62,7 @@ def _view(history: History) -> dict[str, Any]:
         "orderByKey": f"metrics.`{metric}_best`",
         "orderByAsc": False,
         "selectedColumns": columns,
-        # In this order, not by the alphabet, and when it was made last.
+        # Columns in this order, not the alphabetical one, with the date of creation last.
         "columnOrder": [RUN_NAME, *columns, "runDateAndNestInfo", "duration"],
         "columnWidths": {RUN_NAME: 3 * WIDTH} | dict.fromkeys(columns, WIDTH),
         "runsHiddenMode": "FIRST_20_RUNS",
@@ -71,7 +71,7 @@ def _view(history: History) -> dict[str, Any]:
 
 
 def _searched(history: History) -> list[str]:
-    """Return the params in which the trials differ, those of their losses first."""
+    """Return the params in which the trials differ, the losses' params first."""
     names = {name: None for trial in history.trials.values() for name in trial.config.loss_parameters}
     search = history.experiment["search"]
     names |= {f"training.{name}": None for name in search.get("training", {})}

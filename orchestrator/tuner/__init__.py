@@ -30,14 +30,14 @@ import os
 # statistics are sent, and what we don't use is not written or printed.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ |= {
-    # By itself Ray lets a process that asked for no GPU see all of them.
+    # By default, a process that asked Ray for no GPU sees all GPUs.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_AIR_NEW_OUTPUT": "0",
-    # Work that is left behind when Ray dies is to start no other Ray.
+    # Work that still runs when Ray dies must not start another Ray.
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    # That there are many for few CPUs is what is meant where trials are fused, or share a GPU.
-    # What a raylet that died had last written says nothing to who searches.
+    # Many worker processes for few CPUs are intended where trials are fused or share a GPU.
+    # The last output of a raylet that died does not help users.
     "RAY_DEDUP_LOGS_SKIP_REGEX": "worker processes have been started|Raylet is terminated",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",

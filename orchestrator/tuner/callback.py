@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 PLACES_SECONDS = 1.0
-"""Between two times that the places of the trials are written: thousands of short trials are not to wait for it."""
+"""Seconds between two writings of the places of the trials: thousands of short trials must not wait for them."""
 
 
 class TrialCallback(NotPickled, TrialProgressCallback):
@@ -137,7 +137,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._places.pop(trial.config["trial"], None)
 
     def _tell_places(self) -> None:
-        """Let whoever watches know which process trains which trial; the search itself does not need it."""
+        """Write which process trains which trial, for live pages; the search itself does not need the file."""
         now = time.monotonic()
         if not self._has_untold_places or now - self._told_places < PLACES_SECONDS:
             return

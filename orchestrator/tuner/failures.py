@@ -1,7 +1,7 @@
-"""What ended a trial against its will, and whether it is tried again.
+"""The causes of failures of trials, and whether a failed trial is tried again.
 
-A trial that gets on between its failures is tried again however often it fails: on a cluster whose machines come and
-go that is the usual life of a long training. One that fails again and again at the same epoch is given up.
+A trial that trains epochs between its failures is tried again however often it fails, which is usual for a long
+training on a cluster whose machines come and go. A trial that fails repeatedly at the same epoch is given up.
 """
 
 import re
@@ -13,26 +13,26 @@ from orchestrator.journal.trial import Trial
 from trainables.errors import WANT_OF_MEMORY
 
 MAX_FAILURES = 2
-"""How often a trial is started again without having got on before it counts as failed."""
+"""Starts again without a new epoch after which a trial counts as failed."""
 
 _DISK = re.compile(r"\[Errno (28|122|27)\]|No space left on device|Disk quota exceeded")
 
 
 class Cause(StrEnum):
-    """Why a trial failed, as far as it decides what is done about it."""
+    """Why a trial failed; the cause decides whether the trial is tried again."""
 
     ERROR = "error"
-    """It raised an error, or its process or machine died."""
+    """The trial raised an error, or its process or machine died."""
     MEMORY = "memory"
     """There was not enough memory, of the GPU or of the machine."""
     HUNG = "hung"
-    """It reported nothing for longer than one is patient."""
+    """The trial reported nothing for longer than the patience allows."""
     DISK = "disk"
-    """There was no room for its checkpoint. That is not the trial's fault, nor its alone: the search is to stop."""
+    """There was no room for the trial's checkpoint, nor for other checkpoints: the search has to stop."""
     PREEMPTED = "preempted"
-    """Its machine was taken away, as spot machines are. That is nobody's fault, and costs no try."""
+    """The trial's machine was taken away, as spot machines are; this does not count as a try."""
     CLAIM = "claim"
-    """Another driver has claimed the checkpoints of all trials: the search is to stop, too."""
+    """Another driver has claimed the checkpoints of all trials: the search has to stop."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Failure:
     """One failure of a trial.
 
     Attributes:
-        cause: What to do about it depends on this.
-        message: For people, in one line.
+        cause: Decides what is done about the failure.
+        message: Message for people, in one line.
     """
 
     cause: Cause
@@ -49,16 +49,16 @@ class Failure:
 
     @classmethod
     def of(cls, text: str) -> "Failure":
-        """Read what was raised: a traceback, or what Ray says of an actor that died."""
+        """Return the failure described by a text: a traceback, or Ray's message about an actor that died."""
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         last = (lines or ["ended without a message"])[-1]
-        # Looked for in the last line, because a traceback shows code, and in what Ray says when it ends an actor.
+        # Searched in the last line, because a traceback shows code, and in Ray's message about an actor that it ended.
         told = next((line for line in lines if "running low on memory" in line), last)
         if _DISK.search(told):
             return cls(Cause.DISK, told[:500])
         if "ClaimLostError: " in told:
             return cls(Cause.CLAIM, told.partition("ClaimLostError: ")[2][:500])
-        # Of an actor that was killed Ray says what may have done it, want of memory among others.
+        # Ray lists possible causes of the death of a killed actor, lack of memory among them.
         is_short = WANT_OF_MEMORY.search(told) and "potential root causes" not in told
         return cls(Cause.MEMORY if is_short else Cause.ERROR, told[:500])
 
@@ -69,12 +69,12 @@ class Failure:
 
     @classmethod
     def hung(cls, minutes: float) -> "Failure":
-        """Return the failure of a trial that was ended because it had been silent for so long."""
+        """Return the failure of a trial that was ended because it had reported nothing for some minutes."""
         return cls(Cause.HUNG, f"hung: reported no epoch for {minutes:g} minutes (patience.epoch_minutes)")
 
 
 def give_up(trial: Trial, failure: Failure, patience: Patience) -> str | None:
-    """Return why a trial is given up after a failure, or ``None`` where it is tried again."""
+    """Return why a trial is given up after a failure, or ``None`` where the trial is tried again."""
     if failure.cause is Cause.MEMORY:
         if trial.memory_retries < patience.memory_retries:
             return None

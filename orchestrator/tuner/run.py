@@ -88,7 +88,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
 
 
 def no_further_trial(session: Session, problem: PluginError) -> PluginError:
-    """Return what is said where a plug-in's sampler failed and all trials that ran have ended."""
+    """Return the error about a plug-in's sampler that failed, raised after all running trials have ended."""
     return PluginError(
         f"{problem}; the search gets no further trial. What was trained is kept: `orchestrator summarise "
         f"{session.experiment.name}` shows it, and a new experiment with another sampler takes it over with "

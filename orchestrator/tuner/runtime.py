@@ -18,22 +18,22 @@ from orchestrator.machines.cluster import ClusterError
 from orchestrator.tuner.ray_watch import JoinedRay, OwnRay, Ray
 
 NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
-"""Nodes that were started before us have to be told as well."""
+"""Variables that are also passed to nodes that were started before this process."""
 
 
 OBJECT_STORE_BYTES = 100 * 2**20
-"""Results are small; Ray would set a third of the machine's memory aside."""
+"""Bytes of Ray's object store, in which results are small; by default Ray takes a third of the machine's memory."""
 
 
 @contextmanager
 def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
 
-    What the process has started or joined already is used as it is. The ``with`` block gets what tells whether Ray is
-    gone.
+    A Ray that the process has already started or joined is used as it is. The ``with`` block gets an object that tells
+    whether Ray is gone.
 
     Raises:
-        ClusterError: If the cluster cannot be joined, or none of our own be started.
+        ClusterError: If the cluster cannot be joined, or Ray cannot be started.
     """
     if ray.is_initialized():
         yield JoinedRay()
@@ -60,13 +60,13 @@ def _start(scratch: Path) -> None:
             configure_logging=False,
             log_to_driver=False,
             object_store_memory=OBJECT_STORE_BYTES,
-            # Ray lets everybody into its folder; a scratch directory that others can enter would not prove to be ours.
+            # Ray's folder is open to all users, while a scratch directory must be closed to prove that it is ours.
             _temp_dir=str(scratch / "r"),
         )
 
 
 class _Startup:
-    """Says in our words why Ray did not start."""
+    """Turns errors of Ray's start into errors of ours."""
 
     def __enter__(self) -> None:
         """Begin to listen."""
@@ -74,7 +74,7 @@ class _Startup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Turn what Ray raises into an error of ours; a node that is slow to start is a bare ``Exception`` there."""
+        """Turn Ray's error into an error of ours; Ray reports a node that is slow to start as a bare ``Exception``."""
         if kind is not Exception and not isinstance(error, ConnectionError | RuntimeError | TimeoutError):
             return
         reason = str(error).splitlines()[0]
@@ -111,7 +111,7 @@ def _join(address: str) -> None:
 
 
 def _is_unauthenticated(error: BaseException | None) -> bool:
-    """Say whether a token is what an error, or what it came from, is about."""
+    """Say whether an error, or its cause, is about a token."""
     while error is not None:
         if isinstance(error, AuthenticationError) or "AuthenticationError" in str(error):
             return True

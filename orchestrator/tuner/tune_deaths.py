@@ -1,4 +1,4 @@
-"""Lets Ray Tune take a worker that Ray killed for want of memory for a failed trial, not for an end of the search.
+"""Makes Ray Tune treat a worker that Ray killed for lack of memory as a failed trial, not as the end of the search.
 
 Ray's memory monitor kills workers of a machine whose memory is nearly full, and answers the calls of their actors with
 ``OutOfMemoryError``. Tune's manager of actors knows ``RayActorError`` alone, and ends with "Caught unexpected
@@ -24,7 +24,7 @@ def expect_deaths(controller: Any) -> None:
 
     def take_as_death(tracked_actor_task: Any, exception: Exception) -> None:
         is_known = isinstance(exception, RayActorError | RayTaskError) or not isinstance(exception, RayError)
-        # With its message, which says whether memory was short (``orchestrator.tuner.failures``).
+        # The message says whether memory was short (``orchestrator.tuner.failures``).
         take(tracked_actor_task, exception if is_known else died(str(exception)))
 
     manager._actor_task_failed = take_as_death

@@ -1,8 +1,8 @@
-"""Drops what Ray Tune keeps of trials that have ended, for a final analysis that this software does not use.
+"""Drops the data about ended trials that Ray Tune keeps for a final analysis, which this software does not use.
 
-Without it the driver grows by about 7 KB a trial: the trial with copies of its storage, checkpoint settings and config,
-and a task for an actor that was asked for and not needed, because another actor became free. The attributes changed
-here are private to the locked version of Ray; the test of this module fails where another version keeps them elsewhere.
+Otherwise the driver would grow by about 7 KB a trial: the trial with copies of its storage, checkpoint settings and
+config, and a task for an actor that was asked for but not needed. The attributes changed here are private to the locked
+version of Ray; the test of this module fails where another version keeps them elsewhere.
 """
 
 from typing import Any

@@ -16,7 +16,7 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 
 LOOK_SECONDS = 2.0
-"""Seconds for which an answer of Ray about free resources is reused, less what was started since: asking is slow."""
+"""Seconds for which Ray's answer about free resources is reused, minus later starts, because asking is slow."""
 
 
 class Places:

@@ -151,11 +151,7 @@ def _judged(judgements: Sequence["Judgements"], ranks: Sequence["JudgedRanks"]) 
 
 
 def _checked_ranks_file(path: Path, folds: int) -> Path:
-    """Refuse a file of ranks that cannot be written, before any work starts.
-
-    Raises:
-        ConfigError: If the name, the folder or the number of folds is refused.
-    """
+    """Refuse a file of ranks that cannot be written, before any work starts."""
     if path.suffix != ".npz":
         raise ConfigError(f"--ranks {path}: the name of the file must end with .npz")
     if folds != 1:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.integration.hosts import ROOT, Host
+from tests.support.hosts import ROOT, Host
 
 
 class Network:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.deploy.network import Network, wait_until
-from tests.integration.hosts import Host, missing
+from tests.support.hosts import Host, missing
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 NODES = ("n1", "n2")

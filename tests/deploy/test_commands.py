@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.machines.cluster import HEALTH_CHECKS
 from tests.deploy.commands import CommandError, check, in_markdown, in_shell, in_words, program_of
 from tests.deploy.files import DEPLOY, OVERLAYS, RAY_CLUSTERS, SCRIPTS, documents, named, pods, walk
 from tests.deploy.kustomize import build
+from tests.support.hosts import HEALTH_CHECKS
 
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
 SCHEDULES = {

@@ -4,8 +4,6 @@ The cluster is what ``ray/aws.yaml`` describes, a head that runs no trials and w
 Ray's own simulated provider, whose machines are processes of this one.
 """
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +14,9 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.machines.cluster import WAITING
 from tests.deploy.files import ROOT
-from tests.integration.hosts import Host, missing, ray_command, ray_environment, wait_until
 from tests.integration.search_process import command
 from tests.support.experiments import make_experiment
+from tests.support.hosts import Host, missing, ray_command, ray_environment, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
 
@@ -26,15 +24,6 @@ MOST = 2
 TEMPERATURES = [0.3, 0.05, 0.2, 0.1]
 PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
 HEAD_ID = "f" * 51 + "00000"
-
-
-@pytest.fixture
-def base() -> Iterator[Path]:
-    """A short path, because Ray makes sockets under it."""
-    # Before the host, so that the host has ended when the folder goes.
-    path = Path(tempfile.mkdtemp(prefix="icr-a-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture
@@ -89,7 +78,9 @@ def history(base: Path) -> History:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_search_gets_the_machines_that_its_waiting_trials_want(base: Path, host: Host, workers: int) -> None:
+def test_a_search_gets_the_machines_that_its_waiting_trials_want(short_path: Path, host: Host, workers: int) -> None:
+    # The folder comes before the host, so that the host has ended when the folder goes.
+    base = short_path
     (base / "cluster.yaml").write_text(cluster(workers))
     log = base / "log"
     fake = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_enable_autoscaler_v2": "1"}

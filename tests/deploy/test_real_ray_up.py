@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from tests.deploy.files import DEPLOY
 from tests.deploy.network import Network, wait_until
-from tests.integration.hosts import ROOT, missing
+from tests.support.hosts import ROOT, missing
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
@@ -37,13 +36,10 @@ resources: {cpus: 1, gpus: 0}
 
 
 @pytest.fixture
-def shared() -> Iterator[Path]:
-    """A short path, because Ray makes sockets under it."""
-    path = Path(tempfile.mkdtemp(prefix="icr-u-", dir="/tmp"))
-    write_precomputed(path / "data" / "tiny")
-    (path / "tiny.yaml").write_text(EXPERIMENT)
-    yield path
-    shutil.rmtree(path)
+def shared(short_path: Path) -> Path:
+    write_precomputed(short_path / "data" / "tiny")
+    (short_path / "tiny.yaml").write_text(EXPERIMENT)
+    return short_path
 
 
 @pytest.fixture

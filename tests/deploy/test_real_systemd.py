@@ -13,7 +13,7 @@ import pytest
 
 from tests.deploy.files import DEPLOY
 from tests.deploy.network import wait_until
-from tests.integration.hosts import missing
+from tests.support.hosts import missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(300)]
 

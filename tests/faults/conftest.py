@@ -1,12 +1,12 @@
-import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("tests.faults.invariants")
 
-from tests.faults.searches import Searches  # noqa: E402
+from tests.faults.searches import Searches, with_store  # noqa: E402
 from tests.faults.searches_here import SearchesHere  # noqa: E402
 
 
@@ -28,12 +28,8 @@ def cluster() -> Iterator[str]:
 @pytest.fixture
 def searches(tmp_path: Path, store_template: Path, cluster: str) -> Iterator[Searches]:
     """Searches in processes of their own, which share a Ray and are gone in the end."""
-    output = tmp_path / "runs"
-    output.mkdir()
-    shutil.copy(store_template, output / "mlflow.db")
-    made = Searches(output, cluster)
-    yield made
-    made.end()
+    with closing(Searches(with_store(tmp_path / "runs", store_template), cluster)) as made:
+        yield made
 
 
 @pytest.fixture(params=["in this process", pytest.param("in processes", marks=pytest.mark.soak)])
@@ -42,7 +38,4 @@ def any_searches(request: pytest.FixtureRequest, tmp_path: Path, store_template:
     if request.param == "in processes":
         made: Searches = request.getfixturevalue("searches")
         return made
-    output = tmp_path / "runs"
-    output.mkdir()
-    shutil.copy(store_template, output / "mlflow.db")
-    return SearchesHere(output)
+    return SearchesHere(with_store(tmp_path / "runs", store_template))

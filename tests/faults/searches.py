@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -48,6 +49,13 @@ def grid(values: list[float], **changes: Any) -> Experiment:
     """Return one study that tries given temperatures in their order."""
     space = {"nt_xent": {"temperature": {"values": values}}}
     return tiny(**{"search": {"sampler": "grid", "trials": 100, "space": space}, **changes})
+
+
+def with_store(output: Path, store_template: Path) -> Path:
+    """Return a new output folder that has an MLflow database."""
+    output.mkdir()
+    shutil.copy(store_template, output / "mlflow.db")
+    return output
 
 
 class Searches:
@@ -136,7 +144,8 @@ class Searches:
         file = self.prints / stream
         return file.read_text() if file.exists() else ""
 
-    def end(self) -> None:
+    def close(self) -> None:
+        """End all processes of the searches that still run."""
         alive = [psutil.Process(process.pid) for process in self.started if process.is_alive()]
         for process in (*alive, *(orphan for orphan in self.orphans if orphan.is_running())):
             for one in (process, *process.children(recursive=True)):

@@ -133,7 +133,7 @@ def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     (small_disk / "ballast").unlink()
     searches.finish(EXPERIMENT, workload)
     assert_invariants(output, before=[stopped], log=workload.log, kills=1, tracking_uri=searches.tracking.uri)
-    searches.end()
+    searches.close()
 
 
 # The driver meets the same error in CI on a disk that is full.

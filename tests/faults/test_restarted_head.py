@@ -1,7 +1,5 @@
 """A head that is started again, as by ``docker compose restart ray``, ends a search with a sentence of ours."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,32 +8,17 @@ import yaml
 
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
-from tests.integration.hosts import ROOT, Host, connect, missing, ray_command, ray_environment, wait_until
 from tests.integration.search_process import command
 from tests.support.experiments import make_experiment
+from tests.support.hosts import ROOT, Host, ray_command, ray_environment, two_hosts, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def base() -> Iterator[Path]:
-    """A short path, because Ray makes sockets under it."""
-    path = Path(tempfile.mkdtemp(prefix="icr-r-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
 def hosts() -> Iterator[tuple[Host, Host]]:
-    if reason := missing():
-        pytest.skip(f"two hosts need namespaces: {reason}")
-    made = Host(), Host()
-    try:
-        connect(*made)
+    with two_hosts() as made:
         yield made
-    finally:
-        for host in made:
-            host.kill()
 
 
 def history(base: Path) -> History:
@@ -43,8 +26,8 @@ def history(base: Path) -> History:
     return History.of(read_journal(path)) if path.exists() else History()
 
 
-def test_a_search_ends_in_order_where_its_head_is_started_again(base: Path, hosts: tuple[Host, Host]) -> None:
-    head, driver = hosts
+def test_a_search_ends_in_order_where_its_head_is_started_again(short_path: Path, hosts: tuple[Host, Host]) -> None:
+    base, (head, driver) = short_path, hosts
     # On a busy machine the head takes longer to answer than the 5 s that Ray waits.
     environment = {**ray_environment(base, "secret-of-this-test"), "RAY_gcs_rpc_server_connect_timeout_s": "60"}
     log, said, address = base / "log", base / "said", f"{head.address}:6379"

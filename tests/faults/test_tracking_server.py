@@ -8,6 +8,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +22,7 @@ from orchestrator.tracking import default_uri
 from orchestrator.tracking.sync import deliver
 from tests.faults.driver import Tracking
 from tests.faults.invariants import assert_invariants, assert_tracked_once
-from tests.faults.searches import Searches, grid, tiny
+from tests.faults.searches import Searches, grid, tiny, with_store
 from tests.faults.troubled_workload import Trouble, TroubledWorkload
 from tests.servers.fault_proxy import PASS, Fault, FaultProxy, Kind, fault_proxy
 from tests.servers.mlflow_server import MlflowServer
@@ -64,12 +65,8 @@ def tracked(searches: Searches, proxy: FaultProxy) -> Searches:
 @pytest.fixture
 def undisturbed(tmp_path: Path, store_template: Path, cluster: str) -> Iterator[Searches]:
     """Searches that nothing happens to, tracked in a database of their own."""
-    output = tmp_path / "undisturbed"
-    output.mkdir()
-    shutil.copy(store_template, output / "mlflow.db")
-    made = Searches(output, cluster)
-    yield made
-    made.end()
+    with closing(Searches(with_store(tmp_path / "undisturbed", store_template), cluster)) as made:
+        yield made
 
 
 def put_away(server: MlflowServer) -> None:

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from orchestrator.storage.bucket import ObjectStore
-from tests.integration.hosts import ray_command, ray_environment, wait_until
 from tests.support.bucket import CREDENTIALS, free_port, keys, make_bucket, s3_server
+from tests.support.hosts import ray_command, ray_environment, wait_until
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = pytest.mark.slow

@@ -22,9 +22,9 @@ import psycopg2
 import pytest
 import yaml
 
-from tests.integration.hosts import wait_until
 from tests.servers.postgres import postgres_server
 from tests.support.bucket import free_port, keys, s3_server
+from tests.support.hosts import wait_until
 from tests.support.precomputed_folder import write_precomputed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

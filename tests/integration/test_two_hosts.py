@@ -1,9 +1,7 @@
 """A search over two hosts that share nothing but an object store; one of them dies, and the search does not."""
 
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,11 +16,11 @@ from orchestrator.journal.places import read_places
 from orchestrator.journal.trial import TrialState
 from orchestrator.results.summary import summarise
 from orchestrator.watch.nodes import reports_of
-from tests.integration.hosts import Host, connect, cut, missing, ray_command, ray_environment, wait_until
 from tests.integration.search_process import command
 from tests.support.bucket import CREDENTIALS, s3_server
 from tests.support.experiments import make_experiment
 from tests.support.fake_workload import curve
+from tests.support.hosts import Host, cut, ray_command, ray_environment, two_hosts, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -32,24 +30,9 @@ EPOCHS = 30
 
 
 @pytest.fixture
-def base() -> Iterator[Path]:
-    """A short path, because Ray makes sockets under it; each host but the first has a disk of its own there."""
-    path = Path(tempfile.mkdtemp(prefix="icr-h-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
 def hosts() -> Iterator[tuple[Host, Host]]:
-    if reason := missing():
-        pytest.skip(f"two hosts need namespaces: {reason}")
-    made = Host("first"), Host("second")
-    try:
-        connect(*made)
+    with two_hosts("first", "second") as made:
         yield made
-    finally:
-        for host in made:
-            host.kill()
 
 
 def journal(base: Path) -> History:
@@ -63,8 +46,8 @@ def hosts_that_report(base: Path) -> set[str]:
     return {one.host for one in reports if one.load and one.load.process.memory and one.load.machine.host == one.host}
 
 
-def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], base: Path) -> None:
-    head, worker = hosts
+def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_path: Path) -> None:
+    base, (head, worker) = short_path, hosts
     environment = ray_environment(base, "secret-of-this-test") | CREDENTIALS
     log = base / "log"
     # Each host has a name of its own, which both can look up.

@@ -139,7 +139,7 @@ MUTATIONS = (
     Mutation(
         name="a target is a value of the metric of a study",
         file="orchestrator/search/budget.py",
-        old="point.mean(self._metric())",
+        old="point.mean(self._history.metric)",
         new="point.value",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_a_target_is_a_value_of_the_metric_of_the_experiment",
     ),

@@ -74,6 +74,18 @@ def add_repeat(ledger: Ledger, candidate: Trial, index: int, seed: int, value: f
     return trial
 
 
+def confirm_two_losses(ledger: Ledger) -> list[Trial]:
+    """Write down two losses with three repeats each, the first far ahead on val, and that the test split was opened."""
+    trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((50.0, "nt_xent"), (40.0, "triplet_sh"))]
+    repeats = [
+        add_repeat(ledger, trial, index, 100 + index, 400.0 - number)
+        for number, trial in enumerate(trials)
+        for index in range(3)
+    ]
+    append(ledger, "test_opened", dataset="pets", trials=[one.id for one in repeats])
+    return repeats
+
+
 def open_test(ledger: Ledger, trials: list[Trial], dataset: str = "pets", *, values: list[float] | None = None) -> None:
     """Write down that the test split was opened for some trials, with these values, or those they have on val."""
     append(ledger, "test_opened", dataset=dataset, trials=[trial.id for trial in trials])

@@ -1,7 +1,6 @@
 """Counts of contributing samples: against autograd on the formulas, the published code, and values to read."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -19,6 +18,8 @@ from trainables.errors import ConfigError
 from trainables.losses import LOSSES, build_loss
 from trainables.losses.directions import directions
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 COUNTERS = (
     "negatives_per_query",
     "negatives_per_batch",
@@ -30,14 +31,6 @@ PUBLISHED = ("triplet", "triplet_sh", "nt_xent", "smooth_ap")
 """Losses that the published code counts."""
 THREE = torch.tensor([[0.90, 0.20, 0.75], [0.10, 0.40, 0.45], [0.30, 0.35, 0.60]], dtype=torch.float64)
 TWO_EACH = torch.tensor([[0.62, 0.58, 0.60, 0.10], [0.20, 0.57, 0.55, 0.70]], dtype=torch.float64)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def counts_of(name: str, similarity: Tensor, positives: Tensor, convention: Convention = "paper") -> dict[str, float]:

@@ -1,7 +1,6 @@
 """Retrieval metrics against a sort of each query's candidates, and their promises about ties, shifts and blocks."""
 
 import math
-from collections.abc import Iterator
 from typing import Literal
 
 import pytest
@@ -14,19 +13,13 @@ from tests.trainables.losses.batches import STRUCTURES, batches, five_each, one_
 from trainables.metrics import embedding_metrics, metrics_of_ranks, retrieval_metrics, stacked_retrieval_metrics
 from trainables.positive_ranks import rank_positives
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NAMES = {
     f"{direction}_{name}"
     for direction in ("i2t", "t2i")
     for name in ("r1", "r5", "r10", "medr", "meanr", "map5", "average_recall")
 } | {"rsum", "r1_r5_sum"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sorted_metrics(similarity: Tensor, positives: Tensor, map5: str) -> dict[str, float]:

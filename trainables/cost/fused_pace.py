@@ -1,7 +1,7 @@
-"""How many trials are best trained at once on a device: timed, as far as its memory allows.
+"""Measures how many trials are best trained at once on a device, as far as its memory allows.
 
-What is compared is trials' epochs an hour, evaluation included, which is not fused. Trials of a search mostly share
-seed and epoch and so their batches, and that is what is timed.
+Trials' epochs an hour are compared, evaluation included, which is not fused. Trials of a search mostly share seed and
+epoch and so their batches; such trials are timed.
 """
 
 from collections.abc import Mapping
@@ -19,24 +19,24 @@ SIZES = (4, 16, 64)
 """Numbers of trials that are tried beside 1."""
 
 GAIN = 1.1
-"""So many times the epochs an hour are worth the memory, and the wait for each other, of more trials in one model."""
+"""Least factor on the epochs an hour that justifies the memory and the waiting of more trials in one model."""
 
 ENOUGH = 2
-"""Numbers of trials in a row that gain nothing, after which no higher one is tried."""
+"""Numbers of trials in a row without a gain after which no larger number is tried."""
 
 MARGIN = 1.25
-"""Times the measured peak of a GPU's memory: captions that are longer than those measured."""
+"""Factor on the measured peak of a GPU's memory, for captions that are longer than the measured captions."""
 
 
 def measure_rates(
     config: TrialConfig, data: Dataset, device: torch.device, sizes: tuple[int, ...] = SIZES
 ) -> dict[int, float]:
-    """Return epochs of trials an hour by the number of trials that train at once, from 1 up to where it ends to pay.
+    """Return number of fused trials -> their epochs an hour, from 1 up to where more trials gain nothing.
 
     Args:
-        config: Of the trials.
-        data: Their dataset.
-        device: Where they run.
+        config: Config of the trials.
+        data: Dataset of the trials.
+        device: Device of the trials.
         sizes: Numbers to try beside 1, ascending.
     """
     pace = measure_pace(config, data, device)
@@ -47,12 +47,12 @@ def measure_rates(
         try:
             trials = _begin(config, data, device, size)
             if len({stack_shape(trial) for trial in trials}) > 1:
-                # They would be trained one after another.
+                # Such trials would be trained one after another.
                 return rates
             seconds = _step_seconds(trials)
         except torch.OutOfMemoryError:
             return rates
-        # So that they do not lie beside the next, which are more.
+        # Freed before the next, larger stack is made.
         del trials
         best = max(rates.values())
         rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
@@ -63,10 +63,10 @@ def measure_rates(
 
 
 def choose_fusion(rates: Mapping[int, float]) -> int:
-    """Return how many trials to train as one: more as long as each step up gains, 1 where none does.
+    """Return how many trials to fuse: more as long as each larger number gains, 1 where none gains.
 
     Args:
-        rates: Epochs of trials an hour on one device, or one trial's CPUs, by the number that train at once.
+        rates: Number of fused trials -> their epochs an hour on one device, or on one trial's CPUs.
     """
     chosen = 1
     for trials in sorted(rates):
@@ -84,13 +84,13 @@ def _begin(config: TrialConfig, data: Dataset, device: torch.device, size: int) 
 
 
 def _step_seconds(trials: list[Trial]) -> float:
-    """Return what a step of all of them takes, after one to warm up."""
+    """Return the seconds of a step of all trials, after a step to warm up."""
     train_stacked(trials, 1)
     return step_seconds(partial(train_stacked, trials))
 
 
 def _is_full(device: torch.device) -> bool:
-    """Whether more trials than were measured would not fit the GPU: four times as many are tried next."""
+    """Whether the next larger number of trials, four times as many, would not fit the GPU."""
     if device.type != "cuda":
         return False
     free, _ = torch.cuda.mem_get_info(device)

@@ -1,6 +1,7 @@
-"""How much memory of its device a training takes: a few of its steps and an evaluation, measured.
+"""Measures the memory of its device that a training takes, by a few of its steps and an evaluation.
 
-What the allocator holds is counted, not what tensors use: it is the former that two trials on one GPU compete for.
+The memory that the allocator holds counts, not the memory that tensors use, because two trials on one GPU compete for
+the allocators' memory.
 """
 
 from typing import Protocol
@@ -13,18 +14,18 @@ from trainables.data.dataset import Dataset
 from trainables.trial import Trial
 
 STEPS = 8
-"""Enough for the optimiser's state and for the lengths of captions that come along."""
+"""Measured steps, enough for the optimiser's state and for captions of different lengths."""
 
 
 class Meter(Protocol):
     """Measures the memory that this process takes of a device."""
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Begin a new measurement."""
         ...
 
     def peak(self) -> int:
-        """Return the most bytes that were held at a time since."""
+        """Return the most bytes that were held at a time since the last ``reset``."""
         ...
 
 
@@ -52,11 +53,11 @@ def measure_peak(config: TrialConfig, data: Dataset, device: torch.device, meter
     """Return the bytes of the device that a training takes at most.
 
     Args:
-        config: Of the training.
-        data: Its dataset.
-        device: Where it runs.
-        meter: Of that device.
-        steps: So many are taken, >= 1.
+        config: Config of the training.
+        data: Dataset of the training.
+        device: Device of the training.
+        meter: Meter of the device.
+        steps: Steps that are taken, >= 1.
     """
     meter.reset()
     Rehearsal(Trial(config, data, device)).whole(steps)

@@ -1,7 +1,8 @@
-"""How fast a training is: a few of its steps and evaluations on the real data, timed.
+"""Measures the speed of a training by a few of its steps and evaluations on the real data.
 
-Timed are steps and evaluation apart, after a rehearsal that warms up what is compiled, allocated or read from the disk
-at first. Steps are the difference of two runs that differ only in their number, without what it takes to begin.
+Steps and evaluation are timed separately, after a rehearsal, so that compilation, allocation and first readings from
+the disk do not count. The time of steps is the difference of two runs with different numbers of steps, so that the
+time of the beginning does not count.
 """
 
 import time
@@ -17,10 +18,10 @@ from trainables.data.dataset import Dataset, Split
 from trainables.trial import Trial
 
 STEPS = 8
-"""Enough for captions of different lengths."""
+"""Timed steps, enough for captions of different lengths."""
 
 ROUNDS, ENOUGH_SECONDS = 5, 1.0
-"""Times that what is timed is done, unless it has taken so long by then."""
+"""Most repeats of timed work, and the seconds after which the work is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class Pace:
 
     Attributes:
         device: ``cpu`` or ``cuda``.
-        steps: Of an epoch, >= 0.
-        step_seconds: Of one step, >= 0.
-        evaluation_seconds: Of an evaluation on val with COCOS statistics, which not every epoch takes, >= 0.
+        steps: Steps of an epoch, >= 0.
+        step_seconds: Seconds of one step, >= 0.
+        evaluation_seconds: Seconds of an evaluation on val with COCOS statistics, which not every epoch takes, >= 0.
     """
 
     device: str
@@ -41,18 +42,18 @@ class Pace:
 
     @property
     def epoch_seconds(self) -> float:
-        """Of an epoch, its evaluation included."""
+        """Seconds of an epoch, its evaluation included."""
         return self.steps * self.step_seconds + self.evaluation_seconds
 
 
 def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps: int = STEPS) -> Pace:
-    """Time a training, of which nothing is left afterwards.
+    """Time a training, whose results are dropped.
 
     Args:
-        config: Of the training.
-        data: Its dataset.
-        device: Where it runs.
-        steps: So many are timed, >= 1.
+        config: Config of the training.
+        data: Dataset of the training.
+        device: Device of the training.
+        steps: Steps that are timed, >= 1.
     """
     rehearsal = Rehearsal(Trial(config, data, device))
     rehearsal.whole(1)
@@ -61,7 +62,7 @@ def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps
 
 
 def count_steps(split: Split, training: TrainingConfig) -> int:
-    """Return the steps of an epoch: batches of captions, or of images; a last one of a single one is left out."""
+    """Return the steps of an epoch: batches of captions, or of images, without a last batch of a single item."""
     count = len(split.image_rows) if training.batches == "images" else len(split.offsets) - 1
     whole, rest = divmod(count, training.batch_size)
     return whole + (rest > 1)
@@ -71,16 +72,16 @@ def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
     """Return the seconds of a step.
 
     Args:
-        take: Takes so many steps.
-        steps: So many are timed, >= 1.
+        take: Takes a number of steps.
+        steps: Steps that are timed, >= 1.
     """
     few, many = (quickest(partial(take, count)) for count in (1, 1 + steps))
-    # Where it is too noisy to tell, as if nothing but steps took time.
+    # Where noise hides the difference, all time counts as steps.
     return (many - few) / steps if many > few else many / (1 + steps)
 
 
 def quickest(work: Callable[[], object]) -> float:
-    """Return the fewest seconds that some work takes: what is short is done again, for others disturb it by as much."""
+    """Return the fewest seconds that some work takes; short work is repeated, because other processes disturb it."""
     taken: list[float] = []
     while len(taken) < ROUNDS and sum(taken) < ENOUGH_SECONDS:
         started = time.monotonic()

@@ -1,4 +1,4 @@
-"""What takes time and memory in an epoch, done once without counting: the work that pace and memory are measured by."""
+"""The work of an epoch that takes time and memory, done once to measure them."""
 
 from contextlib import suppress
 from itertools import islice
@@ -11,13 +11,13 @@ from trainables.trial import Trial, train_epoch
 
 
 class Rehearsal:
-    """A trial whose steps and evaluations count for nothing; the trial is of no other use afterwards."""
+    """A trial whose steps and evaluations only serve measurements; the trial cannot be used otherwise afterwards."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
 
     def whole(self, steps: int) -> None:
-        """Do what takes memory in an epoch, with so many steps, >= 1."""
+        """Do all work of an epoch that takes memory, with ``steps`` >= 1 steps."""
         self.steps(steps)
         self.evaluation()
 
@@ -28,7 +28,7 @@ class Rehearsal:
         trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))
         draw = derive_seed(trial.config.seed, "views", 1) if training.augment else None
         batches = epoch_batches(trial.train_split, training, generator(trial.config.seed, "batches", 1), draw)
-        # What diverges has taken its memory by then.
+        # A trial that diverges has already taken its memory.
         with suppress(DivergedError, NotANumberError):
             first = islice(batches, steps)
             train_epoch(trial.model, trial.loss, trial.optimizer, first, training.gradient_clip, 1, trial.learned)

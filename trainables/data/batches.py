@@ -15,7 +15,7 @@ from trainables.data.resident import ResidentSplit, one_ahead
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step trains on.
+    """The data of one training step.
 
     Attributes:
         images: Features, shape (I, D) or (I, R, D), float32; or pixels, shape (I, S, S, 3), uint8.
@@ -48,8 +48,8 @@ def epoch_batches(
 def order_pairs(split: ResidentSplit, batch_size: int, length_buckets: int, generator: torch.Generator) -> list[Tensor]:
     """Cut a random order of the captions into batches; the last one may be smaller.
 
-    With ``length_buckets`` > 1, so many batches at a time are sorted by length before they are cut, and the batches
-    are shuffled: each caption still comes once, beside captions of about its length, which saves padding.
+    With ``length_buckets`` > 1, the captions of that many batches at a time are sorted by length before they are cut,
+    and the batches are shuffled: each caption still comes once, beside captions of similar length, which saves padding.
     """
     order = torch.randperm(split.caption_count, generator=generator)
     if length_buckets == 1:

@@ -1,4 +1,4 @@
-"""What is worked out once and kept: digests of source files, and folders that appear whole or not at all."""
+"""A cache of digests of source files and of prepared datasets, whose folders appear whole or not at all."""
 
 import contextlib
 import errno
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import DataError
-from trainables.files import aside, force_directory, write_whole
+from trainables.files import aside, force_to_disk, write_whole
 from trainables.json_files import read_state
 
 _CHECKS = 2
-"""Raised when files are accepted by another rule, so that what an older version found is not used."""
+"""Version of the checks of files, increased when a rule changes, so that results of older versions are not used."""
 
 # A file that was changed in the last moment may change again within one tick of the file system's clock.
 _SETTLED_NANOSECONDS = 2_000_000_000
@@ -70,20 +70,11 @@ def whole_directory(target: Path) -> Iterator[Path]:
     with aside(target) as partial:
         yield partial
         for file in partial.rglob("*"):
-            _force(file)
-        _force(partial)
+            force_to_disk(file)
+        force_to_disk(partial)
         try:
             partial.rename(target)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        force_directory(target.parent)
-
-
-def _force(path: Path) -> None:
-    """Force a file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        force_to_disk(target.parent)

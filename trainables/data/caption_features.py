@@ -1,8 +1,8 @@
 """Features of captions: ``features_text.npy``, one row a caption, beside the features of images.
 
 Rows come in the order of the images, and of each image's captions: the order in which a dataset lists them. Where the
-dataset is MS-COCO, whose val and test keep five captions of each image, there are no rows for the others.
-``features_text.json`` may say whose features they are (``captions_digest``).
+dataset is MS-COCO, whose val and test keep five captions of each image, the other captions have no rows.
+``features_text.json`` may identify the captions of the features (``captions_digest``).
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def captions_digest(images: Sequence[Image]) -> str:
 
 
 def check_caption_features(path: Path, inspection: Mapping[str, Any], images: Sequence[Image]) -> list[str]:
-    """Return what keeps a file from being the features of the captions of some images, in row order."""
+    """Return why a file cannot have the features of the captions of some images, in row order."""
     shape, captions = inspection["shape"], sum(len(image.captions) for image in images)
     problems = []
     if len(shape) != 2:
@@ -57,7 +57,7 @@ def rows_of_captions(corpus: Corpus, files: Mapping[str, Path]) -> dict[str, np.
 
 
 def _check_origin(path: Path, images: Sequence[Image]) -> list[str]:
-    """Compare the captions that a file beside the features says they are of."""
+    """Compare the digest of captions in the file beside the features."""
     sidecar, _ = sidecars(path)
     if not sidecar.exists():
         return []

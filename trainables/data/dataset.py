@@ -1,4 +1,4 @@
-"""A dataset as models see it: splits of feature rows and token ids, memory-mapped.
+"""A dataset in the form that models read: splits of feature rows and token ids, memory-mapped.
 
 ``load_dataset`` reads a corpus once, checks it whole, and keeps what it prepared in a cache under the digest of its
 sources; from then on it only compares sizes and times of the files and maps arrays.
@@ -49,7 +49,7 @@ class Split:
         name: ``train``, ``val`` or ``test``.
         features: Rows of the whole feature file, shape (rows, D) or (rows, R, D), float16 or float32, memory-mapped.
         image_rows: Row of each image in ``features``, shape (I,), int64.
-        image_ids: What the source calls each image; I strings.
+        image_ids: The source's id of each image; I strings.
         filenames: File name of each image, empty where the source has none; I strings.
         tokens: Word ids of all captions one after the other, start and end included, shape (T,), int32.
         offsets: Caption c is ``tokens[offsets[c]:offsets[c + 1]]``; shape (C + 1,), int64.
@@ -57,10 +57,10 @@ class Split:
         captions: Each caption as written; C strings, decoded when asked for.
         views: Features of N random crops of each row of ``features``, shape (rows, N, ...), memory-mapped; ``None``
             where none were extracted.
-        files: The image files in the order of the images, where pixels were asked for in place of features.
+        files: The image files in the order of the images, where pixels were asked for instead of features.
         caption_features: Rows of the whole file of the captions' features, shape (rows, D), float16 or float32,
             memory-mapped; ``None`` where these were not asked for.
-        caption_rows: Row of each caption in ``caption_features``, shape (C,), int64; ``None`` likewise.
+        caption_rows: Row of each caption in ``caption_features``, shape (C,), int64; ``None`` without such features.
         labels: Class of each image, shape (I,), int64, where images retrieve images of their class; ``None`` where
             images and captions retrieve each other. Caption i is then image i, with its features.
     """
@@ -88,7 +88,7 @@ class Split:
         return told.hexdigest()
 
     def head(self, images: int) -> "Split":
-        """Return the split with its first so many images and their captions alone."""
+        """Return the split with its first ``images`` images and their captions alone."""
         captions = int(np.searchsorted(self.image_of_caption, images))
         return replace(
             self,
@@ -122,7 +122,7 @@ class Dataset:
 
 
 def open_dataset(config: TrialConfig, data_root: Path) -> Dataset:
-    """Load the dataset of a trial with what its model reads; see ``load_dataset``."""
+    """Load the dataset of a trial with the features that its model reads; see ``load_dataset``."""
     return load_dataset(
         config.dataset,
         data_root,
@@ -149,15 +149,15 @@ def load_dataset(
         name: A folder under ``data_root``, or a path.
         data_root: Where datasets lie; no file is read outside it.
         vocabulary: ``train``: words of the train split; ``published``: of train and val, as for the papers' features.
-        features: ``global`` (rows, D), ``regions`` (rows, R, D), or what another ``features_NAME.npy`` is named, each
-            with ``augmented_NAME.npy`` where that lies beside it; ``None`` for captions alone, with features of shape
+        features: ``global`` (rows, D), ``regions`` (rows, R, D), or the NAME of another ``features_NAME.npy``, each
+            with ``augmented_NAME.npy`` if it lies beside; ``None`` for captions alone, with features of shape
             (images, 0); ``pixels`` for the image files instead of features.
         text: With the features of the captions (rows, D), ``features_text.npy``.
-        val_images: Keep the first so many val images only, at most all of them; the published code keeps 1,000.
+        val_images: Keep only the first val images, this many; the published code keeps 1,000.
         cache: Where prepared datasets are kept; a folder under the user's cache directory by default.
 
     Raises:
-        DataError: With every problem of the dataset, each naming file and record.
+        DataError: If the dataset has problems; the message lists all, each with file and record.
     """
     if vocabulary not in SPLITS_OF:
         raise DataError(f"vocabulary must be one of {', '.join(SPLITS_OF)}, got {vocabulary!r}")
@@ -192,11 +192,7 @@ def load_dataset(
 
 
 def _first_images(dataset: str, val: Split, count: int) -> Split:
-    """Return the first images of a val split.
-
-    Raises:
-        DataError: If it has fewer.
-    """
+    """Return the first images of a val split."""
     if count > len(val.image_rows):
         raise DataError(
             f"val_images must be at most the {len(val.image_rows):,} images of the val split of {dataset}, got "
@@ -208,7 +204,7 @@ def _first_images(dataset: str, val: Split, count: int) -> Split:
 def _prepare_once(
     folder: Path, corpus: Corpus, rows: Rows, vocabulary: str
 ) -> tuple[Vocabulary, dict[str, SplitArrays]] | None:
-    """Prepare a folder and open it; where another process did so in the meantime, open that one."""
+    """Prepare a folder and open it; a folder that another process has prepared meanwhile is only opened."""
     with writing_to(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with alone(folder.with_name(f".{folder.name}.lock")):
@@ -225,13 +221,13 @@ def _prepare_once(
 def dataset_digest(
     source: Source, files: Mapping[str, Path], cache: Path, texts: Mapping[str, Path] | None = None
 ) -> str:
-    """Return the SHA-256 over what a dataset is made of: captions, splits, features and whose features they are.
+    """Return the SHA-256 over a dataset's captions, splits, features and the features' origins.
 
     Args:
         source: The dataset.
         files: The features of its images by split.
         cache: Where digests of files are remembered.
-        texts: The features of its captions by split, where they are read.
+        texts: Split -> features of its captions, where they are read.
     """
     texts = texts or {}
     everything = [*files.values(), *texts.values()]
@@ -239,7 +235,7 @@ def dataset_digest(
         raise DataError(outside)
     digest = hashlib.sha256()
     if source.is_coco:
-        # What is read of these files is not all that they hold.
+        # Not all captions of these files are read.
         digest.update(f"{EVALUATED_CAPTIONS} captions in val and test\n".encode())
     for path in (*source.files, *_sidecars(everything)):
         digest.update(f"{path.name} {remembered(cache, path, file_digest)['digest']}\n".encode())
@@ -263,7 +259,7 @@ def check_batch_size(data: Dataset, training: TrainingConfig) -> None:
     """Refuse batches that are larger than an epoch.
 
     Raises:
-        ConfigError: Naming the setting and the largest value.
+        ConfigError: If batches are larger; the message names the setting and the largest value.
     """
     train = data.splits["train"]
     count = len(train.image_rows) if training.batches == "images" else len(train.captions)
@@ -279,7 +275,7 @@ def check_widths(config: TrialConfig, data: Dataset) -> None:
     """Refuse a head that keeps features of other dimensions than the joint space has.
 
     Raises:
-        ConfigError: Naming the parameter and both widths.
+        ConfigError: If the dimensions differ; the message names the parameter and both numbers.
     """
     train = data.splits["train"]
     for side, features in (("image", train.features), ("caption", train.caption_features)):
@@ -292,7 +288,8 @@ def check_modality(config: TrialConfig, data: Dataset) -> None:
     """Refuse a model that reads words, and a metric that is not measured, where a dataset has images and classes alone.
 
     Raises:
-        ConfigError: Naming the models that read such a dataset, or the metric.
+        ConfigError: If model or metric is refused; the message names the models that read such a dataset, or the
+            metric.
     """
     if data.splits["train"].labels is None:
         return
@@ -336,13 +333,13 @@ def find_problems(source: Source, corpus: Corpus, features: Mapping[str, Mapping
 
 
 def _sidecars(files: Iterable[Path]) -> list[Path]:
-    """Return the files that say whose features some files hold, where there are any."""
+    """Return the existing files that describe the origins of feature files."""
     files = dict.fromkeys(files)
     return [path for features in (*files, *view_files(files)) for path in sidecars(features) if path.exists()]
 
 
 def _with_labels(split: Split) -> Split:
-    """Return a split whose captions are the images again, labelled by the class that stands for a caption."""
+    """Return a split whose captions are its images, labelled by the class that stands for a caption."""
     _, labels = np.unique(list(split.captions), return_inverse=True)
     return replace(
         split, labels=labels.astype(np.int64), caption_features=split.features, caption_rows=split.image_rows
@@ -350,7 +347,7 @@ def _with_labels(split: Split) -> Split:
 
 
 def _with_files(source: Source, digest: str, splits: Mapping[str, Split]) -> tuple[str, dict[str, Split]]:
-    """Return splits with their image files, and a digest that speaks for these too."""
+    """Return splits with their image files, and a digest that includes these files."""
     named = {name: (split.filenames, split.image_ids) for name, split in splits.items()}
     files, theirs = find_image_files(source.folder, source.roots, named)
     together = hashlib.sha256(f"{digest} {theirs}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a dataset holds, and everything that is wrong with it."""
+"""Describes a dataset in numbers, with all its problems."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,10 +26,10 @@ class SplitDescription:
     """One split in numbers.
 
     Attributes:
-        images: How many.
-        captions: How many.
-        captions_per_image: Fewest and most.
-        image_files: How many of the images lie in the dataset's folder.
+        images: Number of images.
+        captions: Number of captions.
+        captions_per_image: Fewest and most captions of an image.
+        image_files: Number of images whose files lie in the dataset's folder.
         caption_lengths: ``min``, ``median``, ``mean``, ``max`` in tokens, without start and end; none if the dataset
             has problems.
         unknown_tokens: Share of the tokens that are not in the vocabulary, in [0, 1]; none if it has problems.
@@ -50,16 +50,16 @@ class Description:
     """A dataset in numbers.
 
     Attributes:
-        name: Its folder's name.
-        folder: Where it lies.
-        format: What it is written in.
-        digest: Of captions and splits with each kind of features; ``none`` for captions alone.
-        splits: By name.
+        name: Name of the dataset's folder.
+        folder: The dataset's folder.
+        format: Format of the dataset.
+        digest: Kind of features -> digest of captions, splits and features; ``none`` for captions alone.
+        splits: Name -> description of the split.
         vocabulary: Number of entries, special ones included; none if the dataset has problems.
-        features: By kind, then split: ``file``, ``shape``, ``dtype``.
-        problems: Every one that was found, each naming file and record.
-        notes: What is worth knowing and no mistake.
-        judgements: By split, what people judged, where such files lie beside the dataset.
+        features: Kind -> split -> ``file``, ``shape``, ``dtype``.
+        problems: All problems, each with file and record.
+        notes: Facts worth knowing that are no problems.
+        judgements: Split -> judgements that lie beside the dataset, in numbers.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Description:
     judgements: dict[str, list[JudgementCounts]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON holds them."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -91,12 +91,12 @@ def describe(
     Args:
         name: A folder under ``data_root``, or a path.
         data_root: Where datasets lie.
-        vocabulary: Whose words are counted, as for ``load_dataset``.
-        decode_images: Decode every image file too, which takes some milliseconds each.
+        vocabulary: Splits whose words count, as for ``load_dataset``.
+        decode_images: Decode every image file too, which takes some milliseconds an image.
         cache: Where prepared datasets are kept.
 
     Raises:
-        DataError: If there is no such dataset; one that is there and broken is described.
+        DataError: If there is no such dataset; an existing dataset with problems is described.
     """
     source = find_source(name, data_root)
     cache = cache or default_cache()
@@ -130,7 +130,7 @@ def describe(
 def _describe_judgements(
     told: Description, name: str, data_root: Path, source: Source, data: Dataset, corpus: Corpus
 ) -> None:
-    """Add what people judged; damaged files are problems."""
+    """Add the judgements; damaged files are problems."""
     try:
         files = find_judgement_files(source)
         judged = load_judgements(name, data_root, data.splits, corpus)
@@ -147,7 +147,7 @@ def _describe_judgements(
 
 
 def _describe_features(told: Description, source: Source, files: Mapping[str, Mapping[str, Path]], cache: Path) -> None:
-    """Add shapes and digests; files that can't be read are among the problems already."""
+    """Add shapes and digests of features; files that can't be read are already among the problems."""
     for kind, by_split in {**files, "none": {}}.items():
         try:
             inspected = {split: remembered(cache, path, inspect_features) for split, path in by_split.items()}

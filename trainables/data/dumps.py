@@ -1,13 +1,13 @@
-"""Features of both sides that another program saved in one file, such as zero-shot features of open_clip.
+"""Features of images and captions that another program saved in one file, such as zero-shot features of open_clip.
 
-What people save is a dict of two matrices, by ``torch.save``, ``numpy.savez`` or safetensors:
+The file holds a dict of two matrices, saved by ``torch.save``, ``numpy.savez`` or safetensors:
 
     image_features   (I, D), also called image_embeds, image_embeddings or img_emb
     text_features    (C, D), also called text_embeds, text_embeddings or text_emb
 
-and beside them, at will, ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, which say in which order the
-rows are. Other entries, such as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset
-lists its images, or those of one split, and their captions; nothing that is loaded can run code.
+and optionally ``image_ids`` (also ``filenames`` or ``image_paths``): I texts, which name the image of each row. Other
+entries, such as ``logit_scale`` or labels, are not read. Rows come in the order in which the dataset lists its images,
+or the images of one split, and their captions. Loading a file runs no code.
 
 References:
     [Ilharco2021] Ilharco et al., OpenCLIP, https://github.com/mlfoundations/open_clip, README.md: ``encode_image`` and
@@ -33,7 +33,7 @@ IDS = ("image_ids", "filenames", "image_paths")
 SUFFIXES = (".npz", ".pt", ".pth", ".safetensors")
 
 _BROKEN = (OSError, ValueError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError)
-"""What NumPy, torch and safetensors raise on a file that is damaged, or needs code to be loaded."""
+"""Errors of NumPy, torch and safetensors about a file that is damaged, or needs code to be loaded."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Dump:
     """The features of one file.
 
     Attributes:
-        path: Of the file.
+        path: Path of the file.
         images: Shape (I, D), floating.
         captions: Shape (C, E), floating.
-        image_ids: What the file calls each image; empty where it does not say.
+        image_ids: The file's name of each image; empty where the file names none.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Dump:
     image_ids: tuple[str, ...] = ()
 
     def misfits(self, images: Sequence[Image]) -> list[str]:
-        """Return what keeps the rows from being the features of some images and of all of their captions."""
+        """Return why the rows cannot be the features of some images and of all their captions."""
         captions = sum(len(image.captions) for image in images)
         problems = [
             f"{self.path}: {len(found)} rows of {kind} features for {wanted} {kind}s of the dataset; there must be one "
@@ -91,7 +91,7 @@ def read_dump(path: Path) -> Dump:
 
 
 def _entries(path: Path) -> Mapping[str, Any]:
-    """Return what a file holds, by name."""
+    """Return the entries of a file by name."""
     if path.suffix not in SUFFIXES:
         raise DataError(f"{path}: must be a file of {', '.join(SUFFIXES)}")
     try:

@@ -5,7 +5,7 @@ written whole; when all are there they are joined into ``features_KIND.npy`` wit
 for, ``augmented_KIND.npy`` with the features of N random crops of each image, (rows, N, ...). So the files are the same
 byte for byte however often the extraction was interrupted. Threads decode the next images while a batch is encoded.
 
-What encodes crops is a function from outside: nothing here needs torch.
+The function that encodes crops is an argument, so this module does not need torch.
 """
 
 import json
@@ -37,13 +37,13 @@ class Plan:
     Attributes:
         folder: Where shards are written.
         paths: File of each image, in row order.
-        places: Where each image stands in its source, for messages.
-        kinds: What is extracted: ``global``, ``regions``.
+        places: Place of each image in its source, for messages.
+        kinds: Kinds of extracted features: ``global``, ``regions``.
         image_size: Side of a crop in pixels.
         augmentations: Random crops of each image beside its centre, >= 0.
-        seed: Of the random crops.
-        origin: What is written beside the features; shards of another origin are not gone on with.
-        shard_size: Images a shard, >= 1: at most so many are computed again after a kill.
+        seed: Seed of the random crops.
+        origin: Description that is written beside the features; shards of another origin are not continued.
+        shard_size: Images a shard, >= 1: at most one shard a process is computed again after a kill.
         batch_size: Crops encoded at a time, >= 1.
     """
 
@@ -78,11 +78,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """How a shard went.
+    """Result of a shard.
 
     Attributes:
-        images: Images in it.
-        problems: A line for each image that cannot be read; with any, the shard is not written.
+        images: Images of the shard.
+        problems: A line for each image that cannot be read; a shard with problems is not written.
     """
 
     images: int
@@ -90,7 +90,7 @@ class ShardResult:
 
 
 def open_shards(plan: Plan) -> list[int]:
-    """Make the folder of the shards, or go on with what is in it, and return the shards that are still to do.
+    """Make the folder of the shards, or continue in it, and return the shards that are still to do.
 
     Raises:
         ConfigError: If the folder holds shards of another origin.
@@ -116,8 +116,8 @@ def extract_shards(plan: Plan, shards: Sequence[int], encode: Encoder, threads: 
     """Compute and write some shards, one after the other.
 
     Args:
-        plan: What to compute.
-        shards: Which of its shards; other processes may work on the others.
+        plan: Plan of the extraction.
+        shards: Numbers of the shards to compute; other processes may work on other shards.
         encode: The network.
         threads: Threads that decode, >= 1.
     """
@@ -135,7 +135,7 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
         names = {"features": np.s_[:, 0]} | ({"augmented": np.s_[:, 1:]} if plan.augmentations else {})
         for name, views in names.items():
             path = out / f"{name}_{kind}.npy"
-            # What a kill leaves of it lies among the shards, and goes with them.
+            # A file that a kill leaves unfinished lies among the shards, and is removed with them.
             joined = plan.folder / path.name
             shape = _write_rows(joined, len(plan.paths), (block[views] for block in _blocks(plan, kind)))
             joined.replace(path)
@@ -148,7 +148,7 @@ def join_shards(plan: Plan, out: Path) -> list[Path]:
 def _extract_shard(
     plan: Plan, shard: int, crops: Iterator[tuple[int, np.ndarray | str]], encode: Encoder
 ) -> ShardResult:
-    """Encode the crops of a shard's images and write them, or return what cannot be read."""
+    """Encode the crops of a shard's images and write the features, or return the images that cannot be read."""
     problems: list[str] = []
     features: dict[str, list[np.ndarray]] = {kind: [] for kind in plan.kinds}
     views = 1 + plan.augmentations
@@ -173,14 +173,14 @@ def _crops(plan: Plan, row: int) -> tuple[int, np.ndarray | str]:
         image = decode(plan.paths[row])
     except DataError as error:
         return row, str(error)
-    # A generator an image: its crops do not depend on which others were decoded before it.
+    # Each image has its own generator, so that its crops do not depend on images decoded before it.
     random = np.random.default_rng((plan.seed, row))
     augmented = [random_crop(image, plan.image_size, random) for _ in range(plan.augmentations)]
     return row, np.stack([center_crop(image, plan.image_size), *augmented])
 
 
 def _ahead(plan: Plan, rows: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[tuple[int, np.ndarray | str]]:
-    """Yield the crops of some rows in order; at most two batches are decoded before they are asked for."""
+    """Yield the crops of some rows in order; at most two batches are decoded ahead."""
     waiting: deque[Future[tuple[int, np.ndarray | str]]] = deque()
     for row in rows:
         waiting.append(pool.submit(_crops, plan, row))

@@ -1,7 +1,7 @@
 """Feature files: memory-mapped ``.npy`` arrays of one row an image, or one row a caption.
 
-A file is read once, front to back, for its digest and for values that are no numbers; after that it is known by its
-size and times (``trainables.data.cache``) and only mapped. Nothing is loaded that could run code.
+A file is read once as a whole, for its digest and to find NaN and infinity; afterwards the file is recognised by its
+size and times (``trainables.data.cache``) and only mapped. Loading runs no code.
 
 Beside ``features_KIND.npy`` may lie ``augmented_KIND.npy``: the features of N random crops of each row, its views.
 """
@@ -20,14 +20,14 @@ from trainables.data.text_files import read_json, read_lines
 from trainables.errors import DataError
 
 NAMED_ROWS = 5
-"""So many rows are named of those that hold NaN or infinity."""
+"""Rows with NaN or infinity that are named in a message."""
 
 _CHUNK_BYTES = 16 << 20
 _NDIM = {"global": 2, "regions": 3}
 
 
 def open_features(path: Path) -> np.ndarray:
-    """Map a feature file of shape (rows, D) or (rows, R, D), float16 or float32; ``DataError`` if it is none."""
+    """Map a feature file of shape (rows, D) or (rows, R, D), float16 or float32; ``DataError`` for other files."""
     array = map_array(path)
     if array.ndim not in (2, 3) or 0 in array.shape:
         raise DataError(f"{path}: features must have shape (rows, D) or (rows, R, D), got {array.shape}")
@@ -35,7 +35,7 @@ def open_features(path: Path) -> np.ndarray:
 
 
 def open_views(path: Path) -> np.ndarray:
-    """Map a file of views, (rows, N, D) or (rows, N, R, D), float16 or float32; ``DataError`` if it is none."""
+    """Map a file of views, (rows, N, D) or (rows, N, R, D), float16 or float32; ``DataError`` for other files."""
     array = map_array(path)
     if array.ndim not in (3, 4) or 0 in array.shape:
         raise DataError(f"{path}: views must have shape (rows, N, D) or (rows, N, R, D), got {array.shape}")

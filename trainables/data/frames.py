@@ -1,7 +1,7 @@
-"""Features of frames as features of clips: their mean, and so many of them as a set.
+"""Features of clips from features of their frames: the mean, and some frames as a set.
 
-A clip has a file ``ID.npy`` of shape (frames, D). Of F frames, R are taken evenly, those at (r + 1/2) F / R rounded
-down: the middles of R equal parts; where F < R some are taken again. The mean is over all F.
+A clip has a file ``ID.npy`` of shape (frames, D). Of F frames, the R frames at (r + 1/2) F / R, rounded down, are
+taken: the middles of R equal parts. Where F < R some frames are taken again. The mean is over all F frames.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from trainables.errors import DataError
 
 
 def pick_frames(frames: int, count: int) -> np.ndarray:
-    """Return which of some frames are taken, shape (count,), int64, ascending.
+    """Return the numbers of the frames that are taken, shape (count,), int64, ascending.
 
     Example:
         >>> pick_frames(9, 3).tolist(), pick_frames(2, 4).tolist()
@@ -29,11 +29,11 @@ def pool_clips(images: Sequence[Image], folder: Path, count: int) -> tuple[np.nd
 
     Args:
         images: The clips, in the order of the rows.
-        folder: Holds ``ID.npy`` of each.
+        folder: Folder with ``ID.npy`` of each clip.
         count: Frames of a clip that are kept, >= 1.
 
     Raises:
-        DataError: With every file that is missing, damaged, or of another width.
+        DataError: If files are missing, damaged, or of another width; the message names each file.
     """
     means, sets, problems = [], [], []
     width: int | None = None

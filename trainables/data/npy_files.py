@@ -1,8 +1,8 @@
 """Arrays in ``.npy`` and safetensors files: mapped whole, and read a row at a time.
 
 A file is accepted if its rows lie one after the other: float16 or float32 in this machine's byte order, in C order.
-Every other file is refused by name, since the bytes of a row would be taken from somewhere else. A safetensors file
-holds the array as its only tensor; what the tensor is called does not matter.
+Every other file is refused by name, because its rows would be read from wrong places. A safetensors file holds the
+array as its only tensor, under any name.
 """
 
 import json
@@ -18,25 +18,25 @@ import numpy as np
 from trainables.errors import DataError
 
 DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
-"""What is accepted; the byte order is this machine's."""
+"""Accepted dtypes, in this machine's byte order."""
 
 SAFETENSORS = ".safetensors"
 """Suffix of the files that hold their array as a tensor."""
 
 _LONGEST_HEADER = 100_000_000
-"""Bytes; the limit of the format."""
+"""Largest header in bytes, the limit of the format."""
 
 _BROKEN = (OSError, ValueError, TypeError, SyntaxError, LookupError, tokenize.TokenError, RecursionError, MemoryError)
-"""What the system and NumPy's parser of headers raise on a file that is missing, cut short, or no array."""
+"""Errors of the system and of NumPy's parser of headers about a file that is missing, cut short, or no array."""
 
 
 class _MappedFile(mmap.mmap):
     """A file that is mapped whole.
 
     Attributes:
-        path: Of the file, resolved.
+        path: Resolved path of the file.
         start: Bytes before the first value.
-        version: Tells whether a file is still the one that was mapped.
+        version: Identifies the mapped file, to notice a changed or replaced file.
     """
 
     path: Path
@@ -67,14 +67,14 @@ def map_array(path: Path) -> np.ndarray:
 
 
 def read_rows(array: np.ndarray, rows: np.ndarray, views: np.ndarray | None = None) -> np.ndarray:
-    """Copy rows of an array, or one view of each row, without mapping what is read.
+    """Copy rows of an array, or one view of each row, without reading through the memory map.
 
     A row that is touched through a memory map brings megabytes around it into the process where the system keeps files
     in large pages: one batch was seen to map 189 MB. Read from the file, it comes from the same cache, which all
     processes share.
 
     Args:
-        array: Shape (rows, ...), or (rows, N, ...) with ``views``; one that is not a whole mapped file is indexed.
+        array: Shape (rows, ...), or (rows, N, ...) with ``views``; an array that is no whole mapped file is indexed.
         rows: Shape (B,), integers in [0, rows).
         views: Shape (B,), integers in [0, N).
 
@@ -166,5 +166,5 @@ def _check_layout(path: Path, shape: tuple[int, ...], is_fortran: bool, dtype: n
 
 
 def _version(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes when a file is written or replaced."""
+    """Return numbers that change when a file is written or replaced."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Captions prepared once: tokenised into flat arrays, kept beside their vocabulary, memory-mapped ever after.
+"""Captions prepared once: tokenised into flat arrays, stored beside their vocabulary, and memory-mapped.
 
 A folder of the cache holds one dataset under one vocabulary::
 
@@ -23,7 +23,7 @@ from trainables.data.vocabulary import END, SPLITS_OF, START, Vocabulary, tokeni
 from trainables.json_files import read_state
 
 VERSION = 1
-"""Raised when the files or the tokeniser change, so that what older versions prepared is not used."""
+"""Increased when the files or the tokeniser change, so that folders of older versions are not used."""
 
 ARRAYS = ("tokens", "offsets", "image_of_caption", "image_rows")
 TEXTS = ("captions", "image_ids", "filenames")
@@ -34,7 +34,7 @@ SplitArrays = Mapping[str, np.ndarray | Strings]
 
 
 class Rows(NamedTuple):
-    """Where features stand in their files, by split.
+    """Rows of the features of one split in their files.
 
     Attributes:
         images: Row of each image, (I,), int64.
@@ -48,7 +48,7 @@ class Rows(NamedTuple):
 def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str) -> None:
     """Write a corpus that has no problems as a prepared folder.
 
-    Several processes may do so at once: the folder appears whole, and the first one stays.
+    Several processes may prepare one folder at once: the folder appears whole, and the first folder stays.
     """
     splits = {name: corpus.split(name) for name in SPLITS}
     words: dict[str, int] = {}
@@ -56,7 +56,7 @@ def prepare(target: Path, corpus: Corpus, rows: Rows, vocabulary: str) -> None:
     counted = np.concatenate([numbered[name][0] for name in SPLITS_OF[vocabulary]])
     counts = np.bincount(counted, minlength=len(words))
     built = Vocabulary.from_counts({word: int(counts[number]) for word, number in words.items()})
-    # Words were numbered as they came; this maps those numbers to the vocabulary's ids.
+    # Maps the numbers of words, which follow their first use, to the vocabulary's ids.
     id_of = np.array([built.id_of(word) for word in words], dtype=np.int32)
     with whole_directory(target) as folder:
         (folder / "vocabulary.json").write_text(built.to_json(), encoding="utf-8")
@@ -81,15 +81,10 @@ def open_prepared(folder: Path) -> tuple[Vocabulary, dict[str, SplitArrays]] | N
     return (vocabulary, splits) if whole else None
 
 
-def caption_counts(images: Sequence[Image]) -> np.ndarray:
-    """Return the number of captions of each image, shape (I,), int64."""
-    return np.array([len(image.captions) for image in images], dtype=np.int64)
-
-
 def _number_tokens(images: Sequence[Image], words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return all tokens as numbers in the order of their first use (added to ``words``), and each caption's length.
 
-    Eight million tokens of COCO are so held in 32 MB, where lists of strings would take hundreds.
+    Eight million tokens of COCO take 32 MB as numbers, and hundreds of MB as lists of strings.
     """
     numbers, lengths = array("i"), array("q")
     for image in images:
@@ -104,7 +99,8 @@ def _write_split(folder: Path, images: Sequence[Image], rows: np.ndarray, ids: n
     """Write one split's arrays; each caption gets its start and end here."""
     np.save(folder / "tokens.npy", _wrap(ids, lengths))
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths + 2)]))
-    np.save(folder / "image_of_caption.npy", np.repeat(np.arange(len(images)), caption_counts(images)))
+    counts = np.array([len(image.captions) for image in images], dtype=np.int64)
+    np.save(folder / "image_of_caption.npy", np.repeat(np.arange(len(images)), counts))
     np.save(folder / "image_rows.npy", rows)
     texts = {
         "captions": [caption for image in images for caption in image.captions],

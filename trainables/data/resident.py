@@ -1,8 +1,8 @@
-"""A split where it is trained: captions and images as tensors, gathered by index instead of loaded.
+"""A split as tensors on the device of its training, gathered by index.
 
-Captions stay memory-mapped on the CPU or lie on the GPU once, as features do where they fit; else these are read from
-their file batch by batch, which the system keeps once for all trials of a machine. Pixels are decoded from the image
-files. A ``draw`` is the seed of an epoch's random views of the images; without one an image is seen plain.
+On a CPU captions stay memory-mapped; on a GPU they lie in its memory, as features do where they fit. Other features are
+read from their file batch by batch; the system's cache of the file serves all trials of a machine. Pixels are decoded
+from the image files. A ``draw`` is the seed of an epoch's random views of the images; without it no view is random.
 """
 
 import warnings
@@ -22,7 +22,7 @@ from trainables.data.pictures.crops import CropReader, ImageFiles
 Item = TypeVar("Item")
 
 COPIED_BYTES = 64 << 20
-"""So much of a feature file is in memory at a time on its way to a GPU."""
+"""Bytes of a feature file that are in memory at a time on the way to a GPU."""
 
 
 class ResidentSplit:
@@ -58,7 +58,7 @@ class ResidentSplit:
         return self.lengths.numel()
 
     def diagonal(self, size: int) -> Tensor:
-        """Return the identity of a size as bool, on the device: one tensor a size, so losses check it once."""
+        """Return the identity matrix as bool, on the device: one tensor for each size, so losses check it once."""
         if size not in self._diagonals:
             self._diagonals[size] = torch.eye(size, dtype=torch.bool, device=self.device)
         return self._diagonals[size]
@@ -68,11 +68,11 @@ class ResidentSplit:
         return self.request_images(indices, draw)()
 
     def request_images(self, indices: Tensor, draw: int | None = None) -> Callable[[], Tensor]:
-        """Begin to get some images, and return what waits for them."""
+        """Begin to read some images, and return a function that waits for them."""
         return self._images.request(indices, draw)
 
     def image_chunks(self, size: int) -> Iterator[Tensor]:
-        """Yield all images in their order, so many at a time."""
+        """Yield all images in their order, ``size`` at a time."""
         chunks = torch.arange(self.image_count).split(size)
         for images in one_ahead(self.request_images(chunk) for chunk in chunks):
             yield images()
@@ -86,7 +86,7 @@ class ResidentSplit:
         if self._caption_features is not None:
             return self._caption_features.gather(indices), lengths
         positions = torch.arange(int(lengths.max()), device=self.device)
-        # Without waiting for what a GPU has still to do: what is sent is read before these return.
+        # Without waiting for the GPU's queue: the sent data are read before these calls return.
         ends, places = lengths.to(self.device, non_blocking=True), indices.to(self.device, non_blocking=True)
         inside = positions < ends[:, None]
         where = self._starts[places][:, None] + positions
@@ -94,7 +94,7 @@ class ResidentSplit:
 
 
 class _Features:
-    """The features of a split's images, and their views where there are any."""
+    """The features of a split's images, and of their views, if there are views."""
 
     def __init__(self, split: Split, device: torch.device) -> None:
         rows = split.image_rows
@@ -104,7 +104,7 @@ class _Features:
         self._drawn: tuple[int | None, Tensor] = (None, _tensor(rows))
 
     def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
-        """Return what gathers the features of some images; nothing is gained by an early start."""
+        """Return a function that gathers the features of some images; an early start would gain nothing."""
         if draw is None or self._views is None:
             return partial(self._plain.gather, indices)
         return partial(self._views.gather, indices, self._view_of_image(draw)[indices])
@@ -122,24 +122,24 @@ class _Pixels:
 
     def __init__(self, files: ImageFiles, split: Split, device: torch.device, crop_size: int) -> None:
         self._device, self._rows = device, split.image_rows
-        # As many threads as the trial has for its other work, which waits for a GPU where there is one.
+        # As many threads as the trial has for its other work, which on a GPU only waits.
         self._reader = CropReader(files, crop_size, torch.get_num_threads())
 
     def request(self, indices: Tensor, draw: int | None) -> Callable[[], Tensor]:
-        """Begin to decode some images and return what waits for their crops, (len(indices), S, S, 3), uint8."""
+        """Begin to decode images; return a function that waits for their crops, (len(indices), S, S, 3), uint8."""
         crops = self._reader.request(self._rows[indices.numpy()].tolist(), draw)
         return lambda: torch.from_numpy(crops()).to(self._device)
 
 
 class _Rows:
-    """Rows of an array: on a GPU as float16 where they fit, else read from the file, whose cache is everyone's."""
+    """Rows of an array: on a GPU as float16 where they fit, else read from the file, whose cache all trials share."""
 
     def __init__(self, array: np.ndarray, rows: np.ndarray, device: torch.device) -> None:
         self._array, self._rows, self._device = array, rows, device
         self._resident: Tensor | None = None
         if device.type == "cuda" and _fits(2 * len(rows) * array[0].size, device):
             resident = copy_rows(array, rows, device)
-            # A value beyond float16's range is no number there; such features stay as they are stored.
+            # A value beyond the range of float16 would become infinite; such features stay in their file.
             self._resident = resident if bool(resident.isfinite().all()) else None
 
     def gather(self, images: Tensor, views: Tensor | None = None) -> Tensor:
@@ -153,12 +153,12 @@ class _Rows:
             )
             return found.to(torch.float32)
         rows = read_rows(self._array, self._rows[images.numpy()], None if views is None else views.numpy())
-        # Two steps: what is stored as float16 is sent as float16.
+        # Converted after sending, so that float16 values are sent as float16.
         return torch.from_numpy(rows).to(self._device).to(torch.float32)
 
 
 def copy_rows(array: np.ndarray, rows: np.ndarray, device: torch.device) -> Tensor:
-    """Copy rows of an array to a device as float16, a part at a time: they may be more than the machine's memory."""
+    """Copy rows of an array to a device as float16, a part at a time, because they may exceed the machine's memory."""
     copied = torch.empty((len(rows), *array.shape[1:]), dtype=torch.float16, device=device)
     at_once = max(1, COPIED_BYTES // array[:1].nbytes)
     for start in range(0, len(rows), at_once):
@@ -168,13 +168,13 @@ def copy_rows(array: np.ndarray, rows: np.ndarray, device: torch.device) -> Tens
 
 
 def _fits(size: int, device: torch.device) -> bool:
-    """Whether so many bytes fit a GPU: into half of what is free, for the rest is for model and activations."""
+    """Whether bytes fit into half of a GPU's free memory; the other half is for model and activations."""
     free, _ = torch.cuda.mem_get_info(device)
     return size <= free // 2
 
 
 def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield each item when the one after it has been made: the request of that is under way then."""
+    """Yield each item after the next item has been made, so that the next item's request is already running."""
     for item, _ in pairwise(chain(items, [None])):
         yield item  # type: ignore[misc]
 
@@ -182,6 +182,6 @@ def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
 def _tensor(array: np.ndarray) -> Tensor:
     """View an array as a tensor without copying; a read-only memory map stays one."""
     with warnings.catch_warnings():
-        # torch warns that it can't forbid writing to a read-only array; nothing here writes to one.
+        # torch warns that it can't forbid writing to a read-only array; no code here writes to it.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)

@@ -1,4 +1,4 @@
-"""Features of captions by a sentence encoder that lies in a folder of the user's; nothing is fetched."""
+"""Features of captions by a sentence encoder in a local folder; nothing is downloaded."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ def encode_sentences(captions: Sequence[str], folder: Path, device: str) -> np.n
 
     Args:
         captions: As written.
-        folder: Of the model, as ``SentenceTransformer.save`` leaves it.
+        folder: Folder of the model, as ``SentenceTransformer.save`` writes it.
         device: ``cpu`` or ``cuda:N``.
 
     Raises:

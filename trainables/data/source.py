@@ -1,4 +1,4 @@
-"""Where a dataset is and which format it has: a name under the data root, or a path.
+"""Finds a dataset by its name under the data root or by its path, and recognises its format.
 
 Files are looked up inside the data root and nowhere else: a link that leads out of it is refused.
 """
@@ -37,7 +37,7 @@ class Format(Protocol):
 
 
 SUFFIXES = (".npy", SAFETENSORS)
-"""Of the feature files, in the order in which they are looked for."""
+"""Suffixes of feature files, in the order in which they are looked for."""
 
 # COCO first: its folders often hold the Karpathy JSON as well, for the splits.
 FORMATS: tuple[Format, ...] = (coco, karpathy, flickr, precomputed, clip_retrieval, labels, msrvtt, clips)
@@ -53,10 +53,10 @@ class Source:
 
     Attributes:
         name: The folder's name.
-        folder: Where it lies.
+        folder: Folder of the dataset.
         roots: Resolved folders that no file of the dataset may leave.
-        format: What reads it.
-        files: What holds captions and splits.
+        format: The format that reads the dataset.
+        files: Files with captions and splits.
     """
 
     name: str
@@ -73,16 +73,16 @@ class Source:
 
     @property
     def is_coco(self) -> bool:
-        """Whether this is MS-COCO itself, and no other dataset in its format."""
+        """Whether the dataset is MS-COCO itself, not another dataset in its format."""
         return any(file.name in COCO_FILES for file in self.files)
 
     @property
     def has_one_modality(self) -> bool:
-        """Whether images retrieve images of their class, in place of captions."""
+        """Whether images retrieve images of their class instead of captions."""
         return bool(getattr(self.format, "ONE_MODALITY", False))
 
     def feature_kinds(self) -> list[str]:
-        """Return the kinds of features that are there, e.g. ``global`` and ``regions``."""
+        """Return the kinds of existing features, e.g. ``global`` and ``regions``."""
         stems = sorted({path.stem for suffix in SUFFIXES for path in self.folder.glob(f"features_*{suffix}")})
         kinds = [stem.removeprefix("features_") for stem in stems]
         try:
@@ -105,11 +105,7 @@ class Source:
         return dict.fromkeys(SPLITS, path)
 
     def _own_features(self) -> Mapping[str, Mapping[str, Path]]:
-        """Return the feature files that belong to the form of the dataset, by kind and split.
-
-        Raises:
-            DataError: If one is missing.
-        """
+        """Return the feature files that belong to the form of the dataset, by kind and split."""
         own = getattr(self.format, "own_features", None)
         return {} if own is None else own(self.files)
 
@@ -123,19 +119,19 @@ def find_source(name: str, data_root: Path) -> Source:
         raise DataError(_unknown(name, data_root))
     found = _read_by(folder)
     if found is None:
-        # Only now, because the code of installed packages runs.
+        # After our formats, because the code of installed packages runs here.
         use_installed("formats")
         found = _read_by(folder)
     if found is None:
         known = "; ".join(reader.FORMAT for reader in formats())
         raise DataError(f"{folder}: holds no dataset of a known format: {known}")
-    # The dataset's folder may itself be a link: the person put it there. What lies in it may not lead on.
+    # The dataset's folder may itself be a link, which the user made; links in the folder may not lead outside.
     roots = (data_root.resolve(), folder.resolve()) if folder.parent == data_root else (folder.resolve(),)
     return Source(folder.resolve().name, folder, roots, *found)
 
 
 def plugin_that_reads(name: str, data_root: Path) -> Plugin | None:
-    """Return the plug-in whose form of data a dataset has; ``None`` where ours reads the dataset.
+    """Return the plug-in that reads a dataset; ``None`` where a format of ours reads the dataset.
 
     Raises:
         DataError: See ``find_source``.
@@ -155,7 +151,7 @@ def dataset_names(data_root: Path) -> list[str]:
 
 
 def formats() -> list[Format]:
-    """Return what reads datasets: ours, then those of the plug-ins in use, whose code runs.
+    """Return our formats, then the formats of the plug-ins in use, whose code runs.
 
     Raises:
         PluginError: If a plug-in that offers a form of data cannot be run.
@@ -172,7 +168,7 @@ def _thing(form: str) -> Format:
 
 
 def _read_by(folder: Path) -> tuple[Format, tuple[Path, ...]] | None:
-    """Return what reads a folder, with the files that it reads; ``None`` where nothing that is known does."""
+    """Return the format that reads a folder, with the files that it reads; ``None`` where no format does."""
     found = ((reader, tuple(_find(reader, folder))) for reader in formats())
     return next((one for one in found if one[1]), None)
 
@@ -187,7 +183,7 @@ def _looks_like_path(name: str) -> bool:
 
 
 def _unknown(name: str, data_root: Path) -> str:
-    """Say which datasets there are, which one was perhaps meant, and how the generated one is made."""
+    """Return a message with the existing datasets, the most similar name, and how to generate ``scenes``."""
     there = dataset_names(data_root)
     sentences = [f"no dataset {name!r} in the data root {data_root}"]
     if not data_root.is_dir():

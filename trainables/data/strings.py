@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Strings(Sequence[str]):
-    """A sequence of strings as UTF-8 bytes one after the other.
+    """A sequence of strings, stored as UTF-8 bytes one after the other.
 
     Attributes:
         data: The bytes of all strings, shape (B,), uint8.

@@ -33,10 +33,10 @@ from trainables.files import write_whole
 from trainables.json_files import parse_state
 
 NAME = "tfidf-svd"
-"""What ``data extract --text`` calls this extractor."""
+"""Name of this extractor for ``data extract --text``."""
 
 FEWEST = 2
-"""Train captions in which a word must stand to count."""
+"""Least number of train captions with a word that counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +88,9 @@ def fit_tfidf(captions: Sequence[str], dimensions: int, seed: int) -> TfidfSvd:
     """Fit an extractor.
 
     Args:
-        captions: Of the train split, at least two.
+        captions: Captions of the train split, at least two.
         dimensions: D, >= 1; fewer than the terms.
-        seed: Of the randomised decomposition [Halko et al., arXiv:0909.4061], >= 0.
+        seed: Seed of the randomised decomposition [Halko et al., arXiv:0909.4061], >= 0.
 
     Raises:
         MissingExtraError: If scikit-learn is not installed.

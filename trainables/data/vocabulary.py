@@ -19,18 +19,18 @@ from trainables.extras import require
 from trainables.json_files import parse_state
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
-"""Ids that no word has: padding, begin and end of a caption, a word that is not in the vocabulary."""
+"""Ids of special tokens: padding, begin and end of a caption, a word that is not in the vocabulary."""
 
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
 THRESHOLD = 4
-"""A word is in the vocabulary if it is seen at least so many times [Faghri2018]."""
+"""Least number of times that a word of the vocabulary is seen [Faghri2018]."""
 
 VocabularyName = Literal["train", "published"]
 SPLITS_OF: Mapping[str, tuple[str, ...]] = {"train": ("train",), "published": ("train", "val")}
-"""The splits whose words count; ``published``: what the papers counted for precomputed features."""
+"""Vocabulary -> splits whose words count; the papers counted ``published`` for precomputed features."""
 
-# Words of letters, perhaps with single hyphens, with commas and one full stop: NLTK's forty regular expressions only
-# part the commas and the stop. Nine of ten captions are like this, and NLTK takes 3 s to import and 0.25 ms a caption.
+# Words of letters and single hyphens, with commas and one full stop: NLTK's forty regular expressions only separate the
+# commas and the stop. Nine of ten captions have this form, and NLTK takes 3 s to import and 0.25 ms a caption.
 _PLAIN = re.compile(r"\s*[a-z]+(?:-[a-z]+)*(?:(?: ?, | )[a-z]+(?:-[a-z]+)*)*(?: ?\.)?\s*", re.ASCII)
 # These it parts wherever they stand between two words' ends, a hyphen's sides included.
 _CONTRACTIONS = re.compile(r"\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b")

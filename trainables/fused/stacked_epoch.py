@@ -1,4 +1,4 @@
-"""One epoch of K trials on one stacked model: the steps that ``train_epoch`` takes for one of them."""
+"""One epoch of K trials on one stacked model: the steps that ``train_epoch`` takes for one trial."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -24,15 +24,15 @@ from trainables.trial import Trial
 
 
 def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[float | DivergedError | PluginError]:
-    """Train trials for the epoch that each has begun.
+    """Train trials for the epoch that each trial has begun.
 
     Args:
-        trials: Of one ``stack_shape``, on one device.
-        steps: So many at most; ``None`` is all of the epoch.
+        trials: Trials of one ``stack_shape``, on one device.
+        steps: Most steps; ``None`` is all steps of the epoch.
 
     Returns:
-        For each trial the mean loss over its steps, or why it ended: it diverged, or its plug-in failed. One that ended
-        has taken no part since.
+        For each trial the mean loss over its steps, or the error that ended the trial: it diverged, or its plug-in
+        failed. An ended trial takes no part in further steps.
     """
     epoch = StackedEpoch(trials)
     while steps is None or epoch.steps < steps:
@@ -59,21 +59,21 @@ def stack_shape(trial: Trial) -> Hashable:
         id(split),
         (training.batches, training.batch_size, training.captions_per_image, training.length_buckets),
         (training.duplicates, training.augment, training.gradient_clip),
-        # Where batches are not all of one size, or have other positives, only equal ones lie on top of each other.
+        # Where batches differ in size or positives, only trials with equal batches can be stacked.
         own_batches if ragged or training.length_buckets > 1 or split.labels is not None else None,
     )
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Neighbours in a stack that see the same batches and have the same kind of loss, which is called once for them.
+    """Neighbours in a stack with the same batches and the same kind of loss, which is called once for all of them.
 
     Attributes:
-        part: Their places in the stack.
-        source: Where among the stack's batches theirs is.
-        loss: Of all of them.
-        learned: What the loss learns, for each of them.
-        stream: What the loss draws from.
+        part: Places of the trials in the stack.
+        source: Index of their batch among the stack's batches.
+        loss: Stacked loss of the trials.
+        learned: Learned hyper-parameters of each trial.
+        stream: Random numbers of the loss.
     """
 
     part: slice
@@ -109,7 +109,7 @@ class StackedEpoch:
         self._stack(ordered)
 
     def step(self) -> bool:
-        """Take one step; ``False`` where there is none left, or nobody to take it."""
+        """Take one step; return ``False`` where no step or no trial is left."""
         if not self._trials:
             return False
         batches = [next(batches, None) for batches in self._batches.values()]
@@ -148,7 +148,7 @@ class StackedEpoch:
         return [self._diverged.get(id(trial), self._totals[id(trial)] / max(1, self.steps)) for trial in self._all]
 
     def _stack(self, trials: list[Trial]) -> None:
-        """Train these from now on: neighbours that share batches and kind of loss are next to each other."""
+        """Train these trials from now on, ordered so that trials with equal batches and kind of loss are neighbours."""
         self._trials, self._groups = trials, []
         if not trials:
             return
@@ -178,7 +178,7 @@ class StackedEpoch:
         return torch.cat(values)
 
     def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch) -> Tensor:
-        """Return the losses of a group, shape (K,); a trial whose plug-in fails ends, its neighbours go on."""
+        """Return the losses of a group, shape (K,); a trial whose plug-in fails ends, and its neighbours continue."""
         try:
             return group.learned.in_force(group.loss)(similarity, batch.positives, batch.ignore)
         except PluginError:
@@ -193,7 +193,7 @@ class StackedEpoch:
         return torch.stack(values)
 
     def _lay(self, batches: list[Batch]) -> Batch:
-        """Return images and captions of each trial; with a leading 1 where all have the same."""
+        """Return images and captions of each trial; with a leading 1 where all trials have the same."""
         longest = max(batch.tokens.shape[-1] for batch in batches)
         images = torch.stack([batch.images for batch in batches])
         tokens = torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batches])
@@ -204,11 +204,11 @@ class StackedEpoch:
         return replace(batches[0], images=images, tokens=tokens, lengths=lengths)
 
     def _without_nan(self, similarity: Tensor) -> Tensor:
-        """Put 0 for the similarities of trials that have diverged, which losses on a CPU refuse."""
+        """Replace the similarities of trials that have diverged by 0, because losses on a CPU refuse NaN."""
         if self._device.type != "cpu":
             return similarity
         scores = similarity.detach()
-        # The sum of any NaN is one, and read ten times as fast.
+        # A sum with a NaN is NaN, and reading one sum is ten times as fast.
         if not bool(scores.sum().isnan()):
             return similarity
         bad = scores.isnan().flatten(1).any(1)
@@ -218,7 +218,7 @@ class StackedEpoch:
         return similarity.masked_fill(bad[:, None, None], 0.0)
 
     def _read(self) -> None:
-        """Add up the losses of the latest steps, and go on without the trials where one is not finite."""
+        """Add up the losses of the latest steps, and drop the trials with a loss that is not finite."""
         if not self._unread:
             return
         losses = torch.stack(self._unread).cpu().double()

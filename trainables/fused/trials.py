@@ -1,12 +1,13 @@
-"""Several trials trained at once in one process, those of one shape as one stacked model.
+"""Several trials trained at once in one process; trials of one shape are trained as one stacked model.
 
-A trial on features takes a small part of a GPU, and much of its time is launches. K trials whose models have the same
-shape take one forward and one backward pass over parameters of shape (K, ...), and are else what they are alone: each
-has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and diverges, ends or is replaced without the
-others. What it learns is what it learns alone, up to rounding: its batches and draws come from its own seed and epoch.
+A trial on features takes a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
+models have the same shape take one forward and one backward pass over parameters of shape (K, ...). Otherwise each
+trial is independent: it has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and diverges, ends or
+is replaced without the others. Up to rounding, each trial learns what it would learn alone, because its batches and
+draws come from its own seed and epoch.
 
-Trials may be at different epochs; those of one seed at the same epoch have the same batches, which are gathered once.
-What cannot be stacked, or has nobody of its shape beside it, is trained as it is alone, one after another.
+Trials may be at different epochs; trials of one seed at the same epoch have the same batches, which are gathered once.
+Trials that cannot be stacked are trained one after another.
 """
 
 import time
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 class FusedTrials:
-    """Trials of one process, each under a name of the caller's.
+    """Trials of one process, under names that the caller gives.
 
     Args:
         device: See ``trainables.devices``.
@@ -39,7 +40,7 @@ class FusedTrials:
         self._trials: dict[str, Trial] = {}
 
     def add(self, name: str, config: TrialConfig, data: Dataset, resume: Path | None = None) -> EpochReport | None:
-        """Take a trial in, and return the report of its checkpoint where it is resumed; see ``run_trial``.
+        """Add a trial; return the report of its checkpoint if the trial is resumed, see ``run_trial``.
 
         Raises:
             CheckpointError: If ``resume`` is damaged or of another trial.
@@ -52,14 +53,14 @@ class FusedTrials:
         return report
 
     def remove(self, name: str) -> None:
-        """Let a trial go, if it is there."""
+        """Remove a trial, if it is there."""
         self._trials.pop(name, None)
 
     def run_epoch(self, names: Iterable[str]) -> dict[str, Outcome]:
-        """Train some of the trials for their next epoch; one that diverges, or whose plug-in fails, is let go.
+        """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, is removed.
 
         Returns:
-            Each trial's report, or why it ended. Its ``time/train_seconds`` is its share of the common time.
+            Each trial's report, or the error that ended it. ``time/train_seconds`` is its share of the common time.
         """
         shapes: dict[Hashable, dict[str, Trial]] = {}
         for name in names:

@@ -1,1 +1,1 @@
-"""What people said about pairs that nobody annotated: which captions also describe which images, and what follows."""
+"""People's judgements of image-caption pairs that are not annotated, and metrics that use them."""

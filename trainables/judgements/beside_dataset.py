@@ -1,6 +1,6 @@
-"""The judgements that a user has beside a dataset: in the dataset's folder, or in its folder ``judgements``.
+"""The judgements that a user has put beside a dataset: in the dataset's folder, or in its folder ``judgements``.
 
-They are for research use, and none is shipped. Training does not see them.
+Judgements are for research use, and none are shipped. Training does not use them.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ FOLDER = "judgements"
 
 
 def find_judgement_files(source: Source) -> dict[str, list[Path]]:
-    """Return the files of each set of judgements that lies beside a dataset, by the name of the set.
+    """Return name -> files of the sets of judgements beside a dataset.
 
     Raises:
         DataError: If a file is a link out of the data root, or one of two files that belong together is missing.
@@ -36,13 +36,13 @@ def find_judgement_files(source: Source) -> dict[str, list[Path]]:
 def load_judgements(
     name: str, data_root: Path, splits: Mapping[str, Split], corpus: Corpus | None = None
 ) -> dict[str, list[Judgements]]:
-    """Return the judgements of each split; nothing where no judgements lie beside the dataset.
+    """Return split -> judgements; empty where no judgements lie beside the dataset.
 
     Args:
         name: As for ``load_dataset``.
         data_root: As for ``load_dataset``.
-        splits: Of the dataset; only those that were judged are in the answer.
-        corpus: The dataset as read, where it has been read; it is read again where captions are known by ids.
+        splits: Splits of the dataset; only judged splits are returned.
+        corpus: The dataset, if it has been read already; otherwise it is read where captions are known by ids.
 
     Raises:
         DataError: If a file of judgements is damaged, or does not belong to the dataset.

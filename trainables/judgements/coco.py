@@ -37,10 +37,10 @@ def read(name: str, files: Sequence[Path], split: Split, images: Sequence[Image]
 
     Args:
         name: One of ``NAMES``.
-        files: Of images, and of captions.
+        files: The file of images, and the file of captions.
         split: Its images are the first of ``images``.
-        images: Of the corpus, with the ids of their captions.
-        digest: Of files and queries.
+        images: Images of the corpus, with the ids of their captions.
+        digest: Digest of files and queries.
 
     Raises:
         DataError: If a file is no such file, or the captions have no ids.

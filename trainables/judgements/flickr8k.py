@@ -39,7 +39,7 @@ def read(files: Sequence[Path], split: Split, digest: str) -> Judgements | None:
     Args:
         files: One or both of ``FILES``.
         split: Whose images have file names.
-        digest: Of files and queries.
+        digest: Digest of files and queries.
 
     Raises:
         DataError: With every line that is none.

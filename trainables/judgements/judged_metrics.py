@@ -80,7 +80,7 @@ def query_values(ranks: DirectionRanks, name: str) -> Values:
     """Return the value of each query, shape (Q,), whose mean is a metric of one direction.
 
     Args:
-        ranks: Of the direction.
+        ranks: Ranks of the direction.
         name: Without the direction, e.g. ``r5``, ``map_r_condensed``.
 
     Raises:

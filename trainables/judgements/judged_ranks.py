@@ -1,14 +1,15 @@
-"""Where a model puts the candidates that fit, for the queries that people judged.
+"""Ranks of the candidates that fit, for the queries that people judged.
 
 The position of the r-th best positive of a query is r + the number of candidates that do not fit and score at or above
-it: ties rank against the query. Three lists are looked at:
+the positive: ties rank against the query. There are three lists:
 
     all candidates, those that nobody judged counted as wrong          ``positions``
     judged candidates alone, those that nobody judged taken out        ``condensed``   [Sakai2007]
     all candidates, annotated pairs alone counted as right             ``annotated``
 
-The first is too low where a candidate fits and nobody judged it, the second is too high where judges were shown what
-other systems found: what a model ranks high and nobody judged is more often wrong than what was judged.
+Metrics of the first list are too low where a candidate fits and nobody judged it. Metrics of the second list are too
+high where people judged the candidates of other systems, because a model's high-ranked candidates that nobody judged
+are more often wrong than judged candidates.
 
 References:
     [Sakai2007] Sakai, Alternatives to Bpref, SIGIR 2007: condensed lists.
@@ -25,7 +26,7 @@ from trainables.judgements.judgements import Integers
 from trainables.packed_integers import pack_integers, unpack_integers
 
 TOP = 10
-"""Of so many first candidates it is counted how many are judged."""
+"""First candidates among which the judged candidates are counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ class JudgedRanks:
     """Both directions.
 
     Attributes:
-        name: Of the judgements.
-        digest: Of the judgements: ranks with equal digests can be compared.
+        name: Name of the judgements.
+        digest: Digest of the judgements; ranks with equal digests can be compared.
         i2t: Images that query captions.
         t2i: Captions that query images.
     """

@@ -1,7 +1,7 @@
-"""Judgements of a split: which images and captions are asked for, what is retrieved in, and which pairs people judged.
+"""Judgements of a split: its queries and galleries, and the pairs that people judged.
 
-The captions of a dataset were written for one image each, so a retrieved item counts as wrong unless its own image or
-caption asked, however well it fits. Judgements name pairs of images and captions of other images that fit as well.
+The captions of a dataset were written for one image each, so a retrieved caption of another image counts as wrong,
+however well it fits. Judgements name pairs of images and captions of other images that fit as well.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TITLES = {"flickr8k": "Flickr8k's experts and crowd", "cxc": "CxC", "eccv": "ECCV Caption"}
-"""Name of a source of judgements -> what people call it."""
+"""Source of judgements -> its title for people."""
 
 Integers = NDArray[np.int32]
 
@@ -23,9 +23,9 @@ class JudgedQueries:
     """One direction of retrieval.
 
     Attributes:
-        queries: What is asked for, as indices of images or of captions in the split, shape (Q,).
+        queries: The queries, as indices of images or of captions in the split, shape (Q,).
         owners: The image that each query is or belongs to, as an index in the split, shape (Q,).
-        gallery: What is retrieved in, as indices of captions or of images in the split, shape (G,).
+        gallery: The candidates, as indices of captions or of images in the split, shape (G,).
         positives: The pairs that fit: annotated, or judged to fit. Every query has at least one.
         annotated: The pairs of an image with a caption of its own. Every query has at least one.
         judged: All pairs that are known to fit or not to fit, the positives included; ``None`` where only pairs that
@@ -51,9 +51,9 @@ class Judgements:
         files: Names of the files.
         i2t: Images that query captions.
         t2i: Captions that query images.
-        outside: How many judged pairs are not of this split.
-        refused: How many judged pairs of an image and its own caption were judged not to fit; the annotation counts.
-        rule: When a pair fits, in words.
+        outside: Number of judged pairs that are not of this split.
+        refused: Number of annotated pairs that were judged not to fit; the annotation counts.
+        rule: Rule by which a pair fits, in words.
     """
 
     name: str

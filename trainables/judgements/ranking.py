@@ -12,15 +12,15 @@ from trainables.judgements.judgements import Integers, JudgedQueries, Judgements
 from trainables.scores import Scores
 
 QUERIES_AT_A_TIME = 256
-"""Bounds memory, changes no number."""
+"""Queries at a time; limits memory and changes no number."""
 
 
 def rank_judged(scores: Scores, judgements: Judgements) -> JudgedRanks:
-    """Return where scores put the candidates that fit.
+    """Return the ranks that scores give to the candidates that fit.
 
     Args:
-        scores: Of all images and captions of the split.
-        judgements: Of the split.
+        scores: Scores of all images and captions of the split.
+        judgements: Judgements of the split.
     """
     return JudgedRanks(
         judgements.name,

@@ -1,4 +1,4 @@
-"""Losses on a similarity matrix: one file a family, no base class, one registry, which plug-ins join.
+"""Losses on a similarity matrix, a module for each family, and the registry of losses, which plug-ins join.
 
 A loss is a frozen dataclass whose fields are its hyper-parameters, numbers or tensors of the leading shape (...):
 
@@ -34,7 +34,7 @@ __all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "b
 
 
 class Loss(Protocol):
-    """What a loss can do: give its value, and the weights of its gradient that COCOS counts."""
+    """A loss: returns its value, and the weights of its gradient that COCOS counts."""
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss of each trial, shape (...)."""
@@ -82,7 +82,7 @@ def build_loss(name: str, **parameters: Any) -> Loss:
 
 
 def loss_class(name: str) -> type:
-    """Return the class of a loss; that of a plug-in joins ``LOSSES`` when it is first asked for.
+    """Return the class of a loss; a plug-in's class joins ``LOSSES`` when it is first asked for.
 
     Raises:
         ConfigError: If no loss has the name.
@@ -92,7 +92,7 @@ def loss_class(name: str) -> type:
         found = run_offer("losses", name)
         if found is None:
             raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
-        # Only here, because the class of a plug-in's loss checks its batches as ours do, by modules of this package.
+        # Imported here, because the class of a plug-in's loss imports modules of this package to check batches.
         from trainables.plugins.plugin_loss import make_loss
 
         LOSSES[name] = make_loss(*found, build_loss)

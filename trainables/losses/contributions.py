@@ -1,4 +1,4 @@
-"""What a loss says about its own gradient: how hard each candidate is pushed and each positive is pulled."""
+"""The weights of a loss's gradient: how hard each candidate is pushed and each positive is pulled."""
 
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ class Contributions(NamedTuple):
         candidates: |dl_qp / ds| of each candidate that can contribute, shape (..., P, N): N is the number of
             candidates, or 1 for losses that take one negative of each query. 0 for those that do not contribute.
         positive: |dl_q / ds| of the pair's positive, shape (..., P).
-        criterion: What has to exceed epsilon for a candidate to be counted, in the shape of ``candidates``; ``None``
-            for the weights in ``candidates``.
+        criterion: Number that must exceed epsilon for a candidate to be counted, in the shape of ``candidates``;
+            ``None`` for the weights in ``candidates``.
     """
 
     candidates: Tensor

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from trainables.positive_ranks import require_positives
+
 
 class NotANumberError(ValueError):
     """Similarities that hold NaN: the model has diverged."""
@@ -175,14 +177,7 @@ def _check_positives(positives: Tensor) -> bool:
         return bool(known[1])
     one_each = bool(_one_positive_each(positives))
     if not one_each:
-        _require_positives(positives)
+        require_positives(positives)
     if version is not None:
         _verdicts[positives] = (version, one_each)
     return one_each
-
-
-def _require_positives(positives: Tensor) -> None:
-    for dim, side in ((1, "image (row)"), (0, "caption (column)")):
-        missing = (~positives.any(dim)).nonzero().flatten().tolist()
-        if missing:
-            raise ValueError(f"every {side} needs at least one positive, got none for {missing[:5]}")

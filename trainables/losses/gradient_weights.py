@@ -63,11 +63,11 @@ class GradientWeights:
         negatives: ``hardest``, or ``all`` negatives of a query.
         reduction: ``sum`` over all pairs of both directions, or ``mean``: half of each direction's mean over queries.
         scale: Multiplies the gradient, > 0; a number or shape (...), as are all below.
-        margin: Of ``constant`` and ``linear`` triplet weights, >= 0.
-        slope: Of ``linear`` triplet weights, per unit of similarity beyond the margin.
-        temperature: Of ``softmax`` and ``circle`` triplet weights, > 0.
-        positive_tilt: Of ``linear`` pair weights, >= 0: 0 is a constant, 1 is 1 - s_p.
-        negative_tilt: Of ``linear`` pair weights, >= 0: 0 is a constant, 1 is s_n.
+        margin: Margin of ``constant`` and ``linear`` triplet weights, >= 0.
+        slope: Slope of ``linear`` triplet weights, per unit of similarity beyond the margin.
+        temperature: Temperature of ``softmax`` and ``circle`` triplet weights, > 0.
+        positive_tilt: Tilt of ``linear`` pair weights on positives, >= 0: 0 is a constant, 1 is 1 - s_p.
+        negative_tilt: Tilt of ``linear`` pair weights on negatives, >= 0: 0 is a constant, 1 is s_n.
         balance: Weight of negatives beside positives, > 0.
         alpha: Sharpness of ``sigmoid`` pair weights on positives, > 0.
         beta: Sharpness of ``sigmoid`` pair weights on negatives, > 0.

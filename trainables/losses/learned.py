@@ -3,8 +3,8 @@
 A loss lists the hyper-parameters that can be learned in its class attribute ``learnable``: by name, how each is
 learned. Such a hyper-parameter is set to ``learned`` in place of a number. The optimiser then steps a raw number w, of
 which the hyper-parameter is a function: exp(w) where the hyper-parameter is above 0, else w itself. After each step, w
-is put back between the bounds. A loss with a learned hyper-parameter has a value only once ``with_values`` has put
-numbers in the places of the words, which its trial does in every step.
+is clamped to the bounds. A loss with a learned hyper-parameter can only be computed after ``with_values`` has replaced
+the word ``learned`` by a number, which its trial does in every step.
 
 References:
     [Radford2021] Radford et al., Learning Transferable Visual Models From Natural Language Supervision, section 2.5.
@@ -33,7 +33,7 @@ class Learnable:
     Attributes:
         initial: Its value before the first step.
         minimum: The lowest value that it takes.
-        maximum: The highest.
+        maximum: The highest value that it takes.
         is_logarithmic: Whether steps are taken on its logarithm; ``minimum`` is then above 0.
     """
 
@@ -55,7 +55,7 @@ class Learnable:
         return self.raw(self.minimum), self.raw(self.maximum)
 
     def __str__(self) -> str:
-        """Say it in words, as a list of losses has it."""
+        """Return a text for the list of losses."""
         of = " on its logarithm" if self.is_logarithmic else ""
         bounded = (self.minimum, self.maximum) != (-math.inf, math.inf)
         return f"from {self.initial:.4g}{of}{f', within [{self.minimum:g}, {self.maximum:g}]' if bounded else ''}"

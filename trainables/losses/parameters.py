@@ -14,7 +14,7 @@ Parameter = float | Tensor
 """A number, or a tensor of the leading shape (...) of the similarities."""
 
 LearnableParameter = Parameter | Literal["learned"]
-"""The same, or the word that says that the parameter is learned; see ``trainables.losses.learned``."""
+"""A ``Parameter``, or the word for a learned parameter; see ``trainables.losses.learned``."""
 
 
 def require_above_zero(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
@@ -36,7 +36,7 @@ def numbers_of(name: str, value: object) -> list[float]:
     """Return a number, or each number of a tensor, as floats.
 
     Raises:
-        ConfigError: If it is neither.
+        ConfigError: If ``value`` is neither.
     """
     if isinstance(value, Tensor) and (value.is_floating_point() or value.dtype in (torch.int32, torch.int64)):
         return [float(number) for number in value.detach().flatten().tolist()]

@@ -38,8 +38,8 @@ class PolynomialSelf:
     """Polynomial loss of self-similarities [Wei2021, eq. 10].
 
     Attributes:
-        positive_coefficients: Of s+; must make the term fall with s+ (see ``trainables.feasibility``).
-        negative_coefficients: Of the hardest negative; must make the term rise with it.
+        positive_coefficients: Coefficients of s+; must make the term fall with s+ (see ``trainables.feasibility``).
+        negative_coefficients: Coefficients of the hardest negative; must make the term rise with it.
             One of the two polynomials may be a constant.
         hinge: ``joint`` is the paper's; ``separate`` is the published code's, which takes any coefficients, because the
             published ones are infeasible.
@@ -110,7 +110,8 @@ class PolynomialRelative:
     at most as far out as the vertex ends it there.
 
     Attributes:
-        coefficients: Of Delta, at least two; must make the term rise with Delta down to -gate, or to -1 without a gate.
+        coefficients: At least two coefficients of Delta; must make the term rise with Delta down to -gate, or to -1
+            without a gate.
         gate: Only pairs with Delta > -gate contribute, >= 0, a number or shape (...); ``None`` is no gate.
         allow_infeasible: Take coefficients that pull the wrong way on part of the domain.
 

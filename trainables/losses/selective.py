@@ -1,12 +1,12 @@
-"""Triplet loss that takes the hardest negative only where that one has a gradient to speak of (SelHN).
+"""Triplet loss that takes the hardest negative only where its gradient does not vanish (SelHN).
 
     l_qp = [margin + max_n s_qn - s_qp]+                            where |s_qp - max_n s_qn| >= epsilon
          = mean over negatives n of q:  [margin + s_qn - s_qp]+     where |s_qp - max_n s_qn| <  epsilon
     L    = sum over both directions, queries q and positives p of q:  l_qp
 
 Early in training all embeddings lie together. Then positive and hardest negative are nearly the same vector, their
-gradients cancel in the encoders, and the model collapses or stands still; the mean over all negatives leads out of it.
-Which of the two is taken is a constant to the gradient. With epsilon 0, L is ``triplet_sh``.
+gradients cancel in the encoders, and the model collapses or stands still; the mean over all negatives avoids this. The
+choice between the two is a constant to the gradient. With epsilon 0, L is ``triplet_sh``.
 
 References:
     [Li2023] Li et al., Selectively Hard Negative Mining for Alleviating Gradient Vanishing in Image-Text Matching.
@@ -28,7 +28,7 @@ from trainables.losses.triplet import all_costs, hardest_costs
 
 @dataclass(frozen=True)
 class TripletSelHN:
-    """Triplet loss with the hardest negative, or all where the hardest is as close as the positive [Li2023].
+    """Triplet loss with the hardest negative, or all negatives where the hardest is as close as the positive [Li2023].
 
     Attributes:
         margin: In units of similarity, >= 0; a number or shape (...).
@@ -55,7 +55,7 @@ class TripletSelHN:
         return self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)
 
     def contributions(self, direction: Direction) -> Contributions:
-        """Of M negatives, those within the margin have weight 1/M where the mean is taken, else the hardest has 1."""
+        """Where the mean is taken, each of the M negatives within the margin has weight 1/M; else the hardest has 1."""
         violating = (all_costs(self.margin, direction) > 0).to(direction.scores.dtype)
         hardest = direction.scores.masked_fill(~direction.negatives, -torch.inf).argmax(-1, keepdim=True)
         is_hardest = torch.zeros_like(direction.scores).scatter(-1, hardest, 1.0)

@@ -17,16 +17,16 @@ def stack_losses(losses: Sequence[Loss], device: torch.device) -> Loss:
     must agree.
 
     Args:
-        losses: At least one, of one class; see ``loss_shape``.
-        device: Of the similarities.
+        losses: At least one loss, all of one ``loss_shape``.
+        device: Device of the similarities.
     """
-    # Copied rather than made: each was checked on its own, and a check of all together would know one domain only.
+    # Copied rather than constructed: each loss has been checked, and a check of all would use one domain for all.
     columns = {name: [getattr(loss, name) for loss in losses] for name in _names(losses[0])}
     return with_values(losses[0], {name: _stack(column, device) for name, column in columns.items()})
 
 
 def loss_shape(loss: Loss) -> tuple[object, ...]:
-    """Return what must be equal between losses that are stacked: the class, words, switches, and what is absent."""
+    """Return the properties that stacked losses must share: class, words, switches, and absent parameters."""
     return (type(loss), *(_kind(getattr(loss, name)) for name in _names(loss)))
 
 
@@ -49,7 +49,7 @@ def _is_number(value: object) -> bool:
 
 
 def _kind(value: object) -> object:
-    """Return what two values have in common that can be stacked: being a number or coefficients, or being equal."""
+    """Return the kind of a value: only numbers with numbers, coefficients with coefficients, or equal values stack."""
     if _is_number(value):
         return float
     return tuple if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""The models by name; a name's kind of image features stands in ``trainables.config.FEATURES``."""
+"""The models by name; ``trainables.config.FEATURES`` has the kind of image features that each model reads."""
 
 from trainables.config import TrialConfig
 from trainables.data.dataset import Dataset
@@ -26,8 +26,8 @@ def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) 
 
     Args:
         config: Names the model and its sizes.
-        data: What it is trained on.
-        pretrained: Whether a backbone gets the weights that the config names; a checkpoint's come from the checkpoint.
+        data: The dataset of the training.
+        pretrained: Whether a backbone gets the weights that the config names; a checkpoint has its own weights.
     """
     made = model_class(config.model)
     with Blaming():
@@ -37,7 +37,7 @@ def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) 
 
 
 def model_class(name: str) -> type[RetrievalModel]:
-    """Return the class of a model; that of a plug-in joins ``MODELS`` when it is first asked for.
+    """Return the class of a model; a plug-in's class joins ``MODELS`` when it is first asked for.
 
     Raises:
         PluginError: If the plug-in that offers it cannot be run, or offers no ``RetrievalModel``.

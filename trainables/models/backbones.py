@@ -1,8 +1,8 @@
 """Convolutional networks and transformers of torchvision as image encoders: a classifier without its last layer.
 
-Global features are what the last layer would read, region features the cells of the last grid before it is pooled
-(without the class token, where there is one). Both are scaled to unit length: VSE++ does so before its linear map
-[Faghri2018], and it keeps every network's features in the range of float16.
+Global features are the input of the last layer, region features the cells of the last grid before pooling (without
+the class token, where there is one). Both are scaled to unit length, as VSE++ does before its linear map [Faghri2018],
+which also keeps the features of every network in the range of float16.
 
 References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:117-135, data.py:311-325.
@@ -26,37 +26,37 @@ from trainables.extras import require
 from trainables.seeding import seed_torch
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's pixels, red, green, blue, in [0, 1]."""
+"""Mean and standard deviation of ImageNet's pixels, red, green, blue, in [0, 1]."""
 
 SHORTEST = 1e-16
-"""Features of this length or more are scaled to unit length; the squares of shorter ones are too small for float32.
+"""Least length of features that are scaled to unit length; squares of shorter features are too small for float32.
 
 Torch's own bound, 1e-12, is about as long as the features of some untrained networks.
 """
 
 _AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
-"""Classifiers of two networks that were used in their training alone; files hold them."""
+"""Auxiliary classifiers of two networks, used only in their training; files of weights hold them."""
 
 _COUNTER = "num_batches_tracked"
-"""Not in files of before 2018, and not used for inference."""
+"""Counters of batch norms, which files from before 2018 lack and inference does not use."""
 
 
 class Backbone(nn.Module):
     """A network that gives global features and the grid that they were pooled from.
 
-    It stands still until it is told otherwise by ``requires_grad_`` and ``train``.
+    The network is frozen until ``requires_grad_`` and ``train`` are called.
 
     Attributes:
-        image_size: Pixels of the square images it was made for.
+        image_size: Side in pixels of the square images that the network reads.
         feature_size: Numbers in a global feature.
-        has_grid: Whether a grid of cells was asked for and found in it.
+        has_grid: Whether a grid of cells was asked for and found in the network.
     """
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, network: nn.Module, image_size: int, feature_size: int, *, grid: bool = True) -> None:
-        """Take a classifier whose last layer is gone, and how many numbers that layer read."""
+        """Take a classifier without its last layer; ``feature_size`` is the input size of the removed layer."""
         super().__init__()
         self.network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)
         self.image_size, self.feature_size = image_size, feature_size
@@ -93,12 +93,12 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: 
         name: A name of ``trainables.backbone_names.BACKBONES``.
         weights: ``DEFAULT``: torchvision's best; ``none``: untrained, drawn from the seed; else a state-dict file, in
             which the last layer may be of any size or missing.
-        seed: Of the untrained weights.
-        grid: Whether region features will be asked for.
+        seed: Seed of untrained weights.
+        grid: Whether region features are needed.
 
     Raises:
         ConfigError: If the name is unknown.
-        DataError: If the weights cannot be had, or are another architecture's.
+        DataError: If the weights cannot be fetched or read, or belong to another architecture.
     """
     check_backbone(name)
     require("pictures", "a backbone")
@@ -157,7 +157,7 @@ def _weight(network: nn.Module, layer: str) -> Tensor:
 
 @torch.inference_mode()
 def _last_grid(network: nn.Module, image_size: int) -> str | None:
-    """Return the name of the module whose output is the last one of several cells, by looking at one image pass."""
+    """Return the name of the module with the last output of several cells, found by passing one image through."""
     found: list[str] = []
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -175,7 +175,7 @@ def _last_grid(network: nn.Module, image_size: int) -> str | None:
 
 
 def _download(name: str, weights: Any) -> nn.Module:
-    """Make a network with torchvision's weights, from its cache or the network."""
+    """Make a network with torchvision's weights, from its cache or downloaded."""
     from torchvision import models
 
     try:
@@ -188,11 +188,11 @@ def _download(name: str, weights: Any) -> nn.Module:
 
 
 def _draw(name: str, seed: int) -> nn.Module:
-    """Make an untrained network; torch's global generator is left as it was."""
+    """Make an untrained network; torch's global generator is restored."""
     from torchvision import models
 
     options = _without_auxiliary(name)
-    # Two networks warn unless they are told that drawing is wanted.
+    # Two networks warn unless initialisation is asked for explicitly.
     options |= {"init_weights": True} if options else {}
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed, "backbone", name)
@@ -201,7 +201,7 @@ def _draw(name: str, seed: int) -> nn.Module:
 
 
 def _without_auxiliary(name: str) -> dict[str, bool]:
-    """Return what leaves out the classifiers by which two networks return more than one output in training."""
+    """Return the arguments that leave out the auxiliary classifiers of two networks."""
     return {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
 
 
@@ -218,7 +218,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
 
 
 def _load(network: nn.Module, state: dict[str, Tensor], last: str, source: str, name: str) -> None:
-    """Load weights into a network; what belongs to the last layer or to auxiliary classifiers is left out."""
+    """Load weights into a network, without those of the last layer and of auxiliary classifiers."""
     wanted = network.state_dict()
     # torchvision's DenseNet files still have the names of modules that it has long renamed.
     given = {re.sub(r"\.(norm|conv)\.([12])\.", r".\1\2.", key): value for key, value in state.items()}

@@ -1,4 +1,4 @@
-"""Stacked cross attention: how similar a set of vectors is to another, each member of one attending to the other set.
+"""Stacked cross attention: the similarity of two sets of vectors, where each member of one attends to the other set.
 
 For unit vectors x_a of a context and y_b of a query, which are regions and words (t2i) or words and regions (i2t),
 
@@ -8,15 +8,16 @@ with u the normalised s (``NORMS``, over the query's members b). The score of me
 the similarity joins the scores of all members (``AGGREGATIONS``): their mean, or (1/lambda_lse) log sum_b
 exp(lambda_lse score_b). The paper clips at 0 in u, the published code multiplies negative s by 0.1.
 
-No vector c_b is computed, for its cosine needs products only, with G the matrix of the products x_a . x_a':
+The vectors c_b are not computed, because their cosines need only products, with G the matrix of products x_a . x_a':
 
     y_b . c_b = sum_a alpha_ab s_ab        |c_b|^2 = sum_aa' alpha_ab G_aa' alpha_a'b
 
-Of E dimensions and A context members this takes A numbers where the attended vectors take E, and half of the products.
+With E dimensions and A context members this takes A numbers instead of the E of an attended vector, and half of the
+products.
 
-Memory is bounded: captions are sorted by length and cut into groups with little padding, contexts into blocks. What the
-backward pass needs of the first blocks is kept, up to ``KEPT`` numbers each of some eight intermediate results, and
-computed again for the others.
+Memory is limited: captions are sorted by length and cut into groups with little padding, contexts into blocks. The
+intermediate results of the first blocks are kept for the backward pass, up to ``KEPT`` numbers each of some eight
+results; those of the other blocks are computed again.
 
 References:
     [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching, eq. 1-9. arXiv:1803.08024; code
@@ -34,29 +35,29 @@ from torch.utils.checkpoint import checkpoint
 from trainables.representations import Sets
 
 GROUP = 32
-"""Captions that are padded to a common length."""
+"""Captions of a group, which are padded to a common length."""
 
 BLOCK = 1 << 19
-"""Numbers s of a block: what a CPU's caches hold of the intermediate results."""
+"""Numbers s of a block, so that intermediate results fit a CPU's caches."""
 
 KEPT = 1 << 24
 """Numbers s of the blocks whose intermediate results are kept for the backward pass."""
 
 SMALL = 1e-8
-"""Lengths below this are not divided by [Lee2018, code]."""
+"""Least divisor: smaller lengths are replaced by this number [Lee2018, code]."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Who attends to whom, and how.
+    """The settings of the attention.
 
     Attributes:
         direction: ``t2i``: each word attends to the regions; ``i2t``: each region attends to the words.
         norm: A key of ``NORMS``.
         aggregation: A key of ``AGGREGATIONS``.
         lambda_softmax: Inverse temperature of the attention, > 0; of K stacked models a tensor of K numbers.
-        lambda_lse: Sharpness of ``lse``, > 0; the same.
-        negative_slope: What a clipping norm multiplies negative s by, >= 0.
+        lambda_lse: Sharpness of ``lse``, > 0; of K stacked models a tensor of K numbers.
+        negative_slope: Factor of a clipping norm on negative s, >= 0.
     """
 
     direction: str
@@ -123,19 +124,19 @@ class _Members:
 
 
 class _Budget:
-    """How many numbers may still be kept for the backward pass."""
+    """Counts how many numbers may still be kept for the backward pass."""
 
     def __init__(self, numbers: int) -> None:
         self._left = numbers
 
     def allows(self, numbers: int) -> bool:
-        """Take so many, and say whether they were there."""
+        """Take some numbers of the budget, and say whether it had as many."""
         self._left -= numbers
         return self._left >= 0
 
 
 def _chosen(sets: Sets, places: Tensor) -> _Members:
-    """Return some sets, whose places are (N,), or (K, N) of stacked sets, padded to the largest of them."""
+    """Return the sets at places (N,), or (K, N) of stacked sets, padded to the largest."""
     lengths = sets.lengths.gather(-1, places)
     longest = int(lengths.max())
     vectors = sets.vectors[..., :longest, :]
@@ -145,12 +146,12 @@ def _chosen(sets: Sets, places: Tensor) -> _Members:
 
 
 def _over(number: float | Tensor, values: Tensor) -> float | Tensor:
-    """Return a number, or one of each stacked model, so that it multiplies values (K, ...)."""
+    """Return a number, or a tensor of a number for each stacked model, in a shape that multiplies values (K, ...)."""
     return number.view(-1, *[1] * (values.dim() - 1)) if isinstance(number, Tensor) else number
 
 
 def _clipped(norm: "Norm") -> "Norm":
-    """Return a norm of scores of which the negative ones are made smaller first."""
+    """Return a norm that first multiplies negative scores by ``negative_slope``."""
 
     def clipped(scores: Tensor, inside: Tensor, negative_slope: float) -> Tensor:
         return norm(leaky_relu(scores, negative_slope), inside, negative_slope)
@@ -186,7 +187,7 @@ NORMS: dict[str, Norm] = {
     "softmax": _softmax,
     "no_norm": _as_they_are,
 }
-"""How s becomes u, by the name that the published code gives it; its ``l1norm`` calls a function that is not there."""
+"""Name in the published code -> norm that turns s into u; the published ``l1norm`` calls a missing function."""
 
 
 def _log_sum_exp(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> Tensor:
@@ -212,4 +213,4 @@ AGGREGATIONS: dict[str, Callable[[Tensor, Tensor, float | Tensor], Tensor]] = {
     "max": _max,
     "sum": _sum,
 }
-"""How the scores of a query's members (..., X, Y, B) become a similarity (..., X, Y)."""
+"""Name -> function from the scores of a query's members (..., X, Y, B) to a similarity (..., X, Y)."""

@@ -1,18 +1,18 @@
-"""The states of a GRU over captions of unequal length, of one model or of K stacked ones: the last, or all of them.
+"""The last state, or all states, of a GRU over captions of unequal length, of one model or of K stacked models.
 
 With r, z, n the reset gate, update gate and candidate, and h the state [Cho2014], in PyTorch's parametrisation:
 
     r = sigmoid(W_r x + b_r + U_r h + c_r)      n = tanh(W_n x + b_n + r * (U_n h + c_n))
     z = sigmoid(W_z x + b_z + U_z h + c_z)      h' = (1 - z) * n + z * h
 
-Of one model on a GPU this is cuDNN's packed GRU. On a CPU the library's packed GRU spends half its time on bookkeeping,
-and it knows no stacked models at all, so there the recurrence is written out: captions are sorted by length so that
-each step is one (batched) matrix product over those that still have a token, and the backward pass collects the
+One model on a GPU uses cuDNN's packed GRU. The library's packed GRU on a CPU spends half its time on bookkeeping, and
+does not support stacked models, so for both the recurrence is written out: captions are sorted by length so that each
+step is one (batched) matrix product over the captions that still have a token, and the backward pass computes the
 gradient of U in one product at the end. On a CPU W x is computed once for each distinct word of the batch instead of
 once for each token.
 
-Stacked models each have their own captions, or all have the same. A step takes as many rows of each as the one with the
-most needs; what is computed beyond the end of a caption is never read and gets no gradient.
+Stacked models each have their own captions, or all have the same. A step takes equally many rows of each model, as many
+as any model needs; states beyond the end of a caption are never read and get no gradient.
 
 References:
     [Cho2014] Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, eq. 5-8. arXiv:1406.1078
@@ -35,8 +35,8 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
     Args:
         words: Word embeddings, (V, W), or stacked, (K, V, W).
         gru: The GRU's parameters, from W to H; stacked where the words are.
-        tokens: Word ids, shape (C, T), int64; what stands after a caption's end is not read. For stacked parameters
-            (K, C, T), or (1, C, T) where all have the same captions.
+        tokens: Word ids, shape (C, T), int64; ids after a caption's end are not read. For stacked parameters
+            (K, C, T), or (1, C, T) where all models have the same captions.
         lengths: Tokens of each caption, shape (C,), (K, C) or (1, C), int64 on the CPU, in [1, T].
 
     Returns:
@@ -98,12 +98,12 @@ def _mean_states(table: Tensor, parameters: list[Tensor], tokens: Tensor, length
 
 @dataclass(frozen=True)
 class _Step:
-    """One token of the captions that still have one.
+    """One step: one token of each caption that still has a token.
 
     Attributes:
-        rows: How many of the captions, sorted by length, it takes.
-        first: The first of these that ends here, in any of the models.
-        ends: Which from there on end here, shape (K, rows - first, 1), bool; ``None`` where all of them do.
+        rows: Number of captions, sorted by length, that the step takes.
+        first: The first caption that ends here, in any of the models.
+        ends: Which captions from ``first`` on end here, shape (K, rows - first, 1), bool; ``None`` where all end.
     """
 
     rows: int
@@ -142,7 +142,7 @@ def _run(
     steps = _plan(ordered, device)
     # Rows of all steps one after the other: step 0's captions, then those of step 1 that go on, and so on.
     places = torch.cat([torch.arange(step.rows) * tokens.shape[-1] + t for t, step in enumerate(steps)])
-    # Without waiting for what a GPU has still to do: what is sent is read before these return.
+    # Without waiting for the GPU's queue: the sent data are read before these calls return.
     order, places = order.to(device, non_blocking=True), places.to(device, non_blocking=True)
     by_length = tokens.gather(1, order[..., None].expand_as(tokens))
     ids = by_length.flatten(1)[:, places]
@@ -180,7 +180,7 @@ def _look_up(tables: Tensor, rows: Tensor) -> Tensor:
 
 
 def _distinct(ids: Tensor, words: int) -> tuple[Tensor, Tensor]:
-    """Return the distinct ids of each row, (G, U), filled up with 0, and where each id stands among them, (G, N)."""
+    """Return the distinct ids of each row, (G, U), padded with 0, and the index of each id among them, (G, N)."""
     groups = len(ids)
     found, place = (ids + torch.arange(groups)[:, None] * words).unique(return_inverse=True)
     counts = torch.bincount(found // words, minlength=groups)
@@ -209,16 +209,16 @@ class _Recurrence(torch.autograd.Function):
         """Compute the states.
 
         Args:
-            ctx: What the backward pass gets.
+            ctx: Context for the backward pass.
             inputs: W x + b, shape (K, sum of rows, 3H), ordered r, z, n.
             weight: U, shape (K, 3H, H).
             bias: c, shape (K, 3H).
-            steps: One a token.
-            with_grad: Whether a backward pass may come.
+            steps: The steps, one for each token.
+            with_grad: Whether a backward pass may follow.
             keep_all: Whether the states of all steps are wanted.
 
         Returns:
-            Final states (K, C, H), and those after each step, (K, sum of rows, H), empty where they are not wanted.
+            Final states (K, C, H), and the states after each step, (K, sum of rows, H), empty where not wanted.
         """
         width = weight.shape[-1]
         state = inputs.new_zeros(len(weight), steps[0].rows, width)
@@ -246,7 +246,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
-        """Walk the steps back; the gradient of U is summed over all of them in one product at the end."""
+        """Go through the steps backwards; one product at the end sums the gradient of U over all steps."""
         final_gradient, all_gradients = gradients
         (weight,) = ctx.saved_tensors
         width, sizes = weight.shape[-1], [step.rows for step in ctx.steps]
@@ -272,7 +272,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _join(state_gradient: Tensor, final_gradient: Tensor, step: _Step) -> Tensor:
-    """Add the gradient of the final states of captions whose last token this is; rows new here have no other."""
+    """Add the gradient of the final states of captions that end in this step; new rows have no other gradient."""
     joined = final_gradient[:, step.first : step.rows]
     if step.ends is not None:
         joined = torch.where(step.ends, joined, 0.0)

@@ -55,7 +55,7 @@ class HeadModel(RetrievalModel):
             caption_size: Features of a caption, >= 1.
             embedding_size: Dimensions of the joint space, >= 1.
             image_head: A key of ``HEADS``.
-            caption_head: The same.
+            caption_head: A key of ``HEADS``.
             hidden_size: Hidden units of ``mlp`` and ``residual``, >= 1; ``None`` is ``embedding_size``.
             is_shared: Whether the image head is the head of both sides, where both are images.
 
@@ -67,7 +67,7 @@ class HeadModel(RetrievalModel):
         self.images = _make_head("image", image_head, image_size, *sizes)
         # A shared head is one module under one name: its weights are saved once.
         self.captions = None if is_shared else _make_head("caption", caption_head, caption_size, *sizes)
-        # Without a parameter there is nothing to lie on top of each other.
+        # A model without parameters cannot be stacked.
         self.can_stack = next(self.parameters(), None) is not None
 
     @classmethod
@@ -122,7 +122,7 @@ class Perceptron(nn.Module):
 
 
 class Residual(nn.Module):
-    """What ``Perceptron`` computes, added to the features, or to a linear map of features of another size."""
+    """``Perceptron`` added to the features, or to a linear map of features of another size."""
 
     def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Linear maps and batch norms of one model, or of K stacked ones (``trainables.models.stack``).
+"""Linear maps and batch norms of one model, or of K stacked models (``trainables.models.stack``).
 
-With parameters of shape (K, ...) they map the inputs of each model by its own; a leading 1 of the inputs says that all
-models see the same.
+Parameters of shape (K, ...) map the inputs of each model by its own parameters; a leading 1 of the inputs says that all
+models see the same inputs.
 """
 
 import torch

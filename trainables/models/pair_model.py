@@ -1,4 +1,4 @@
-"""Models whose similarity is of pairs: an image and a caption are sets of vectors, which are compared as sets."""
+"""Models that turn images and captions into sets of vectors, and compare pairs of sets."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from trainables.plugins.blame import Blaming
 from trainables.representations import PackedSets, Sets
 
 AT_ONCE = 128
-"""Images and captions that are padded and compared at a time; bounds memory, changes no number."""
+"""Images and captions that are padded and compared at a time; limits memory and changes no number."""
 
 
 class PairModel(RetrievalModel):
-    """Turns images and captions into sets of vectors, and two sets into their similarity."""
+    """A model that turns images and captions into sets of vectors, and two sets into their similarity."""
 
     quick_pairs = 200_000
 
@@ -33,7 +33,7 @@ class PairModel(RetrievalModel):
     def compare_sets(self, images: Sets, captions: Sets) -> Tensor:
         """Return the similarity of each image to each caption, shape (I, C); of stacked models (K, I, C).
 
-        The similarity of a pair depends on nothing but the pair, and numbers are float32 or more.
+        The similarity of a pair depends on the pair alone; numbers have float32 precision or more.
         """
 
     def compare(self, images: Sets | PackedSets, captions: Sets | PackedSets) -> Tensor:
@@ -45,7 +45,7 @@ class PairModel(RetrievalModel):
             return self._compare_in_parts(images, captions)
 
     def _compare_in_parts(self, images: PackedSets, captions: PackedSets) -> Tensor:
-        """Compare galleries; captions of nearly one length at a time, so that there is little padding."""
+        """Compare galleries, captions of similar lengths at a time, so that there is little padding."""
         order = captions.lengths.argsort(descending=True, stable=True)
         some_captions = [captions[part].padded() for part in order.split(AT_ONCE)]
         rows = []

@@ -8,10 +8,10 @@ with h the states of a two-directional GRU that reads the positional encodings p
 
     p_k[2j] = sin(k / 10000^(2j / P)),    p_k[2j + 1] = cos(k / 10000^(2j / P)),    k = 0 ... n - 1.
 
-So the weights depend on n alone, they are positive and their sum is 1: theta = (1, 0, ...) is the maximum, theta = 1/n
-the mean. The positions, from 0, the sizes of 32, the mean of both directions and the division by 0.1, which the text
-of the paper does not name, are those of the published code. Here one sequence is read for each n that occurs in a
-batch, not one for each set.
+So the weights depend on n alone, are positive and sum to 1: theta = (1, 0, ...) is the maximum, theta = 1/n the mean.
+The text of the paper does not name the positions, from 0, the sizes of 32, the mean of both directions and the division
+by 0.1, which come from the published code. Here one sequence is read for each n that occurs in a batch, not for each
+set.
 
 References:
     [Chen2021] Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding, eq. 2-6.
@@ -30,7 +30,7 @@ POSITION_SIZE = 32
 """Dimensions of a positional encoding, and of the GRU that reads it [Chen2021, code]."""
 
 TEMPERATURE = 0.1
-"""What the scores of positions are divided by before the softmax [Chen2021, code]."""
+"""Divisor of the scores of positions before the softmax [Chen2021, code]."""
 
 
 class MeanPooling(nn.Module):
@@ -51,7 +51,7 @@ class MaxPooling(nn.Module):
 
 
 class GeneralizedPooling(nn.Module):
-    """GPO [Chen2021]: sorted values of each dimension, weighted by position with weights that are learned."""
+    """GPO [Chen2021]: sorted values of each dimension, weighted by position with learned weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,8 +62,8 @@ class GeneralizedPooling(nn.Module):
         """Pool sets of vectors.
 
         Args:
-            vectors: Shape (N, T, E), floating; of stacked parameters (K, N, T, E). What stands after the end of a set
-                is not read.
+            vectors: Shape (N, T, E), floating; of stacked parameters (K, N, T, E). Vectors after the end of a set are
+                not read.
             lengths: Vectors of each set, int64 on the CPU, in [1, T], shape (N,); of stacked parameters (K, N), or
                 (1, N) where all models have the same sets.
 
@@ -72,7 +72,7 @@ class GeneralizedPooling(nn.Module):
         """
         there = _inside(vectors, lengths)
         ordered = vectors.masked_fill(~there, -math.inf).sort(dim=-2, descending=True).values
-        # 0 times infinity is no number.
+        # 0 times infinity would be NaN.
         return (ordered.masked_fill(~there, 0.0) * self.weights(lengths, vectors)[..., None]).sum(-2)
 
     def weights(self, lengths: Tensor, vectors: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""In which precision a model computes: float32, or bfloat16 where that is safe.
+"""The precision in which a model computes: float32, or bfloat16 where that is safe.
 
-In bf16, matrix products and convolutions are; weights, optimiser, GRUs, lengths of vectors, similarities and losses
-stay float32. Autocast would run cuDNN's GRU in float16, whose range needs its gradients scaled: it is left out.
+Matrix products and convolutions run in bf16; weights, optimiser, GRUs, lengths of vectors, similarities and losses stay
+float32. Autocast would run cuDNN's GRU in float16, which would need scaled gradients, so GRUs are excluded.
 """
 
 from contextlib import AbstractContextManager
@@ -20,10 +20,10 @@ def computing(precision: Precision, device: torch.device) -> AbstractContextMana
 
 
 def computing_in_full(device: torch.device) -> AbstractContextManager[None]:
-    """Return the context of what is float32 in any precision."""
+    """Return the context of computations that are float32 in any precision."""
     return torch.autocast(device.type, enabled=False)
 
 
 def in_full(values: Tensor) -> Tensor:
-    """Return the same as float32, or as it is where that is more."""
+    """Return values as float32; values of higher precision are returned as they are."""
     return values.to(torch.promote_types(values.dtype, torch.float32))

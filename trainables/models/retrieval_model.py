@@ -1,4 +1,4 @@
-"""What the training loop and the evaluation ask of a model."""
+"""The interface of models for training and evaluation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -20,18 +20,18 @@ from trainables.scores import Scores
 class RetrievalModel(nn.Module, ABC):
     """Turns images and captions into vectors whose dot product is their similarity.
 
-    A model that compares an image with a caption in another way is a ``trainables.models.pair_model.PairModel``: what
-    it makes of images and captions are sets of vectors, and it says what the similarity of two sets is. Whoever trains,
-    evaluates or asks a model calls ``compare``, ``gather`` and ``scores`` and needs not know which kind it is.
+    A model that compares an image with a caption in another way is a ``trainables.models.pair_model.PairModel``: it
+    turns images and captions into sets of vectors, and defines the similarity of two sets. Code that trains, evaluates
+    or queries a model calls ``compare``, ``gather`` and ``scores`` for both kinds of models.
 
     Attributes:
-        crop_size: Side in pixels of the crops that it reads; 0 where it reads features.
-        precision: What ``computing`` computes in.
-        can_stack: Whether it also works with parameters of shape (K, ...), those of K models on top of each other
+        crop_size: Side in pixels of the crops that the model reads; 0 where it reads features.
+        precision: Precision of ``computing``.
+        can_stack: Whether the model also works with parameters of shape (K, ...) of K stacked models
             (``trainables.models.stack``). Features and captions then have a leading dimension too, K, or 1 where all
             models see the same, and so have the vectors.
-        stacked_settings: Attributes that may differ between stacked models; numbers, and tensors (K, 1, 1) there.
-        quick_pairs: So many images and captions are compared in about a second.
+        stacked_settings: Attributes that may differ between stacked models: numbers, which become tensors (K, 1, 1).
+        quick_pairs: Images and captions that are compared in about a second.
     """
 
     quick_pairs = 1 << 30
@@ -63,34 +63,34 @@ class RetrievalModel(nn.Module, ABC):
         """Return the similarity of each image to each caption, (I, C), or (K, I, C) of stacked models, float32.
 
         Args:
-            images: What ``encode_images`` returned, or ``gather`` made of it.
-            captions: The same of captions.
+            images: Result of ``encode_images`` or of ``gather``.
+            captions: Result of ``encode_captions`` or of ``gather``.
         """
         # Cosines near 1 are too coarse in bf16 for a temperature of 0.01.
         matrix: Tensor = in_full(images) @ in_full(captions).mT
         return matrix
 
     def gather(self, parts: Iterable[Any]) -> Any:
-        """Join what an encoder returned part by part: a ``trainables.representations.Gallery``, in full precision."""
+        """Join encoded parts to a ``trainables.representations.Gallery``, in full precision."""
         return in_full(torch.cat(list(parts)))
 
     def scores(self, images: Any, captions: Any) -> Scores:
-        """Return what ranks of the captions and images of two galleries are counted from."""
+        """Return the scores of two galleries, from which ranks are counted."""
         return BlockScores(images, captions)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Let vectors be computed in the precision that was asked for; an error of a plug-in's model says its line."""
-        # A model without parameters has no matrix product either, so that any device will do.
+        """Compute in ``precision`` during a ``with`` block; an error of a plug-in's model gets its file and line."""
+        # A model without parameters has no matrix products, so any device will do.
         device = next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
         with Blaming(), computing(self.precision, device):
             yield
 
     def train_backbone(self, trained: bool) -> None:
-        """Let the backbone learn, or stand still as it is; called before each epoch. Most models have none."""
+        """Train the backbone or freeze it; called before each epoch. Models without a backbone do nothing."""
 
     def constrain(self) -> None:
-        """Bring the parameters back into the set that they must stay in; called after each optimiser step.
+        """Project the parameters onto their allowed set; called after each optimiser step.
 
-        Most models have no such set, and nothing is done.
+        Most models have no such set and do nothing.
         """

@@ -31,7 +31,7 @@ class SCAN(PairModel):
     Attributes:
         lambda_softmax: Inverse temperature of the attention, > 0.
         lambda_lse: Sharpness of the aggregation ``lse``, > 0.
-        negative_slope: What a clipping norm multiplies negative products by, >= 0.
+        negative_slope: Factor of a clipping norm on negative products, >= 0.
     """
 
     can_stack = True
@@ -53,7 +53,7 @@ class SCAN(PairModel):
         lambda_lse: float = 6.0,
         negative_slope: float = 0.1,
     ) -> None:
-        """Take the sizes, and how regions and words are compared; see ``cross_attention.Attention``."""
+        """Take the sizes, and the settings of ``cross_attention.Attention``."""
         super().__init__()
         self.image_projection = nn.Linear(region_size, embedding_size)
         self.words = nn.Embedding(vocabulary_size, word_size)

@@ -1,8 +1,8 @@
-"""K models of one shape on top of each other: one forward and backward pass instead of K.
+"""K models of one shape as one stacked model: one forward and backward pass instead of K.
 
-Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). Those of each single model
-become views of its part, so that whatever changes one, an optimiser or a constraint, changes the other, and nothing is
-copied between them.
+Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of each
+single model become views of its part, so that a change of one, by an optimiser or a constraint, changes the other, and
+nothing is copied.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
     """Return the stacked model, on the device of the models, whose parameters and statistics become views of its own.
 
     Args:
-        models: At least one, of one class that ``can_stack``, with parameters of the same shapes. What is no parameter,
-            statistic or stacked setting is taken from the first.
+        models: At least one model, all of one class that ``can_stack``, with parameters of the same shapes. All other
+            attributes except statistics and stacked settings are taken from the first.
     """
-    # Parameters of the first would only be copied to be replaced.
+    # The first model's parameters are not copied, because they are replaced.
     stacked = deepcopy(models[0], {id(parameter): parameter for parameter in models[0].parameters()})
     singles = [_changing(model) for model in models]
     for name, first in singles[0].items():
@@ -38,7 +38,7 @@ def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
 
 
 def _changing(model: RetrievalModel) -> dict[str, Tensor]:
-    """Return what training changes in a model, by name: its parameters, and the statistics of its batch norms."""
+    """Return name -> tensor that training changes: parameters, and the statistics of batch norms."""
     found: dict[str, Tensor] = dict(model.named_parameters())
     for name, module in model.named_modules():
         if isinstance(module, nn.BatchNorm1d):
@@ -47,7 +47,7 @@ def _changing(model: RetrievalModel) -> dict[str, Tensor]:
 
 
 def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]) -> None:
-    """Give each single model its part of the stacked model's gradients, as views."""
+    """Set each single model's gradients to views of its part of the stacked model's gradients."""
     for name, parameter in stacked.named_parameters():
         gradients: tuple[Tensor | None, ...] = (None,) * len(models)
         if parameter.grad is not None:
@@ -57,7 +57,7 @@ def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]
 
 
 def gather_weights(model: RetrievalModel) -> None:
-    """Lay a recurrent part's weights into one piece of memory again, as cuDNN wants them of a model by itself."""
+    """Move a recurrent part's weights into one piece of memory again, as cuDNN needs them for a single model."""
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
             module.flatten_parameters()
@@ -65,7 +65,7 @@ def gather_weights(model: RetrievalModel) -> None:
 
 @torch.no_grad()
 def clip_gradients(stacked: RetrievalModel, limit: float) -> None:
-    """Scale the gradients of each model to a norm of ``limit`` where theirs is above, as ``clip_grad_norm_`` does."""
+    """Scale the gradients of each model down to a norm of ``limit``, as ``clip_grad_norm_`` does."""
     gradients = [parameter.grad for parameter in stacked.parameters() if parameter.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
     scales = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)

@@ -25,7 +25,7 @@ class TextEncoder(nn.Module):
         self.words = nn.Embedding(vocabulary_size, word_size)
         self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=pooling is not None)
         self.pooling = None if pooling is None else POOLINGS[pooling]()
-        # Every row, that of the padding too, as published.
+        # Every row, the padding's too, as published.
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:

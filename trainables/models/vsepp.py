@@ -46,8 +46,8 @@ class VSEPP(RetrievalModel):
         Args:
             image_size: Features of an image, or of a region with ``pooling``.
             vocabulary_size: Words that have an id.
-            embedding_size: Of the joint space.
-            word_size: Of a word embedding.
+            embedding_size: Dimensions of the joint space.
+            word_size: Dimensions of a word embedding.
             backbone: What makes features of pixels.
             pooling: ``mean``, ``max`` or ``gpo`` over regions and words; ``None`` reads global features and takes the
                 last state of a left-to-right GRU.

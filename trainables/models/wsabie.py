@@ -3,16 +3,16 @@
     g(x, y) = (Z y)^T (V x),    y_w = count of word w in the caption * idf(w),
 
 x the image's features as they are stored, V (P, p) and Z (P, q) without bias, scores without normalisation [Verma2014,
-eq. 5-6]. After every step each column of V and Z that is longer than the radius is scaled back to it; the others stay
-as they are. The weight of a word is idf(w) = ln((1 + n) / (1 + n_w)) + 1 over the n captions of the train split, n_w
-of which hold it: finite for a word that only other splits have. ``<pad>``, ``<start>`` and ``<end>`` are no words, and
+eq. 5-6]. After every step each column of V and Z that is longer than the radius is scaled to the radius. The weight of
+a word is idf(w) = ln((1 + n) / (1 + n_w)) + 1 over the n captions of the train split, n_w of which hold the word; it is
+finite for a word that only other splits have. ``<pad>``, ``<start>`` and ``<end>`` are no words, and
 neither is ``<unk>``: two rare words are not one word twice. A caption of unknown words alone scores 0 with all images.
 
 How training relates to [Verma2014, Algorithm 2], which draws one pair a step, then captions of the whole train split
 until one violates the margin: here a step takes a batch, and the loss ``warp`` draws from the batch's other captions
-(and images). Violators are found by the same rule, but the rank that a number of draws stands for is one among the
-batch, not among all captions. A bigger candidate set is a bigger ``training.batch_size``: vectors of linear maps are
-cheap, thousands of pairs are affordable. For plain SGD without clipping, as in the algorithm, set
+(and images). Violators are found by the same rule, but a number of draws estimates a rank in the batch, not among all
+captions. A larger ``training.batch_size`` gives a larger candidate set: vectors of linear maps are cheap, and thousands
+of pairs are affordable. For plain SGD without clipping, as in the algorithm, set
 ``training.optimizer: sgd`` and ``training.gradient_clip: null``.
 
 References:
@@ -40,7 +40,7 @@ class WSABIE(RetrievalModel):
     Attributes:
         image_columns: V transposed, shape (p, P): row i is column i of V.
         word_columns: Z transposed, shape (q, P): row w is the vector of word w.
-        idf: Weight of each word, shape (q,), >= 0; 0 for what is no word.
+        idf: Weight of each word, shape (q,), >= 0; 0 for special tokens.
     """
 
     can_stack = True
@@ -90,10 +90,10 @@ class WSABIE(RetrievalModel):
 
     @torch.no_grad()
     def constrain(self) -> None:
-        """Project the columns of both maps onto the ball: those longer than ``radius`` are scaled to it."""
+        """Scale the columns of both maps that are longer than ``radius`` to that length."""
         for columns in (self.image_columns, self.word_columns):
             if isinstance(self.radius, Tensor):
-                # As ``renorm_`` does it, which knows one radius only.
+                # As ``renorm_``, which takes only one radius for all models.
                 norms = torch.linalg.vector_norm(columns, dim=-1, keepdim=True)
                 columns.mul_(torch.where(norms > self.radius, self.radius / (norms + 1e-7), 1.0))
             else:

@@ -1,4 +1,4 @@
-"""Plug-ins: losses, models, forms of data and samplers of other people, which join the tables of ours.
+"""Plug-ins: losses, models, forms of data and samplers of other people.
 
 A plug-in is one Python file, or an installed package with entry points. What it offers is decorated:
 
@@ -8,9 +8,9 @@ A plug-in is one Python file, or an installed package with entry points. What it
     def pair_softplus(similarity, positives, ignore, scale=10.0):
         ...
 
-A plug-in is code that runs with all rights of whoever runs it. Its text travels with a search: to the actors, into the
-journal and into a packed winner. What it offers (names, parameters, where to look) is written beside the text, so that
-an experiment is read without running its plug-ins. Nothing here imports torch before a loss or a model is made.
+A plug-in is code that runs with all rights of its user. A search copies the text of a plug-in to its actors, into its
+journal and into packed winners. The offers (names, parameters, search spaces) are stored beside the text, so that an
+experiment can be read without running its plug-ins. This package imports torch only to make a loss or a model.
 """
 
 from trainables.plugins.offers import data_format, loss, model, sampler

@@ -1,4 +1,4 @@
-"""Errors that come out of the code of a plug-in, told with the plug-in's file and line."""
+"""Reports errors in the code of a plug-in with the plug-in's file and line."""
 
 import re
 from types import TracebackType
@@ -7,14 +7,14 @@ from typing import Self
 from trainables.errors import DivergedError, PluginError, UserError
 
 MEMORY = re.compile(r"out of memory|can't allocate memory|ALLOC_FAILED", re.I)
-"""What PyTorch says where memory is short, in errors of no kind of their own."""
+"""Text of PyTorch's errors about lack of memory, which have no class of their own."""
 
 LABELS: set[str] = set()
-"""What the files of plug-ins are called in tracebacks."""
+"""Names of the files of plug-ins in tracebacks."""
 
 
 class Blaming:
-    """Turns an error that went through a plug-in's code into one with file and line; all other errors pass unchanged.
+    """Turns an error raised in a plug-in's code into an error with file and line; all other errors pass unchanged.
 
     A plug-in can raise any error. An error about memory passes unchanged: the search then runs fewer trials at a time.
     """

@@ -1,7 +1,7 @@
-"""What a loss has to keep, ours as a plug-in's: each check says in words what is wrong, and what usually causes it.
+"""The contract of a loss, ours or a plug-in's: each check says what is wrong, and what usually causes it.
 
-A loss is called on small batches in float64: pairs, several captions an image, several positives both ways. A loss that
-draws random numbers is called after one seed, and its order is not checked.
+Checks call a loss on small batches in float64: pairs, several captions an image, several positives both ways. A loss
+that draws random numbers is always called after the same seed, and may depend on the order of the batch.
 """
 
 import pickle
@@ -17,7 +17,7 @@ from trainables.losses import Loss, build_loss, loss_class
 from trainables.plugins.findings import BrokenError, Finding, PerhapsMeantError
 
 STEP = 1e-5
-"""Of finite differences, in units of similarity."""
+"""Step of finite differences, in units of similarity."""
 
 TOLERANCE = 1e-4
 """Largest difference of gradients, relative to the largest gradient of the batch."""
@@ -27,8 +27,8 @@ def check_loss(name: str, points: list[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield a finding for each check of a loss.
 
     Args:
-        name: Of the loss.
-        points: Parameters at which it has to have finite values, such as the ends of the bounds.
+        name: Name of the loss.
+        points: Parameters at which the loss must be finite, such as the ends of the search space.
     """
     for heading, (check, promise) in CHECKS.items():
         try:
@@ -50,7 +50,7 @@ BATCHES = {
     "3 images with 3 captions each": _eye(3).repeat_interleave(3, 1),
     "4 images that share captions": _eye(4) | _eye(4).roll(1, 1),
 }
-"""Positives of the batches, by what a message calls them."""
+"""Description of a batch -> its positives."""
 
 
 def _scores(positives: Tensor, seed: int = 0) -> Tensor:
@@ -83,7 +83,7 @@ def _is_random(loss: Loss) -> bool:
 
 
 def value(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that a finite scalar on pairs, on several captions an image, and at the ends of what is searched."""
+    """Check that the value is a finite scalar on all batches and at the ends of the search space."""
     for parameters in ({}, *points):
         loss = build_loss(name, **parameters)
         for words, positives in BATCHES.items():
@@ -163,7 +163,7 @@ def ties(name: str, points: list[Mapping[str, Any]]) -> None:
 
 
 def batch_of_two(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that the last batch of an epoch may be as small."""
+    """Check that the gradient is finite for two pairs, the smallest last batch of an epoch."""
     loss = build_loss(name)
     for positives in (_eye(2), _eye(2)[[1, 0]], _eye(2).repeat_interleave(2, 1)):
         if not _gradient(loss, _scores(positives), positives).isfinite().all():
@@ -171,7 +171,7 @@ def batch_of_two(name: str, points: list[Mapping[str, Any]]) -> None:
 
 
 def pickling(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that a loss is a value that survives the way to another process."""
+    """Check that pickling keeps the loss, as Ray pickles losses for other processes."""
     for parameters in ({}, *points):
         loss = build_loss(name, **parameters)
         try:
@@ -184,7 +184,7 @@ def pickling(name: str, points: list[Mapping[str, Any]]) -> None:
 
 
 def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that trials that are trained together get what each gets alone."""
+    """Check that fused trials get the values and gradients that each trial gets alone."""
     # Imported here because it imports the losses' package.
     from trainables.losses.stacked import loss_shape, stack_losses
 
@@ -203,14 +203,16 @@ def stacking(name: str, points: list[Mapping[str, Any]]) -> None:
 
 
 def ignored(name: str, points: list[Mapping[str, Any]]) -> None:
-    """Check that an ignored pair has no gradient, and its similarity no influence."""
+    """Check that an ignored pair has no gradient, and that its similarity does not change the value."""
     loss = build_loss(name)
     for words, positives in BATCHES.items():
         ignore = ~positives & (torch.arange(positives.shape[1]) == 0)
         ignore[1:] &= False
         ignore = ignore if ignore.any() else ~positives & (torch.cumsum(~positives, 1) == 1)
         similarity = _scores(positives)
-        cause = f"an ignored pair of {words} {{}}: leave out what ignore says, it is neither positive nor negative"
+        cause = (
+            f"an ignored pair of {words} {{}}: leave out the pairs of ignore, which are neither positive nor negative"
+        )
         if bool((_gradient(loss, similarity, positives, ignore)[ignore].abs() > 1e-9).any()):
             raise BrokenError(cause.format("has a gradient"))
         changed = torch.where(ignore, similarity + 0.05, similarity)
@@ -225,7 +227,7 @@ def ignored(name: str, points: list[Mapping[str, Any]]) -> None:
 Points = list[Mapping[str, Any]]
 
 CHECKS: Mapping[str, tuple[Callable[[str, Points], None], str]] = {
-    "value": (value, "a finite scalar on pairs, on several captions an image, and at the ends of what is searched"),
+    "value": (value, "a finite scalar on pairs, on several captions an image, and at the ends of the search space"),
     "gradient": (gradient, "autograd agrees with finite differences"),
     "permutation": (order, "the order of images and captions in the batch does not matter"),
     "transpose": (transpose, "images and captions have the same role"),
@@ -235,7 +237,7 @@ CHECKS: Mapping[str, tuple[Callable[[str, Points], None], str]] = {
     "stacking": (stacking, "trials that are trained together get what each gets alone"),
     "ignore": (ignored, "an ignored pair has no gradient, and its similarity no influence"),
 }
-"""All checks of a loss by name, each with what holds where it passes."""
+"""Name of a check -> the check, and the statement that it proves."""
 
 LOGS = "logarithms, divisions and roots need a bound away from 0, exponentials one above (logsumexp, softplus)"
 

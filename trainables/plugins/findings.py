@@ -1,4 +1,4 @@
-"""What the checks of a plug-in come to."""
+"""Findings of the checks of a plug-in."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,12 +6,12 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check came to.
+    """Result of one check.
 
     Attributes:
-        check: Its name.
-        status: ``ok``, ``warn`` where that may be meant, or ``fail``.
-        message: What is wrong and what usually causes it; of ``ok``, what was looked at.
+        check: Name of the check.
+        status: ``ok``, ``warn`` where a violation may be intended, or ``fail``.
+        message: What is wrong and what usually causes it; with ``ok``, the statement that holds.
     """
 
     check: str
@@ -20,8 +20,8 @@ class Finding:
 
 
 class BrokenError(Exception):
-    """A check that does not hold."""
+    """A violation of the contract."""
 
 
 class PerhapsMeantError(Exception):
-    """A check that does not hold, which may be meant."""
+    """A violation of the contract that may be intended."""

@@ -1,4 +1,4 @@
-"""What a plug-in's form of data has to keep, as far as no dataset is needed for it."""
+"""The part of the contract of a plug-in's form of data that can be checked without a dataset."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from trainables.plugins.in_use import run_offer
 
 
 def check_format(name: str) -> Iterator[Finding]:
-    """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks what it reads."""
+    """Yield a finding for each check of a form of data; ``orchestrator data describe`` checks the data themselves."""
     found = run_offer("formats", name)
     assert found is not None
     offer, place = found

@@ -1,4 +1,8 @@
-"""The plug-ins of this process: their names stand in the tables of ours; their code runs when it is first needed."""
+"""The plug-ins in use in this process.
+
+Names of a plug-in that is in use are accepted wherever our names are. The code of a plug-in runs when it is first
+needed.
+"""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -7,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import ConfigError
-from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, Like
+from trainables.model_parameters import FEATURES, MODEL_PARAMETERS, like
 from trainables.plugins.installed import installed_plugins, is_installed, providers, read_installed
 from trainables.plugins.offers import FEATURES as KNOWN_FEATURES
 from trainables.plugins.offers import Offer
@@ -20,14 +24,14 @@ _owners: dict[tuple[str, str], str] = {}
 
 
 def find_plugin(source: str, folder: Path | None = None) -> Plugin:
-    """Return a plug-in with what it offers, after running it once.
+    """Return a plug-in with its offers; the code of the plug-in runs once, if it has not run yet.
 
     Args:
         source: A Python file, or the name of an installed distribution.
-        folder: Where a file is looked for first, before the working directory.
+        folder: Folder in which a file is looked for first, before the working directory.
 
     Raises:
-        ConfigError: If there is no such file or distribution, or it cannot be used.
+        ConfigError: If there is no such file or distribution, or the plug-in cannot be used.
     """
     path = _file_of(source, folder)
     if path is not None:
@@ -42,10 +46,10 @@ def find_plugin(source: str, folder: Path | None = None) -> Plugin:
 
 
 def outlined_plugin(source: str, folder: Path | None = None) -> Plugin | None:
-    """Return the plug-in of a file with what it offers, without running it; ``None`` where only running it tells.
+    """Return the plug-in of a file with its offers, without running its code; ``None`` where the code has to run.
 
     Raises:
-        ConfigError: If it cannot be used.
+        ConfigError: If the plug-in cannot be used.
     """
     path = _file_of(source, folder)
     if path is None:
@@ -60,10 +64,10 @@ def _file_of(source: str, folder: Path | None) -> Path | None:
 
 
 def use(plugins: Iterable[Plugin]) -> None:
-    """Let the names that plug-ins offer be known in this process, in the place of former versions of the same plug-ins.
+    """Register the names that plug-ins offer in this process; a plug-in replaces its former version.
 
     Raises:
-        ConfigError: If a name is one of ours, or of another plug-in.
+        ConfigError: If one of the names is ours, or another plug-in's.
     """
     for plugin in plugins:
         former = _in_use.get(plugin.name)
@@ -78,13 +82,13 @@ def use(plugins: Iterable[Plugin]) -> None:
         for name, about in plugin.offers.get("models", {}).items():
             FEATURES[name] = about["features"]
             MODEL_PARAMETERS[name] = {
-                parameter: Like(default, tuple(about["space"].get(parameter, {}).get("values", ())))
+                parameter: like(default, about["space"].get(parameter, {}).get("values", ()))
                 for parameter, default in about["defaults"].items()
             }
 
 
 def withdraw(name: str) -> None:
-    """Take a plug-in out of the tables, if it is there."""
+    """Remove the names of a plug-in, if it is in use."""
     if _in_use.pop(name, None) is None:
         return
     gone = [key for key, owner in _owners.items() if owner == name]
@@ -92,7 +96,7 @@ def withdraw(name: str) -> None:
         del _owners[kind, offered]
         for table in (FEATURES, MODEL_PARAMETERS) if kind == "models" else ():
             table.pop(offered, None)
-        # Tables that need torch are there only if torch is.
+        # Without torch, the tables of losses and models do not exist.
         module = sys.modules.get(f"trainables.{kind}")
         if module is not None:
             getattr(module, kind.upper()).pop(offered, None)
@@ -100,21 +104,21 @@ def withdraw(name: str) -> None:
 
 
 def in_use() -> Mapping[str, Plugin]:
-    """Return the plug-ins of this process by name."""
+    """Return the plug-ins in use by name."""
     return dict(_in_use)
 
 
 def owner_of(kind: str, name: str) -> Plugin | None:
-    """Return the plug-in that offers a name; ``None`` where it is ours, or nobody's."""
+    """Return the plug-in in use that offers a name; ``None`` where the name is ours, or unknown."""
     owner = _owners.get((kind, name))
     return None if owner is None else _in_use[owner]
 
 
 def find_owner(kind: str, name: str) -> Plugin | None:
-    """Return the plug-in that offers a name; one that is installed and not in use yet is taken into use, and runs.
+    """Return the plug-in that offers a name; an installed plug-in is taken into use for that, and its code runs.
 
     Raises:
-        ConfigError: If two installed packages offer the name, or the one that does cannot be used.
+        ConfigError: If two installed packages offer the name, or the package that offers it cannot be used.
     """
     if owner_of(kind, name) is None:
         use(find_plugin(source) for source in providers({kind: {name}}))
@@ -122,12 +126,12 @@ def find_owner(kind: str, name: str) -> Plugin | None:
 
 
 def offered(kind: str) -> dict[str, Mapping[str, Any]]:
-    """Return what plug-ins offer of a kind, by name, without running them."""
+    """Return the offers of a kind by name, without running code."""
     return {name: _in_use[owner].offers[kind][name] for (of, name), owner in _owners.items() if of == kind}
 
 
 def run_offer(kind: str, name: str) -> tuple[Offer, str] | None:
-    """Run the code of a name that a plug-in offers; return it with its ``FILE:LINE``, or ``None`` where none does.
+    """Run the code of the plug-in that offers a name; return the offer and its ``FILE:LINE``, or ``None``.
 
     Raises:
         PluginError: If the code cannot be run.
@@ -140,17 +144,17 @@ def run_offer(kind: str, name: str) -> tuple[Offer, str] | None:
 
 
 def references(loss: str, model: str) -> tuple[str, ...]:
-    """Return which plug-ins a training with a loss and a model depends on, those with forms of data among them."""
+    """Return the plug-ins that a training with a loss and a model depends on; all that offer forms of data count."""
     owners = [owner_of("losses", loss), owner_of("models", model)]
     owners += [plugin for plugin in _in_use.values() if "formats" in plugin.offers]
     return tuple(dict.fromkeys(plugin.reference for plugin in owners if plugin is not None))
 
 
 def use_installed(kind: str) -> None:
-    """Take all installed packages into use that offer something of a kind; their code runs.
+    """Take all installed packages into use that offer names of a kind; their code runs.
 
     Raises:
-        ConfigError: If one of them cannot be used.
+        ConfigError: If a package cannot be used.
     """
     use(find_plugin(name) for name, offers in installed_plugins().items() if kind in offers)
 
@@ -169,5 +173,5 @@ def _refuse_clashes(plugin: Plugin) -> None:
 
 
 def clash(place: str, name: str, whose: str) -> ConfigError:
-    """Return the refusal of a name that is taken."""
+    """Return the error about a name that is already taken."""
     return ConfigError(f"{place}: the name {name!r} is {whose}; choose another with name=... in the decorator")

@@ -1,8 +1,7 @@
-"""Plug-ins that are installed packages: found by entry points, and read as text like a file.
+"""Plug-ins that are installed packages: found by their entry points, and read as text.
 
-A package offers what its entry points of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats`` and
-``.samplers`` name.
-Nothing of it is imported to find it.
+A package offers the objects that its entry points of the groups ``icr_orchestrator.losses``, ``.models``, ``.formats``
+and ``.samplers`` name. Finding a package imports nothing of the package.
 """
 
 import sys
@@ -18,7 +17,7 @@ GROUP = "icr_orchestrator."
 
 
 def is_installed(name: str) -> bool:
-    """Whether a distribution of this name is installed."""
+    """Whether a distribution with this name is installed."""
     try:
         return bool(name) and distribution(name) is not None
     except (PackageNotFoundError, ValueError):
@@ -26,16 +25,17 @@ def is_installed(name: str) -> bool:
 
 
 def installed_plugins() -> dict[str, dict[str, list[str]]]:
-    """Return the distributions that offer something, with the names that they offer by kind; nothing is imported."""
-    return {found.name: _names(entries) for found in distributions() if (entries := _entries(found))}
+    """Return distribution -> kind -> names that it offers; nothing is imported."""
+    offers = {found.name: entries for found in distributions() if (entries := _entries(found))}
+    return {name: {kind: list(names) for kind, names in entries.items()} for name, entries in offers.items()}
 
 
 def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()) -> list[str]:
-    """Return the installed distributions that offer some names, each once; nothing is imported.
+    """Return the installed distributions that offer wanted names, each once; nothing is imported.
 
     Args:
-        names: Wanted names by kind.
-        chosen: Distributions that are taken in any case: what one of them offers is not looked for elsewhere.
+        names: Kind -> wanted names.
+        chosen: Distributions that are returned in any case; names that they offer are not looked for elsewhere.
 
     Raises:
         ConfigError: If two distributions offer one of the names.
@@ -57,10 +57,10 @@ def providers(names: Mapping[str, Collection[str]], chosen: Collection[str] = ()
 
 
 def read_installed(name: str) -> Plugin:
-    """Return the plug-in that an installed distribution is, as text; nothing of it runs.
+    """Return an installed distribution as a plug-in; its code does not run.
 
     Raises:
-        ConfigError: If it offers nothing, or its code is no plain Python package.
+        ConfigError: If the distribution offers nothing, or its code is no plain Python package.
     """
     found = distribution(name)
     entries = _entries(found)
@@ -86,13 +86,9 @@ def _entries(found: Distribution) -> dict[str, dict[str, str]]:
     return entries
 
 
-def _names(entries: dict[str, dict[str, str]]) -> dict[str, list[str]]:
-    return {kind: list(names) for kind, names in entries.items()}
-
-
 def _files(name: str, top: str) -> dict[str, str]:
-    """Return the Python files of a package by their paths, which begin with the package."""
-    # Where imports would find it, editable or not, without importing it; not the text of a former version.
+    """Return path -> text of the Python files of a package; paths begin with the package."""
+    # The place where an import would find the package now, also an editable one, without importing the package.
     finders = [finder for finder in sys.meta_path if not isinstance(finder, TextModules)]
     specs = (finder.find_spec(top, None) for finder in finders if hasattr(finder, "find_spec"))
     spec = next(filter(None, specs), None)

@@ -1,4 +1,4 @@
-"""What a plug-in's model has to keep, tried on a dataset of a few random images and captions."""
+"""The contract of a plug-in's model, checked on a dataset of a few random images and captions."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -31,14 +31,14 @@ def check_model(name: str) -> Iterator[Finding]:
         except (BrokenError, PluginError, ConfigError) as told:
             yield Finding(heading, "fail", str(told))
             if check is shapes:
-                # Nothing else can be tried with vectors that have no dot product.
+                # The other checks need similarities.
                 return
         else:
             yield Finding(heading, "ok", promise)
 
 
 def shapes(name: str) -> None:
-    """Check that images and captions become float vectors of one size, or sets of such, and pairs a similarity."""
+    """Check that images and captions become float vectors of one size, or sets of vectors with a similarity."""
     model, features, tokens, lengths = _example(name)
     images, captions = model.encode_images(features), model.encode_captions(tokens, lengths)
     for what, made, count in (("images", images, len(features)), ("captions", captions, len(tokens))):
@@ -61,7 +61,7 @@ def shapes(name: str) -> None:
 
 
 def padding(name: str) -> None:
-    """Check that the similarity of a pair depends on nothing but its image and its caption."""
+    """Check that the similarity of a pair depends on its image and caption alone."""
     model, features, tokens, lengths = _example(name)
     model.eval()
     with torch.no_grad():
@@ -93,7 +93,7 @@ def learning(name: str) -> None:
 
 
 def weights(name: str) -> None:
-    """Check that a checkpoint has all that the similarities depend on."""
+    """Check that a checkpoint has everything that the similarities depend on."""
     model, features, tokens, lengths = _example(name)
     other = _example(name, seed=1)[0]
     other.load_state_dict(model.state_dict())
@@ -117,11 +117,11 @@ CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
     "learning": (learning, "every parameter gets a gradient"),
     "weights": (weights, "a checkpoint has all that the similarities depend on"),
 }
-"""All checks of a model by name, each with what holds where it passes."""
+"""Name of a check -> the check, and the statement that it proves."""
 
 
 def _example(name: str, seed: int = 0) -> tuple[RetrievalModel, Tensor, Tensor, Tensor]:
-    """Return a model with images and captions: features, token ids (or features of captions), lengths."""
+    """Return a model, features of images, token ids (or features) of captions, and lengths of captions."""
     torch.manual_seed(seed)
     data, lengths = _dataset(FEATURES[name]), torch.tensor([LONGEST, 2, 4])
     config = TrialConfig(dataset="example", model=name, training=TrainingConfig(embedding_size=16, word_size=8))

@@ -1,6 +1,6 @@
-"""The decorators of a plug-in: what a loss, a model, a form of data or a sampler is called, and what it can do.
+"""The decorators with which a plug-in offers a loss, a model, a form of data or a sampler.
 
-A decorator writes down and changes nothing: a decorated function is still the function.
+A decorator only notes the offer: it returns the decorated function or class unchanged.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ Space = Mapping[str, Sequence[Any]]
 """Parameter -> ``(low, high)``, ``(low, high, "log")``, ``(low, high, "int")``, or a list of values."""
 
 FEATURES = ("global", "regions")
-"""What a model can read of an image."""
+"""Kinds of image features that a model can read."""
 
 MARK = "__icr_offer__"
 SCALES = ("log", "int")
@@ -28,14 +28,14 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 @dataclass(frozen=True)
 class Offer:
-    """What one decorator wrote down.
+    """The offer that one decorator noted.
 
     Attributes:
         kind: ``losses``, ``models``, ``formats`` or ``samplers``.
-        name: By which experiments call it.
+        name: Name in experiments.
         thing: The function or class.
-        space: Where its parameters are searched.
-        options: What only its kind has: ``features`` of a model, ``vectorised`` of a loss, what a sampler can search.
+        space: Search space of the parameters.
+        options: Options of the kind: ``features`` of a model, ``vectorised`` of a loss, abilities of a sampler.
     """
 
     kind: str
@@ -45,13 +45,13 @@ class Offer:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def describe(self, place: str) -> dict[str, Any]:
-        """Return what is known of it without its code, as plain values.
+        """Return the offer as plain values, which can be stored and read without its code.
 
         Args:
-            place: ``FILE:LINE`` where it is defined.
+            place: ``FILE:LINE`` of the definition.
 
         Raises:
-            ConfigError: If it cannot be what it was said to be; the message says what is missing.
+            ConfigError: If the function or class does not fit its decorator; the message says what is missing.
         """
         check_name(self.name, place)
         defaults = parameters_of(self, place)
@@ -72,10 +72,10 @@ def loss(*, space: Space | None = None, name: str | None = None, vectorised: boo
     ``similarity``. A class is a dataclass whose fields are the parameters; it is called with the same three arguments.
 
     Args:
-        space: Where the parameters are searched; those left out stand still at their defaults.
-        name: By which experiments call it; by default the function's name, or the class's in small letters.
-        vectorised: Whether it takes leading dimensions by itself, ``similarity`` (..., I, C) and parameters (...), and
-            returns shape (...). By default trials that are fused are computed one after the other.
+        space: Search space of the parameters; parameters without an entry keep their defaults.
+        name: Name in experiments; by default the function's name, or the class's in small letters.
+        vectorised: Whether the loss takes leading dimensions, ``similarity`` (..., I, C) and parameters (...), and
+            returns shape (...). By default the losses of fused trials are computed one after the other.
     """
     return _offer("losses", name, space or {}, {"vectorised": vectorised})
 
@@ -83,12 +83,12 @@ def loss(*, space: Space | None = None, name: str | None = None, vectorised: boo
 def model(*, features: str = "global", space: Space | None = None, name: str | None = None) -> Callable[[Thing], Thing]:
     """Offer a model: a ``trainables.models.retrieval_model.RetrievalModel``.
 
-    Its parameters (``model_parameters``) are the keyword-only arguments of its constructor, each with a default.
+    The parameters (``model_parameters``) are the keyword-only arguments of the constructor, each with a default.
 
     Args:
-        features: What it reads of an image: ``global`` (I, D) or ``regions`` (I, R, D).
-        space: Where its parameters are searched if an experiment asks for ``default``.
-        name: By which experiments call it; by default the class's name in small letters.
+        features: Image features that the model reads: ``global`` (I, D) or ``regions`` (I, R, D).
+        space: Search space of the parameters, used if an experiment asks for ``default``.
+        name: Name in experiments; by default the class's name in small letters.
     """
     return _offer("models", name, space or {}, {"features": features})
 
@@ -96,7 +96,7 @@ def model(*, features: str = "global", space: Space | None = None, name: str | N
 def data_format(*, name: str | None = None) -> Callable[[Thing], Thing]:
     """Offer a form of data: a class with a text ``FORMAT``, ``find(folder)`` and ``read(files)``.
 
-    Both are static methods as those of ``trainables.data.formats.flickr``: ``find`` returns the files that hold
+    Both are static methods, like the functions of ``trainables.data.formats.flickr``: ``find`` returns the files with
     captions and splits, ``read`` returns a ``trainables.data.corpus.Corpus``.
     """
     return _offer("formats", name, {}, {})
@@ -108,23 +108,23 @@ def sampler(
     """Offer a sampler, which suggests the point of the next trial (``search.sampler``).
 
     A function gets a ``search_spaces.StudySoFar``, with the bounds and all trials so far, and a seed of its own for
-    each suggestion; it returns a dict of parameters and values within the bounds. What it leaves out is drawn at
-    random. A class is made anew for each suggestion and called with the same two. A class of Optuna's ``BaseSampler``
-    is made anew with ``seed``. Nothing is kept from one suggestion to the next, so that a search that was interrupted
-    suggests what an undisturbed one would.
+    each suggestion. The function returns a dict of parameters and values within the bounds; parameters without a value
+    are drawn at random. A class is made anew for each suggestion, and its object is called with the same two
+    arguments. A subclass of Optuna's ``BaseSampler`` is made anew with ``seed``. Nothing is kept from one suggestion
+    to the next, so that an interrupted search suggests the points of an undisturbed search.
 
     Args:
-        conditional: Whether it can search a space in which some parameters exist only at some values of others:
-            ``search.loss: choose``, or a polynomial of several degrees.
-        several_objectives: Whether it can search with ``search.objectives``.
-        name: By which experiments call it; by default the function's name, or the class's in small letters.
+        conditional: Whether the sampler can search a space in which some parameters exist only at some values of
+            others: ``search.loss: choose``, or a polynomial of several degrees.
+        several_objectives: Whether the sampler can search with ``search.objectives``.
+        name: Name in experiments; by default the function's name, or the class's in small letters.
     """
     return _offer("samplers", name, {}, {"conditional": conditional, "several_objectives": several_objectives})
 
 
 def offer_of(thing: Any) -> Offer | None:
-    """Return what a decorator wrote down of an object of a module."""
-    # Of its own: a subclass of something decorated is not offered by that.
+    """Return the offer that a decorator noted on an object, or ``None``."""
+    # Attributes of the object itself: a subclass of a decorated class is not offered.
     own = getattr(thing, "__dict__", {})
     found = own.get(MARK)
     return found if isinstance(found, Offer) else None
@@ -134,17 +134,18 @@ def check_name(name: str, place: str) -> None:
     """Refuse a name that experiments cannot call.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If the name has other characters than allowed.
     """
     if not NAME.fullmatch(name):
         raise ConfigError(f"{place}: a name has small letters, digits and _, the first a letter, got {name[:60]!r}")
 
 
 def parameters_of(offer: Offer, place: str) -> dict[str, Any]:
-    """Return the parameters with their defaults.
+    """Return parameter -> default.
 
     Raises:
-        ConfigError: If one has no default, or one that is no number, word, truth value or list of numbers.
+        ConfigError: If a parameter has no default, or a default that is no number, word, truth value or list of
+            numbers.
     """
     if offer.kind == "samplers":
         check_signature(offer.thing, offer.name, place)
@@ -194,7 +195,7 @@ def _parameters(offer: Offer, place: str) -> dict[str, Any]:
 
 
 def as_dataclass(made: type) -> type:
-    """Return a class as a frozen dataclass, which most are already."""
+    """Return a class as a frozen dataclass; a dataclass is returned as it is."""
     return made if dataclasses.is_dataclass(made) else dataclasses.dataclass(frozen=True)(made)
 
 

@@ -1,8 +1,9 @@
-"""What a plug-in's file offers, read from an outline of its text without the imports of the file.
+"""The offers of a plug-in's file, read from an outline of its text without the imports of the file.
 
-A plug-in imports torch, which takes longer than refusing an experiment that has a mistake elsewhere. An outline has the
-decorators, signatures, fields and literal constants of the text; it runs in milliseconds, and offers the same. A text
-whose offers could depend on anything else has no outline. Before a search begins, the code itself runs in any case.
+A plug-in imports torch, which would delay the refusal of an experiment with a mistake elsewhere. An outline has the
+decorators, signatures, fields and literal constants of the text; it runs in milliseconds and has the offers of the
+text. A text whose offers could depend on other code has no outline. Before a search begins, the code itself always
+runs.
 """
 
 import __future__
@@ -18,11 +19,11 @@ LIGHT = frozenset({"__future__", "collections", "dataclasses", "enum", "functool
 """Modules that an outline imports, beside ``trainables.plugins``."""
 
 _UNKNOWN = (ArithmeticError, AttributeError, ImportError, LookupError, NameError, SyntaxError, TypeError, ValueError)
-"""What comes of a name or a value that the outline leaves out."""
+"""Errors that a name or value missing from the outline raises."""
 
 
 def outline_of(plugin: Plugin) -> ModuleType | None:
-    """Return a module with what a plug-in's file offers and without its work; ``None`` where that takes running it."""
+    """Return a module with the offers of a plug-in's file; ``None`` where the code has to run for that."""
     if not plugin.is_file:
         return None
     module = ModuleType(f"{plugin.module}_outline")
@@ -42,11 +43,7 @@ def outline_of(plugin: Plugin) -> ModuleType | None:
 
 
 def _outlined(node: ast.stmt) -> list[ast.stmt]:
-    """Return what the outline keeps of a statement of the file.
-
-    Raises:
-        ValueError: If the statement could offer something in a way that only running it tells.
-    """
+    """Return the part of a statement that the outline keeps."""
     match node:
         case ast.Import():
             return [ast.Import([name]) for name in node.names if _is_light(name.name)]
@@ -74,7 +71,7 @@ def _without_work(function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _class(node: ast.ClassDef) -> ast.ClassDef:
-    """Return a class with its fields and signatures; one that inherits may have more of both."""
+    """Return a class with its fields and signatures; a class with unknown bases may have more, and is refused."""
     if node.bases or node.keywords:
         raise ValueError(f"line {node.lineno}: what {node.name} inherits is not known")
     node.body = [_without_work(inner) if isinstance(inner, ast.FunctionDef) else inner for inner in node.body]
@@ -82,7 +79,7 @@ def _class(node: ast.ClassDef) -> ast.ClassDef:
 
 
 def _constant(node: ast.Assign | ast.AnnAssign | ast.Expr) -> list[ast.stmt]:
-    """Return an assignment of a literal; of others only those are left out that call nothing, and so offer nothing."""
+    """Return an assignment of a literal; other statements are left out, and refused if they call something."""
     if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
         raise ValueError(f"line {node.lineno} calls something")
     try:

@@ -1,4 +1,4 @@
-"""A plug-in as a value: its text, what it offers, and the digest that tells one version from another."""
+"""A plug-in as a value: its text, its offers, and a digest that identifies its version."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from typing import Any
 from trainables.errors import ConfigError
 
 LARGEST = 2**20
-"""Characters of a plug-in: its text goes to every actor and into the journal."""
+"""Most characters of a plug-in, whose text goes to every actor and into the journal."""
 
 KINDS = {"losses": "loss", "models": "model", "formats": "form of data", "samplers": "sampler"}
-"""What a plug-in can offer -> what one of them is called; the entry points of a kind are ``icr_orchestrator.KIND``."""
+"""Kind of offer -> its name in messages; the entry points of a kind are ``icr_orchestrator.KIND``."""
 
 Offers = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Kind -> name -> what is known of it without running its code, see ``offers.Offer.describe``."""
+"""Kind -> name -> description of the offer as plain values, see ``offers.Offer.describe``."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Plugin:
         module: Name of the module that is imported.
         files: Path -> text of each Python file.
         entries: Kind -> name -> attribute of a module (``MODULE:ATTRIBUTE``), as entry points name them.
-        offers: What the plug-in offers, by kind and name; empty until the code has run, or has been outlined.
+        offers: The plug-in's offers; empty until the code has run, or has been outlined.
         digest: SHA-256 of module, files and entries; computed where it is left empty.
     """
 
@@ -54,7 +54,7 @@ class Plugin:
 
     @property
     def reference(self) -> str:
-        """Return what a trial's config and messages call this text: ``my_losses.py@1f0c6a2b9d3e``."""
+        """Return the name of this version in configs and messages: ``my_losses.py@1f0c6a2b9d3e``."""
         return f"{self.name}@{self.digest[:12]}"
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""A plug-in's loss as one of ours: checked batches, leading dimensions, and results that name their file where wrong.
+"""Makes a plug-in's loss usable like ours: checks its batches and results, and handles leading dimensions.
 
-A function becomes a frozen dataclass whose fields are its parameters. Leading dimensions, those of several trials, are
-taken one after the other where the loss does not say that it is vectorised: each sees one matrix (I, C), plain numbers
-for its parameters, and the draws of torch's generator that it would see alone.
+A function becomes a frozen dataclass whose fields are its parameters. Unless a loss is declared vectorised, the trials
+of the leading dimensions are computed one after the other: each call gets one matrix (I, C), plain numbers for its
+parameters, and the random numbers that torch's generator would give the trial alone.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from trainables.plugins.blame import Blaming
 from trainables.plugins.offers import Offer, as_dataclass
 
 PLACE = "__icr_place__"
-"""Attribute of a plug-in's loss: ``FILE:LINE`` where it is defined."""
+"""Attribute of a plug-in's loss with the ``FILE:LINE`` of its definition."""
 
 
 def place_of_loss(loss: object) -> str:
-    """Return ``FILE:LINE`` of a plug-in's loss; empty for ours."""
+    """Return ``FILE:LINE`` of a plug-in's loss; empty for our losses."""
     return str(getattr(loss, PLACE, ""))
 
 
@@ -33,8 +33,8 @@ def make_loss(offer: Offer, place: str, build: Callable[..., Any]) -> type:
 
     Args:
         offer: A function, or a class that is called with a batch.
-        place: ``FILE:LINE`` where it is defined.
-        build: ``build_loss``, by which a pickled loss is made again in another process.
+        place: ``FILE:LINE`` of the definition.
+        build: ``build_loss``, which makes a pickled loss again in another process.
     """
     raw = offer.thing
     if inspect.isclass(raw):
@@ -66,7 +66,7 @@ def _rebuild(build: Callable[..., Any], name: str, values: Mapping[str, Any]) ->
 
 
 def _like_its_base(made: type, base: type) -> type:
-    """Return a subclass that is compared and shown as its base is, whatever that has."""
+    """Return a subclass with the ``__eq__``, ``__hash__`` and ``__repr__`` of its base."""
     for name in ("__eq__", "__hash__", "__repr__"):
         setattr(made, name, getattr(base, name))
     made.__qualname__ = base.__qualname__
@@ -82,12 +82,12 @@ def _calling(function: Callable[..., Any], names: list[str]) -> Callable[..., An
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """How a plug-in's loss is computed.
+    """Computes a plug-in's loss.
 
     Attributes:
         compute: The plug-in's code, given the loss and a batch.
-        place: ``FILE:LINE`` where it is defined.
-        vectorised: Whether it takes leading dimensions by itself.
+        place: ``FILE:LINE`` of the definition.
+        vectorised: Whether the code takes leading dimensions.
     """
 
     compute: Callable[..., Any]
@@ -128,14 +128,14 @@ class _Call:
 
 
 class _Draws:
-    """Lets each of several trials draw the numbers that it would draw alone."""
+    """Gives each of several trials the random numbers that the trial would draw alone."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device if device.type == "cuda" else None
         self._before = self._state()
 
     def again(self) -> None:
-        """Go back to the numbers that the first has drawn."""
+        """Reset the generators to their first state."""
         torch.set_rng_state(self._before[0])
         if self._device is not None and self._before[1] is not None:
             torch.cuda.set_rng_state(self._before[1], self._device)
@@ -146,7 +146,7 @@ class _Draws:
 
 
 def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:
-    """Return the leading dimensions of scores and parameters together."""
+    """Return the common leading dimensions of scores and parameters."""
     shapes = [scores.shape[:-2]]
     for one in dataclasses.fields(loss):
         value = getattr(loss, one.name)
@@ -156,7 +156,7 @@ def _leading(loss: Any, scores: Tensor) -> tuple[int, ...]:
 
 
 def _single(loss: Any, index: tuple[int, ...]) -> Any:
-    """Return the loss of one of several trials, its parameters of the kinds of their defaults."""
+    """Return the loss of one of several trials, with parameters of the types of their defaults."""
     if not any(isinstance(getattr(loss, one.name), Tensor) for one in dataclasses.fields(loss)):
         return loss
     single = copy_of(loss)
@@ -164,7 +164,7 @@ def _single(loss: Any, index: tuple[int, ...]) -> Any:
         value = getattr(loss, one.name)
         if isinstance(value, Tensor):
             inner = value.shape[:-1] if isinstance(one.default, tuple) else value.shape
-            # A parameter that has fewer leading dimensions is shared along those that it lacks, or has 1 of.
+            # A parameter is shared along leading dimensions that it lacks, or in which its size is 1.
             place = index[len(index) - len(inner) :]
             place = tuple(0 if size == 1 else number for size, number in zip(inner, place, strict=True))
             object.__setattr__(single, one.name, _plain(value[place].tolist(), one.default))
@@ -172,7 +172,7 @@ def _single(loss: Any, index: tuple[int, ...]) -> Any:
 
 
 def copy_of(loss: Any) -> Any:
-    """Return a shallow copy, whose parameters are not checked again."""
+    """Return a shallow copy without checking the parameters again."""
     made = object.__new__(type(loss))
     for one in dataclasses.fields(loss):
         object.__setattr__(made, one.name, getattr(loss, one.name))

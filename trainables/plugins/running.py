@@ -1,7 +1,7 @@
-"""Running a plug-in's code from its text: the same on the machine that has the file and on a node that has the text.
+"""Runs a plug-in's code from its text, so that machines with the file and nodes with only the text run the same code.
 
-A module's text is compiled under the plug-in's own name for the file (``my_losses.py``), so that a traceback shows one
-name on every machine. The modules of a package have their real names; the module of a file has a name of its own.
+A module's text is compiled under the plug-in's name for the file (``my_losses.py``), so that tracebacks show one name
+on all machines. The modules of a package keep their names; the module of a single file gets a name of its own.
 """
 
 import ast
@@ -21,7 +21,7 @@ from trainables.plugins.plugin import Plugin
 
 
 class TextModules(InspectLoader, MetaPathFinder):
-    """Finds and loads the modules of one plug-in, whose text it has."""
+    """Finds and loads the modules of one plug-in from its text."""
 
     def __init__(self, plugin: Plugin) -> None:
         self.plugin = plugin
@@ -46,16 +46,16 @@ class TextModules(InspectLoader, MetaPathFinder):
         return self._paths[fullname].endswith("__init__.py")
 
     def get_source(self, fullname: str) -> str:
-        """Return the text of a module, which tracebacks show lines of."""
+        """Return the text of a module, from which tracebacks show lines."""
         return self.plugin.files[self._paths[fullname]]
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile a module under the plug-in's name for its file."""
+        """Return a module's code, compiled under the plug-in's name for its file."""
         code: CodeType = compile(self.get_source(fullname), self._paths[fullname], "exec", dont_inherit=True)
         return code
 
     def forget(self) -> None:
-        """Let the modules be imported anew: another version of the plug-in takes their place."""
+        """Remove the modules, so that another version of the plug-in can be imported."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         for name in self._paths:
@@ -63,33 +63,33 @@ class TextModules(InspectLoader, MetaPathFinder):
 
 
 _running: dict[str, TextModules] = {}
-"""Plug-in -> what its modules came from, in this process."""
+"""Name of a plug-in -> the importer of its modules in this process."""
 
 
 def run_plugin(plugin: Plugin) -> ModuleType:
     """Import the module of a plug-in, once; its code runs.
 
     Raises:
-        PluginError: If the code raises, or imports what is not there; the message names file and line.
+        PluginError: If the code raises, or imports a missing module; the message names file and line.
     """
     _serve(plugin)
     return _import(plugin, plugin.module)
 
 
 def offers_of(plugin: Plugin) -> dict[tuple[str, str], Offer]:
-    """Run a plug-in, and return what it offers by kind and name.
+    """Run a plug-in, and return its offers by kind and name.
 
     Raises:
-        PluginError: If it offers nothing, two of one name, or cannot be run.
+        PluginError: If the plug-in offers nothing, offers a name twice, or cannot be run.
     """
     return offers_in(plugin, run_plugin(plugin))
 
 
 def offers_in(plugin: Plugin, module: ModuleType) -> dict[tuple[str, str], Offer]:
-    """Return what a module of a plug-in offers by kind and name.
+    """Return the offers of a plug-in's module by kind and name.
 
     Raises:
-        PluginError: If it offers nothing, or two of one name.
+        PluginError: If the module offers nothing, or a name twice.
     """
     found: list[Offer] = []
     for kind, entries in plugin.entries.items():
@@ -113,7 +113,7 @@ def offers_in(plugin: Plugin, module: ModuleType) -> dict[tuple[str, str], Offer
 
 
 def place_of(plugin: Plugin, thing: Any) -> str:
-    """Return ``FILE:LINE`` where a function or class of a plug-in is defined, or its file alone."""
+    """Return ``FILE:LINE`` of the definition of a function or class; the file alone where the line is unknown."""
     name = getattr(thing, "__name__", "")
     paths = [path for path in plugin.files if plugin.is_file or _module_of(path) == getattr(thing, "__module__", "")]
     for path in paths:
@@ -124,7 +124,7 @@ def place_of(plugin: Plugin, thing: Any) -> str:
 
 
 def stop_running(name: str) -> None:
-    """Forget the modules of a plug-in, whose next version is to be run."""
+    """Remove the modules of a plug-in, so that its next version can run."""
     former = _running.pop(name, None)
     if former is not None:
         former.forget()
@@ -139,7 +139,7 @@ def _serve(plugin: Plugin) -> None:
     modules = TextModules(plugin)
     modules.forget()
     _running[plugin.name] = modules
-    # Before what is installed on this machine, which may be another version.
+    # First in the path, because another version of the plug-in may be installed on this machine.
     sys.meta_path.insert(0, modules)
 
 
@@ -168,15 +168,15 @@ def _resolve(plugin: Plugin, target: str) -> Any:
 
 
 def _module_of(path: str) -> str:
-    """Return the name of a package's module by its path: ``a/b.py`` is ``a.b``, ``a/__init__.py`` is ``a``."""
+    """Return the name of the module at a path: ``a/b.py`` is ``a.b``, ``a/__init__.py`` is ``a``."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def describe(plugin: Plugin, offers: Mapping[tuple[str, str], Offer]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return what a plug-in offers as plain values, by kind and name.
+    """Return the offers of a plug-in as plain values, by kind and name.
 
     Raises:
-        ConfigError: If something cannot be what it is said to be.
+        ConfigError: If a function or class does not fit its decorator.
     """
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for (kind, name), offer in offers.items():

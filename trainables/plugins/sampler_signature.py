@@ -1,4 +1,4 @@
-"""What a plug-in's sampler has to look like to be made and asked; checked without running it, and without Optuna."""
+"""Checks the signature of a plug-in's sampler, without running it and without Optuna."""
 
 import inspect
 from collections.abc import Callable
@@ -11,15 +11,15 @@ ASKED = ("study", "seed")
 
 
 def check_signature(thing: Any, name: str, place: str) -> None:
-    """Refuse a sampler that cannot be made or asked.
+    """Refuse a sampler that cannot be made, or called for a suggestion.
 
     Args:
         thing: The function or class.
-        name: Of the sampler.
-        place: ``FILE:LINE`` where it is defined.
+        name: Name of the sampler.
+        place: ``FILE:LINE`` of the definition.
 
     Raises:
-        ConfigError: If its parameters are others than those of a sampler.
+        ConfigError: If the sampler takes other parameters than samplers do.
     """
     # Only a class of Optuna's BaseSampler has this method.
     if hasattr(thing, "sample_independent"):

@@ -1,4 +1,4 @@
-"""The plug-ins that a packed model came from: their text lies beside the model, and runs only for who trusts it."""
+"""The plug-ins of a packed model: their text lies beside the model, and runs only if the user trusts it."""
 
 import warnings
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ FOLDER = "plugins"
 
 
 def write_plugins(folder: Path, config: TrialConfig) -> list[dict[str, Any]]:
-    """Write the text of the plug-ins that a training depended on, and return all else that is known of them.
+    """Write the text of the plug-ins that a training depended on, and return their descriptions.
 
     Args:
-        folder: Of the packed model.
-        config: Of the training.
+        folder: Folder of the packed model.
+        config: Config of the training.
     """
     known = [plugin for plugin in in_use().values() if plugin.reference in config.plugins]
     for plugin in known:
@@ -31,15 +31,15 @@ def write_plugins(folder: Path, config: TrialConfig) -> list[dict[str, Any]]:
 
 
 def use_packed(folder: Path, about: Mapping[str, Any], *, trust: bool) -> None:
-    """Let the model of a packed plug-in be built, where the packed model is that of one; else nothing runs.
+    """Take the packed plug-in of the model into use; for a model of ours, nothing runs.
 
     Args:
-        folder: Of the packed model.
-        about: What ``retriever.json`` says.
+        folder: Folder of the packed model.
+        about: Content of ``retriever.json``.
         trust: Whether the code may run.
 
     Raises:
-        CheckpointError: If it may not, or is not what was packed.
+        CheckpointError: If the code may not run, or has changed since it was packed.
     """
     model = about["config"]["model"]
     offering = [one for one in about.get("plugins", ()) if model in one["offers"].get("models", {})]
@@ -59,7 +59,7 @@ def use_packed(folder: Path, about: Mapping[str, Any], *, trust: bool) -> None:
 
 
 def _read(folder: Path, one: Mapping[str, Any]) -> Plugin:
-    """Return a packed plug-in, whose text must be the one that was packed."""
+    """Return a packed plug-in; its text must not have changed."""
     root = (folder / FOLDER).resolve()
     try:
         files = {}

@@ -1,4 +1,4 @@
-"""What a model reads of a picture that is in no dataset: its pixels, or features made as its dataset's were."""
+"""Input of a model for a new picture: its pixels, or features made like those of the model's dataset."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ def pixels_of_picture(path: Path, size: int) -> np.ndarray:
 
 
 def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str) -> np.ndarray:
-    """Return the features of a picture by the backbone that made those of a dataset, float32.
+    """Return the features of a picture by the backbone that made a dataset's features, float32.
 
     Args:
         path: A picture.
@@ -30,7 +30,7 @@ def features_of_picture(path: Path, origin: Mapping[str, Any] | None, kind: str)
         kind: ``global``, shape (D,), or ``regions``, shape (R, D).
 
     Raises:
-        DataError: If the file is no picture, or the backbone is unknown or cannot be had as it was.
+        DataError: If the file is no picture, or the backbone is unknown, missing or changed.
     """
     if origin is None or "backbone" not in origin:
         raise DataError(f"{path}: it is not known how the dataset's features were made; ask with an image's id")

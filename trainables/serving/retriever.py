@@ -1,4 +1,4 @@
-"""A trained model packed with the images and captions of a split, so that it answers queries without its dataset.
+"""A trained model packed with the encoded images and captions of a split, which answers queries without its dataset.
 
 A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16; of a
 model that compares sets, the vectors of all sets and ``images.lengths`` and ``captions.lengths``) and
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 FORMAT = 1
 MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.json"
 TEXT_EXTRACTOR = "text_extractor.safetensors"
-"""What makes features of a caption, for a model that reads such features."""
+"""File of the extractor of caption features, for a model that reads such features."""
 
 TOP = 10
-"""Answers to a query that does not say how many."""
+"""Default number of answers."""
 
 COLUMNS = ("caption", "image")
-"""Of a table of queries; a row holds one of both."""
+"""Columns of a table of queries; a row has a value in one of them."""
 
 EXAMPLE = """a table with a column caption or image, e.g. pandas.DataFrame({"caption": ["two dogs run"]})"""
 
@@ -59,10 +59,10 @@ class Answer:
     """An image, or a caption with its image.
 
     Attributes:
-        image: What the source calls the image.
-        filename: Of the image; empty where the source has none.
+        image: The source's id of the image.
+        filename: File name of the image; empty where the source has none.
         caption: As written; empty where images were asked for.
-        score: Similarity to the query, as the model has it (mostly a cosine); larger is closer.
+        score: The model's similarity to the query (mostly a cosine); larger is closer.
     """
 
     image: str
@@ -83,14 +83,14 @@ def write_retriever(
     """Pack the best model of a checkpoint with the images and captions of a split.
 
     Args:
-        folder: New; made here.
+        folder: A new folder, which is made here.
         checkpoint: An ``epoch_NNNN`` directory.
-        data: What the model was trained on.
-        split: Whose images and captions are the answers.
-        origin: How features are made of a picture (the JSON that an extraction leaves beside them), where that is
-            known; without it, the model takes features for a picture it has not seen.
-        text_extractor: What made the features of the captions, where the model reads such features and the extractor is
-            kept; without it, no caption can be asked that is not in the gallery.
+        data: The dataset of the training.
+        split: Split whose images and captions are the answers.
+        origin: How features are made from a picture (the JSON that an extraction writes beside them), if known; without
+            it, a new picture can only be queried by its features.
+        text_extractor: Extractor of the captions' features, for a model that reads such features; without it, captions
+            outside the gallery cannot be queried.
 
     Raises:
         CheckpointError: If the checkpoint is damaged, or of other data.
@@ -102,7 +102,7 @@ def write_retriever(
         gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
     folder.mkdir(parents=True)
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
-    kept = {name: converted(value, _halved) for name, value in gallery.items()}
+    kept = {name: converted(value, lambda numbers: numbers.half().contiguous()) for name, value in gallery.items()}
     save_file({name: value for each in kept for name, value in to_tensors(each, kept[each]).items()}, folder / GALLERY)
     if text_extractor is not None:
         write_whole(folder / TEXT_EXTRACTOR, text_extractor.read_bytes())
@@ -129,19 +129,19 @@ def write_retriever(
 
 
 class Retriever:
-    """A packed model, ready to be asked.
+    """A packed model that answers queries.
 
     Attributes:
-        about: What ``retriever.json`` says.
+        about: Content of ``retriever.json``.
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu", trust_plugins: bool = False) -> None:
-        """Load what ``write_retriever`` wrote.
+        """Load a packed model.
 
         Args:
-            folder: What was written.
+            folder: Folder of ``write_retriever``.
             device: See ``trainables.devices``.
-            trust_plugins: Run the packed code of a plug-in where the model is that of one; a warning names it.
+            trust_plugins: Run the packed code of a plug-in's model; a warning names the plug-in.
 
         Raises:
             CheckpointError: If the folder holds something else, is damaged, or would run code that is not trusted.
@@ -169,7 +169,7 @@ class Retriever:
         """Return the images nearest to a caption, the nearest first.
 
         Raises:
-            DataError: If the model reads features of captions, and what made these is not packed with it.
+            DataError: If the model reads features of captions, and their extractor is not packed with it.
         """
         scores = self._compare(self._images, self._query_caption(caption))[:, 0]
         return [self._answer(image, score) for image, score in _best(scores, top)]
@@ -179,7 +179,7 @@ class Retriever:
 
         Args:
             image: An id or file name of the gallery, features as the model reads them, or a picture file.
-            top: How many.
+            top: Number of captions.
 
         Raises:
             DataError: If there is no such image, or features cannot be made of a picture.
@@ -196,10 +196,10 @@ class Retriever:
         return [caption for caption, owner in owners if owner == index]
 
     def doubts_about(self, caption: str | None, answers: Sequence[Answer]) -> list[str]:
-        """Return what speaks against answers, a sentence each; none where nothing does.
+        """Return reasons to doubt the answers, a sentence each.
 
         Args:
-            caption: What was asked; ``None`` where captions were asked for.
+            caption: The query; ``None`` where captions were asked for.
             answers: The best first; at least one.
         """
         words = [] if caption is None else tokenize(caption)
@@ -220,9 +220,9 @@ class Retriever:
         return doubts
 
     def _usual_best(self, *, of_captions: bool) -> float:
-        """Return the score that the best answer has in 99 of 100 queries by what is in the gallery.
+        """Return the score that the best answers reach in 99 of 100 queries by the gallery's own images or captions.
 
-        The queries are all of the gallery, or as many, evenly spread, as are compared in about a second.
+        The queries are the whole gallery, or as many evenly spread items as are compared in about a second.
         """
         queries, gallery = (self._captions, self._images) if of_captions else (self._images, self._captions)
         step = max(1, -(-len(queries) * len(gallery) // self._model.quick_pairs))
@@ -248,7 +248,7 @@ class Retriever:
         return Answer(self.about["images"][image], self.about["filenames"][image], caption, round(score, 6))
 
     def _knows(self, word: str) -> bool:
-        """Whether a word of a query means anything to the model."""
+        """Whether the model knows a word of a query."""
         if self._extractor is not None:
             return not self._extractor.unknown(word)
         return self._vocabulary.id_of(word) != UNKNOWN
@@ -303,7 +303,7 @@ class Retriever:
 
 
 class Served:
-    """A retriever as MLflow asks it: a table of queries in, a table of answers out."""
+    """A retriever with MLflow's interface: a table of queries in, a table of answers out."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
@@ -313,14 +313,14 @@ class Served:
 
         Args:
             model_input: A data frame, or a list of mappings.
-            params: ``top``: answers to each.
+            params: ``top``: number of answers to each query.
 
         Returns:
             A row for each answer: ``query`` (position of the query in the table, from 0), ``rank`` (from 1), ``image``,
             ``filename``, ``caption`` and ``score`` as in ``Answer``.
 
         Raises:
-            DataError: If the input is no such table, a row holds neither, or an image is not known.
+            DataError: If the input is no such table, a row has neither column, or an image is not known.
         """
         from pandas import DataFrame
 
@@ -344,7 +344,7 @@ class Served:
 def _rows(model_input: Any) -> list[Mapping[str, Any]]:
     """Return the queries of a table."""
     if hasattr(model_input, "to_dict") and hasattr(model_input, "columns"):
-        # MLflow leaves out columns that the signature does not name, and with the last one all rows.
+        # MLflow drops columns that the signature does not name, and with the last column all rows.
         if not set(COLUMNS) & set(model_input.columns):
             raise DataError(f"queries are {EXAMPLE}; the table has neither column{_others(model_input.columns)}")
         return list(model_input.to_dict("records"))
@@ -355,14 +355,14 @@ def _rows(model_input: Any) -> list[Mapping[str, Any]]:
 
 
 def _others(names: Iterable[Any]) -> str:
-    """Return which columns a query has that are none."""
+    """Return a text about the unknown columns of a query."""
     others = ", ".join(sorted(str(name) for name in names if name not in COLUMNS))
     return f", got {others}" if others else ""
 
 
 def _load_pyfunc(path: str) -> Served:
     """Load a packed model for MLflow."""
-    # MLflow has run the packed code of this package by now: who loads a model by it trusts the model's folder.
+    # MLflow has already run the packed code of this package, so its user trusts the model's folder.
     return Served(Retriever(Path(path), trust_plugins=True))
 
 
@@ -383,7 +383,7 @@ def _build(
     caption_size: int | None,
     has_one_modality: bool,
 ) -> RetrievalModel:
-    """Make the model of a config for a dataset of which only the sizes are known."""
+    """Make the model of a config from the sizes of its dataset."""
     nothing = Strings.pack([])
     empty = Split(
         name="train",
@@ -399,10 +399,6 @@ def _build(
         labels=np.zeros(0, dtype=np.int64) if has_one_modality else None,
     )
     return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
-
-
-def _halved(values: Tensor) -> Tensor:
-    return values.half().contiguous()
 
 
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""The best model of a checkpoint as one safetensors file, which any program may read and none can be run by."""
+"""The best model of a checkpoint as one safetensors file, which runs no code in the programs that read it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def write_weights(checkpoint: Path, path: Path) -> None:
 
     Args:
         checkpoint: An ``epoch_NNNN`` directory.
-        path: Of the file, in a folder that exists; appears whole or not at all.
+        path: Path of the file, in a folder that exists; the file appears whole or not at all.
 
     Raises:
         CheckpointError: If the checkpoint is damaged.

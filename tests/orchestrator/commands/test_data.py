@@ -6,22 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.cli import main
+from tests.support.commands import run_command
 
-
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("ORCHESTRATOR_DATA_ROOT", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 def call(*arguments: str) -> int:
     """Run the command line and return its exit code."""
-    try:
-        main(["data", *arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+    return run_command(["data", *arguments])
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ def test_a_damaged_last_line_is_said_and_kept(folder: Path, caplog: pytest.LogCa
     (copy,) = folder.glob("journal.jsonl.damaged-*")
     assert copy.read_bytes() == before
     assert copy.name in found.way_out
-    assert f"line {last}, the last one, is damaged and was cut off; what it said happens again" in caplog.text
+    assert f"the last line, {last}, is damaged and was cut off; its event happens again" in caplog.text
     assert len(read_journal(folder / "journal.jsonl")) == last - 1
 
 

@@ -12,16 +12,11 @@ import yaml
 
 from orchestrator.cli import main
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 IMAGES = 30
 CAPTIONS = "dataset_photos.json"
 Mutation = Callable[[Path], Any]
-
-
-@pytest.fixture(autouse=True)
-def private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("ORCHESTRATOR_DATA_ROOT", str(tmp_path / "data"))
-    monkeypatch.setenv("ORCHESTRATOR_OUTPUT", str(tmp_path / "runs"))
 
 
 @pytest.fixture

@@ -13,19 +13,15 @@ import psutil
 import pytest
 import torch
 
-from orchestrator.cli import main
+from tests.support.commands import run_command
 from trainables.data.dataset import load_dataset
 from trainables.data.features import images_digest
 from trainables.data.source import find_source
 
+pytestmark = pytest.mark.usefixtures("own_folders")
+
 IMAGES = 12
 NETWORK = ("--backbone", "resnet18", "--weights", "none", "--shard-size", "2")
-
-
-@pytest.fixture(autouse=True)
-def private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("ORCHESTRATOR_DATA_ROOT", str(tmp_path / "data"))
 
 
 @pytest.fixture
@@ -47,11 +43,7 @@ def photos(tmp_path: Path) -> Path:
 
 def call(*arguments: str) -> int:
     """Run ``orchestrator data extract`` and return its exit code."""
-    try:
-        main(["data", "extract", *arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+    return run_command(["data", "extract", *arguments])
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -18,7 +18,7 @@ from orchestrator.results.sentences import statements
 from orchestrator.results.summary import conclude, summarise
 from orchestrator.tables.judged import judged_tables
 from orchestrator.tables.rows import rows_of
-from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
 from trainables.judgements.judged_metrics import judged_metrics, named_metrics
@@ -66,13 +66,7 @@ def test_the_mean_of_the_images_is_the_metric(seed: int, metric: str, images: li
 
 def confirmed(ledger: Ledger, judged: list[JudgedRanks | None]) -> None:
     """Confirm two losses with three seeds each, the first far ahead; with the judged ranks of each evaluation."""
-    trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((50.0, "nt_xent"), (40.0, "triplet_sh"))]
-    repeats = [
-        add_repeat(ledger, trial, index, 100 + index, 400.0 - number)
-        for number, trial in enumerate(trials)
-        for index in range(3)
-    ]
-    append(ledger, "test_opened", dataset="pets", trials=[one.id for one in repeats])
+    repeats = confirm_two_losses(ledger)
     owners = np.repeat(np.arange(IMAGES, dtype=np.int32), 5)
     for number, (repeat, each) in enumerate(zip(repeats, judged, strict=True)):
         drawn = np.random.default_rng(number).geometric(1 / (3.0 if number < 3 else 9.0), (2, len(owners)))

@@ -15,7 +15,7 @@ from orchestrator.results.summary import conclude
 from orchestrator.results.verdict import LEVEL, Candidate, DatasetVerdict, Verdict, judge
 from orchestrator.search.preparation import start as start_experiment
 from tests.support.crossed_runs import Effects, candidates_of, draw_runs
-from tests.support.experiments import add_repeat, add_trial, make_experiment, start
+from tests.support.experiments import confirm_two_losses, make_experiment, start
 from tests.support.ranked import metrics_of
 from tests.support.records import append
 from trainables.errors import DataError
@@ -164,13 +164,7 @@ def ranks_of(seed: int, typical: float, queries: str = "ab" * 32) -> Ranks:
 
 def confirmed(ledger: Ledger, kept: range | list[int] = range(6), queries: str = "ab" * 32) -> DatasetVerdict:
     """Confirm two losses with three seeds each; the ranks of some of the six evaluations are kept."""
-    trials = [add_trial(ledger, [value], loss=loss) for value, loss in ((50.0, "nt_xent"), (40.0, "triplet_sh"))]
-    repeats = [
-        add_repeat(ledger, trial, index, 100 + index, 400.0 - number)
-        for number, trial in enumerate(trials)
-        for index in range(3)
-    ]
-    append(ledger, "test_opened", dataset="pets", trials=[one.id for one in repeats])
+    repeats = confirm_two_losses(ledger)
     for number, repeat in enumerate(repeats):
         ranks = ranks_of(number, 3.0 if number < 3 else 9.0, queries if number == 5 else "ab" * 32)
         text = {"ranks": ranks.to_text()} if number in kept else {}

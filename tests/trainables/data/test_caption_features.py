@@ -208,7 +208,7 @@ def test_the_command_makes_features_that_load_and_refuses_to_make_them_twice(
     [
         (["--text", "bert"], "--text must be tfidf-svd or the folder of a sentence encoder; there is no folder bert"),
         (["--text", "tfidf-svd", "--dimensions", "100"], "--dimensions must be at least 1 and below"),
-        (["--text", "tfidf-svd", "--split", "train"], "--split is about images and does not go with --text"),
+        (["--text", "tfidf-svd", "--split", "train"], "--split is about images and cannot be combined with --text"),
         (["--text", "tfidf-svd", "--dimensions", "0"], "--dimensions must be at least 1 and below"),
     ],
 )

@@ -1,14 +1,6 @@
-"""Small matrices on one thread: more threads only wait for each other."""
-
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def small_matrices(one_thread: None) -> None:
+    """Test all losses on one thread."""

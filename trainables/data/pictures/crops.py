@@ -1,8 +1,8 @@
 """Crops of a dataset's images, decoded from their files when a batch asks for them.
 
 A request returns at once and threads decode (the decoder lets other threads run), so that the crops of the next batch
-are made while the network works on this one. Which random crop an image gives is a function of a seed and of its row
-alone: neither threads nor the order of the batches change it.
+are made while the network works on this batch. The random crop of an image is a function of a seed and of its row
+alone, so neither threads nor the order of batches change it.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ class ImageFiles:
     """The image files of a split.
 
     Attributes:
-        folder: The dataset's.
+        folder: The dataset's folder.
         names: Path of each image's file in the folder; I strings.
-        ids: What the source calls each image, for messages; I strings.
+        ids: The source's id of each image, for messages; I strings.
     """
 
     folder: Path
@@ -56,12 +56,12 @@ class CropReader:
     """Decodes crops of one size ahead of their use."""
 
     def __init__(self, files: ImageFiles, size: int, threads: int) -> None:
-        """Start no thread yet; ``threads`` >= 1 of them decode."""
+        """Prepare to decode with ``threads`` >= 1 threads, which start with the first request."""
         self._files, self._size = files, size
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
 
     def request(self, rows: Sequence[int], draw: int | None) -> Callable[[], np.ndarray]:
-        """Begin to decode some images, and return what waits for their crops: (len(rows), size, size, 3), uint8."""
+        """Begin to decode images; return a function that waits for their crops, (len(rows), size, size, 3), uint8."""
         return partial(_collect, [self._pool.submit(self._files.crop, row, self._size, draw) for row in rows])
 
 
@@ -71,7 +71,7 @@ def find_image_files(
     """Find the file of every image of some splits.
 
     Args:
-        folder: The dataset's.
+        folder: The dataset's folder.
         roots: Resolved folders that no file may leave.
         splits: File names and ids of each split's images.
 
@@ -79,7 +79,7 @@ def find_image_files(
         The files by split, and a SHA-256 over names and sizes: reading 20 GB of pixels would take minutes.
 
     Raises:
-        DataError: With every image whose file is missing or lies outside the roots.
+        DataError: If files are missing or lie outside the roots; the message names each image.
     """
     found = list_images(folder)
     problems = [problem for inner in image_folders(folder) if (problem := link_problem(inner, roots))]
@@ -103,7 +103,7 @@ def find_image_files(
 
 
 def _inspect(path: Path, roots: Sequence[Path]) -> tuple[int, str | None]:
-    """Return a file's size and what is wrong with where it lies; only links are followed, which is the slow part."""
+    """Return a file's size, and why its place is refused; only links are resolved, because resolving is slow."""
     status = path.lstat()
     if not stat.S_ISLNK(status.st_mode):
         return status.st_size, None

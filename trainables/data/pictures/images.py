@@ -1,4 +1,4 @@
-"""Where the image files of a dataset are: in its folder or in the folders in it, and nowhere else."""
+"""Finds the image files of a dataset, in its folder and the folders in it."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,13 @@ from trainables.errors import DataError
 
 
 def image_folders(folder: Path) -> list[Path]:
-    """Return the folders in which image files are looked up: the dataset's own, then those in it by name."""
+    """Return the folders in which image files are looked up: the dataset's folder, then its subfolders by name."""
     inner = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     return [folder, *sorted(inner)]
 
 
 def find_image(folders: Sequence[Path], filename: str) -> Path | None:
-    """Return the first file of that name in the folders, ``None`` if there is none."""
+    """Return the first file of a name in the folders, ``None`` if there is none."""
     return next((path for folder in folders if filename and (path := folder / filename).is_file()), None)
 
 
@@ -46,7 +46,7 @@ def check_links(corpus: Corpus, folder: Path, roots: Sequence[Path]) -> list[str
 
 
 def list_images(folder: Path) -> dict[str, Path]:
-    """Return every file of the image folders by the names that a corpus may call it: with and without its folder."""
+    """Return name -> file of the image folders, for names with and without the folder."""
     found: dict[str, Path] = {}
     for inner in image_folders(folder):
         with os.scandir(inner) as entries:
@@ -60,7 +60,7 @@ def list_images(folder: Path) -> dict[str, Path]:
 def check_images(corpus: Corpus, found: dict[str, Path], *, decode: bool) -> list[str]:
     """Name the image files that are missing from a split that has others, and with ``decode`` those that are broken.
 
-    A split without any image file is none to complain of: its features may be all there is.
+    A split without any image file is no problem, because the dataset may have features alone.
     """
     problems = []
     for split in SPLITS:

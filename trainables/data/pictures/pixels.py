@@ -1,7 +1,7 @@
 """The pixels of image files: decoded, cropped as VSE++ does it.
 
-Pictures come from anywhere: formats that start other programs are not opened, a picture's size is checked before it is
-decoded, and what cannot be turned into 8 bits a channel by a known range is refused.
+Pictures are not trusted: formats that start other programs are not opened, a picture's size is checked before it is
+decoded, and pixels without a known range, which cannot be turned into 8 bits a channel, are refused.
 
 For evaluation the shorter side is resized and the centre cut out; for training a random part of the image is resized
 to the crop and mirrored half of the time [Faghri2018]. Resizing is bilinear with antialiasing, as published.
@@ -22,13 +22,13 @@ import PIL.Image
 from trainables.errors import DataError
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""What is opened, whatever a file is named: others of Pillow's formats start programs, as EPS does Ghostscript."""
+"""Formats that are opened, whatever the file's name; other formats of Pillow may start programs (EPS: Ghostscript)."""
 
 MOST_PIXELS = 1 << 25
-"""Width times height of a picture at most, e.g. 7,000 x 4,700; decoded it takes 4 bytes a pixel, or 8 with alpha."""
+"""Most pixels of a picture, e.g. 7,000 x 4,700; decoding takes 4 bytes a pixel, or 8 with alpha."""
 
 LONGEST = 100
-"""A picture is at most so many times longer than wide: its shorter side is resized to that of the crop, or nearly."""
+"""Most times that a picture is longer than wide, because its shorter side is resized to about the crop's."""
 
 _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr")
 """Pillow's modes of at most 8 bits a channel beside RGB, all of which it converts by their range."""
@@ -40,9 +40,9 @@ _BROKEN = (
     *(OSError, SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RuntimeError),
     *(EOFError, AssertionError, MemoryError, struct.error, zlib.error, PIL.Image.DecompressionBombError),
 )
-"""What Pillow's readers raise on a file that is missing, cut short, damaged, or no picture."""
+"""Errors of Pillow's readers about a file that is missing, cut short, damaged, or no picture."""
 
-# A picture that Pillow warns of is refused below, with its name.
+# A picture about which Pillow warns is refused below, with its name.
 warnings.filterwarnings("ignore", category=PIL.Image.DecompressionBombWarning)
 
 AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)

@@ -33,7 +33,7 @@ from trainables.errors import ConfigError, DataError
 from trainables.json_files import read_state
 
 VERSION = 1
-"""Raised when the same seed gives other pictures or features."""
+"""Version of the generator, increased when equal seeds give other pictures or features."""
 
 PER_CLASS = 10
 """Pictures of a class."""

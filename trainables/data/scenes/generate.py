@@ -36,7 +36,7 @@ from trainables.errors import ConfigError, DataError
 from trainables.json_files import read_state
 
 VERSION = 1
-"""Raised when the same seed gives other pictures, captions or features."""
+"""Version of the generator, increased when equal seeds give other pictures, captions or features."""
 
 SMALLEST, LARGEST = 10, 1_000_000
 """Images: each split needs one, and the file names have six digits."""
