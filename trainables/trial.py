@@ -290,7 +290,7 @@ def train_epoch(
             # Nothing does where neither the model nor the loss has anything to learn.
             value.backward()
         if gradient_clip is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
+            torch.nn.utils.clip_grad_norm_(list(model.parameters()), gradient_clip)
         optimizer.step()
         learned.step()
         model.constrain()
