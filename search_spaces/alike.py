@@ -14,9 +14,9 @@ and two rules keep a model from staying there:
                          is left is the difference between s+ and s^.
 
 What 24 trials of VSE++ on Flickr8k reached in five epochs that were suggested without these two rules
-(``docs/studies/flickr8k.md``): 8 of the 10 that keep both rules 154 to 232 val rsum, the mean of the triplet loss 94 and
-one whose margin is 0.03 20; 2 that break the second rule by 0.12 or less 37 and 47; the other 12 stayed between 4 and 16,
-where chance is 3.
+(``docs/studies/flickr8k.md``): 8 of the 10 that keep both rules 154 to 232 val rsum, the mean of the triplet loss 94
+and one whose margin is 0.03 20; 2 that break the second rule by 0.12 or less 37 and 47; the other 12 stayed between 4
+and 16, where chance is 3.
 
 Both rules are met by construction. With slopes w_a and w_b of mean 1 and a(s) = scale (margin + lift - W_a(s)),
 b(s) = scale balance W_b(s), where W is the integral of w from 0:
