@@ -8,7 +8,9 @@ import pytest
 from tests.deploy.commands import check, in_markdown
 
 ROOT = Path(__file__).parent.parent
-PAGES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
+PAGES = sorted(
+    str(path.relative_to(ROOT)) for pattern in ("*.md", "studies/*.md") for path in (ROOT / "docs").glob(pattern)
+)
 DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md", *PAGES]
 FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/", "docs/")
 

@@ -23,6 +23,7 @@ include_patterns = [
     "README.md",
     "CHANGELOG.md",
     "docs/*.md",
+    "docs/studies/*.md",
     "docs/examples/**.py",
     "docs/site/api.md",
     "deploy/README.md",
