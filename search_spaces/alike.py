@@ -43,6 +43,9 @@ DOMAIN = (-1.0, 1.0)
 WIDEST = 4.0
 """The balance goes beyond 1 / 4 to 4 only where both of its limits do."""
 
+FARTHEST = 64.0
+"""No limit lies beyond 1 / 64 to 64: a slope that is all but 0 at -1, or at 1, would ask for any balance whatever."""
+
 
 def polynomials(
     scale: float, margin: float, degree: int, two_shapes: Sequence[Mapping[str, float]], push: float
@@ -89,13 +92,13 @@ def _grows_more(degree: int, first: Mapping[str, float], second: Mapping[str, fl
 
 def _balance(pull: tuple[float, float], push: tuple[float, float], share: float) -> float:
     """Return the balance at a share of the way between its limits, of slopes at -1 and at 1."""
-    least, most = _ratio(pull[1], push[1], 0.0), _ratio(pull[0], push[0], float("inf"))
+    most = _ratio(pull[0], push[0])
+    # Of slopes that grow alike the two are equal, but for rounding.
+    least = min(_ratio(pull[1], push[1]), most)
     low, high = max(least, min(1 / WIDEST, most)), min(most, max(WIDEST, least))
-    return low ** (1 - share) * high**share if 0 < low <= high < float("inf") else 1.0
+    return float(low ** (1 - share) * high**share)
 
 
-def _ratio(pull: float, push: float, unlimited: float) -> float:
-    """Return the balance at which push and pull are equal; where neither is there, any balance will do."""
-    if push > 0:
-        return pull / push
-    return float("inf") if pull > 0 else unlimited
+def _ratio(pull: float, push: float) -> float:
+    """Return the balance at which push and pull are equal, from 1 / ``FARTHEST`` to ``FARTHEST``."""
+    return min(max(pull / push, 1 / FARTHEST), FARTHEST) if push > 0 else FARTHEST
