@@ -219,11 +219,17 @@ def _is_balanced(sides: Sequence[Side], asked: Asked) -> bool:
     """Say whether the balance of two polynomials follows from their shapes and ``push``.
 
     Not with separate hinges, in searches that began before there was ``push``, and where a study names ``balance``.
+
+    Raises:
+        SpaceError: If a study names ``push`` all the same.
     """
-    joint = sides is SELF and asked.fixed.get("hinge") != "separate"
-    if joint and {"push", "balance"} <= asked.names:
+    if {"push", "balance"} <= asked.names:
         raise SpaceError("push and balance are of two parametrisations; search, or fix, one of the two")
-    return joint and asked.version >= 3 and "balance" not in asked.names
+    joint = sides is SELF and asked.fixed.get("hinge") != "separate"
+    balanced = joint and asked.version >= 3 and "balance" not in asked.names
+    if "push" in asked.names and not balanced:
+        raise SpaceError("push needs a joint hinge and space_version 3; search balance instead")
+    return balanced
 
 
 def _twins(

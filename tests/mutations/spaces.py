@@ -55,8 +55,8 @@ MUTATIONS = (
     Mutation(
         name="a search that began before there was push is searched by push",
         file="search_spaces/polynomial.py",
-        old="return joint and asked.version >= 3 and",
-        new="return joint and",
+        old="balanced = joint and asked.version >= 3 and",
+        new="balanced = joint and",
         tests="tests/search_spaces/test_alike.py::test_a_joint_hinge_is_searched_by_push_and_others_by_balance",
     ),
     Mutation(

@@ -133,6 +133,22 @@ def test_a_joint_hinge_is_searched_by_push_and_others_by_balance() -> None:
         experiment_of(space={"polynomial_self": {"balance": [0.5, 2.0], "push": [0.2, 0.4]}}).cells()
 
 
+@pytest.mark.parametrize(
+    ("fixed", "search"),
+    [
+        pytest.param({"hinge": "separate"}, {}, id="separate hinges"),
+        pytest.param({}, {"space_version": 2}, id="version 2"),
+    ],
+)
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_push_is_refused_where_nothing_follows_from_it(
+    fixed: dict[str, object], search: dict[str, object], is_fixed: bool
+) -> None:
+    bounds = {} if is_fixed else {"space": {"polynomial_self": {"push": [0.2, 0.4]}}}
+    with pytest.raises(ConfigError, match="push needs a joint hinge and space_version 3"):
+        experiment_of({**fixed, **({"push": 0.5} if is_fixed else {})}, **search, **bounds)
+
+
 def test_a_point_of_version_2_stands_for_what_it_stood_for() -> None:
     point = {
         "scale": 100.0,
