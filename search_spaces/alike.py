@@ -18,8 +18,9 @@ What 24 trials of VSE++ on Flickr8k reached in five epochs that were suggested w
 and one whose margin is 0.03 20; 2 that break the second rule by 0.12 or less 37 and 47; the other 12 stayed between 4
 and 16, where chance is 3.
 
-Both rules are met by construction, the second but for slopes that are all but 0 at an end (``FARTHEST``). With slopes w_a and w_b of mean 1 and a(s) = scale (margin + lift - W_a(s)),
-b(s) = scale balance W_b(s), where W is the integral of w from 0:
+Both rules are met by construction, the second but for slopes that are all but 0 at an end (``FARTHEST``). With slopes
+w_a and w_b of mean 1 and a(s) = scale (margin + lift - W_a(s)), b(s) = scale balance W_b(s), where W is the integral
+of w from 0:
 
     balance   lies between w_a(1) / w_b(1) and w_a(-1) / w_b(-1), ``push`` says where, on a logarithmic scale;
     lift      is the highest value of W_a - balance W_b on [-1, 1], 0 at least, because both are 0 at 0.
