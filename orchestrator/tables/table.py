@@ -99,10 +99,13 @@ def _spread_note(layout: Layout, rows: Sequence[Row]) -> list[str]:
     seeds = sorted({row.seeds for row in rows if row.seeds})
     if not seeds:
         return []
-    runs = " or ".join(str(count) for count in seeds) + (" run" if seeds == [1] else " runs")
     if layout.spread:
-        return [f"Mean over {runs} ± population standard deviation over {layout.spread}."]
-    return [f"Mean ± population standard deviation over {runs}."]
+        return [f"Mean over {_runs(seeds)} ± population standard deviation over {layout.spread}."]
+    return [f"Mean ± population standard deviation over {_runs(seeds)}."]
+
+
+def _runs(counts: Sequence[int]) -> str:
+    return " or ".join(str(count) for count in counts) + (" run" if counts == [1] else " runs")
 
 
 def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
@@ -112,9 +115,9 @@ def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
     if not any(row.published for row in rows):
         ours = ", ".join(dict.fromkeys(f"{PurePath(row.dataset).name} with {row.model}" for row in rows))
         return [f"There is no published row for {ours}; {_archive(layout)}."] if ours else []
-    numbers = dict.fromkeys(row.number for row in rows if row.published)
-    others = [f"{number}: {SOURCES[number]}, one run." for number in numbers if number in SOURCES]
-    if len(others) == len(numbers):
+    runs = {row.number: row.seeds for row in rows if row.published}
+    others = [f"{number}: {SOURCES[number]}, {_runs([runs[number]])}." for number in runs if number in SOURCES]
+    if len(others) == len(runs):
         return others
     notes = [f"Published: Bleeker and de Rijke (ECIR 2022), table {layout.published}.", *others]
     return [*notes, layout.caveat] if layout.caveat else notes
