@@ -33,6 +33,7 @@ BENCHMARKS = {
     "pages": "what it takes to look at an experiment of 5,000 trials, beside json.loads of its journal",
     "race": "leads missed and wrong verdicts of a race, beside a fixed design of equal cost",
     "replicates": "regret of simulated noisy searches, with and without what is to help against noise",
+    "replicates_wsabie": "the same over trainings of WSABIE that were really run",
     "search_efficiency": "epochs of TPE with ASHA to the best of a grid, beside the grid",
     "startup": "the start of a search, and a trial after it, beside plain Ray Tune",
     "tracking": "how long until 10,000 metrics of 200 trials are in MLflow, beside one call a value",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
@@ -35,6 +35,7 @@ SPACES: Mapping[str, Mapping[str, int | None]] = {
     "one range": {"temperature": None},
     "three ranges": dict.fromkeys(RANGES),
     "120 listed": {"temperature": 12, "learning_rate": 10},
+    "30 listed": {"temperature": 6, "learning_rate": 5},
 }
 """Searched parameters of each space, with the number of values where values are listed."""
 
@@ -42,14 +43,38 @@ CONFIRMED = 3
 SEEDS = 5
 
 
+class Objective(Protocol):
+    """What simulated trainings reach.
+
+    Attributes:
+        noise: Standard deviation of a training's luck, in points of rsum, >= 0.
+        seed: Of the luck.
+    """
+
+    @property
+    def noise(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    def value(self, config: TrialConfig, epoch: int) -> float:
+        """Return the value of one training, whose seed the config holds."""
+
+    def expected(self, config: TrialConfig) -> float:
+        """Return the value that the trainings of a setting have on average at their end."""
+
+    def best(self, space: str) -> float:
+        """Return the highest expected value of any setting of a space."""
+
+
 @dataclass(frozen=True)
 class Problem:
-    """An objective.
+    """An objective in closed form.
 
     Attributes:
         optimum: Of each parameter, as a place in its range in [0, 1].
-        noise: Standard deviation of a training's luck, in points of rsum, >= 0.
-        seed: Of the luck.
+        noise: See ``Objective``.
+        seed: See ``Objective``.
     """
 
     optimum: Mapping[str, float]
@@ -63,8 +88,12 @@ class Problem:
         tau = 1.5 + 4 * (1 - places["learning_rate"])
         return final * (1 - math.exp(-((epoch / tau) ** 1.3)))
 
+    def expected(self, config: TrialConfig) -> float:
+        """See ``Objective``."""
+        return self.mean(places_of(config))
+
     def value(self, config: TrialConfig, epoch: int) -> float:
-        """Return the value of one training, whose seed the config holds."""
+        """See ``Objective``."""
         places = places_of(config)
         drawn = f"{self.seed} {places} {config.seed}"
         luck = random.Random(drawn).gauss(0, self.noise)
@@ -72,7 +101,7 @@ class Problem:
         return self.mean(places, epoch) + luck + jitter
 
     def best(self, space: str) -> float:
-        """Return the highest mean of any setting of a space."""
+        """See ``Objective``."""
         places = {name: [place] for name, place in USUAL.items()}
         for name, count in SPACES[space].items():
             # Beside the distance to the optimum, the learning rate alone matters.
@@ -113,10 +142,7 @@ class Outcome:
 
 def make_experiment(space: str, seed: int, search: Mapping[str, Any], scheduler: Mapping[str, Any]) -> Experiment:
     """Return a search of one study in a space."""
-    bounds: dict[str, Any] = {
-        name: list(RANGES[name]) if count is None else {"values": spread(*RANGES[name], count)}
-        for name, count in SPACES[space].items()
-    }
+    bounds = bounds_of(space)
     loss = {"temperature": bounds.pop("temperature")}
     values = {
         "name": "noisy",
@@ -130,6 +156,14 @@ def make_experiment(space: str, seed: int, search: Mapping[str, Any], scheduler:
     return validate(Experiment, values, "noisy_search")
 
 
+def bounds_of(space: str) -> dict[str, Any]:
+    """Return the range or the values of each searched parameter of a space."""
+    return {
+        name: list(RANGES[name]) if count is None else {"values": spread(*RANGES[name], count)}
+        for name, count in SPACES[space].items()
+    }
+
+
 def spread(low: float, high: float, count: int) -> list[float]:
     """Return so many values between two ends, logarithmically."""
     return [low * (high / low) ** (index / (count - 1)) for index in range(count)]
@@ -138,7 +172,7 @@ def spread(low: float, high: float, count: int) -> list[float]:
 def run_search(
     space: str,
     experiment: Experiment,
-    problem: Problem,
+    problem: Objective,
     budget: int,
     concurrent: int,
     studies_type: type[Studies] = Studies,
@@ -164,7 +198,7 @@ def run_search(
         return judge(ledger, problem, space)
 
 
-def judge(ledger: Ledger, problem: Problem, space: str) -> Outcome:
+def judge(ledger: Ledger, problem: Objective, space: str) -> Outcome:
     """Return how good the points are that the product puts first."""
     history = ledger.history
     (winner,) = find_winners(history).values()
@@ -174,15 +208,15 @@ def judge(ledger: Ledger, problem: Problem, space: str) -> Outcome:
     best = problem.best(space)
     fresh = [confirm(problem, trial) for trial in candidates]
     return Outcome(
-        chosen=best - problem.mean(places_of(winner.config)),
+        chosen=best - problem.expected(winner.config),
         confirmed=best - max(fresh)[1],
         trainings=len(trials),
         points=len(settings),
     )
 
 
-def confirm(problem: Problem, trial: Trial) -> tuple[float, float]:
+def confirm(problem: Objective, trial: Trial) -> tuple[float, float]:
     """Return the mean of fresh trainings of a trial's setting, and its true mean."""
     seeds = [derive_seed(problem.seed, "fresh", index) for index in range(SEEDS)]
     values = [max(problem.value(replace(trial.config, seed=seed), epoch) for epoch in (13, 14, 15)) for seed in seeds]
-    return sum(values) / SEEDS, problem.mean(places_of(trial.config))
+    return sum(values) / SEEDS, problem.expected(trial.config)

@@ -28,7 +28,17 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import best_points
 from orchestrator.studies.study import Studies, Study, replicate_seed
 from orchestrator.tuner.scheduler import Rungs, StudyScheduler
-from tests.benchmarks.noisy_search import EPOCHS, RANGES, SPACES, USUAL, Outcome, Problem, make_experiment, run_search
+from tests.benchmarks.noisy_search import (
+    EPOCHS,
+    RANGES,
+    SPACES,
+    USUAL,
+    Objective,
+    Outcome,
+    Problem,
+    make_experiment,
+    run_search,
+)
 from tests.benchmarks.rows import Row
 from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
@@ -39,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problems", type=int, default=3, help="of each space, noise and budget")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.5, 1.5, 3.0], help="standard deviations, in rsum")
     parser.add_argument("--budgets", type=int, nargs="+", default=[180, 360], help="in epochs; a whole trial has 15")
-    parser.add_argument("--spaces", nargs="+", choices=SPACES, default=list(SPACES))
+    parser.add_argument("--spaces", nargs="+", choices=SPACES, default=["one range", "three ranges", "120 listed"])
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, help="by default those of each space")
     parser.add_argument("--concurrent", type=int, default=2, help="trials at a time")
 
@@ -47,14 +57,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """See ``command``."""
     for space in options.spaces:
-        names = options.variants or (LISTED if space == "120 listed" else RANGED)
+        names = options.variants or (LISTED if space.endswith("listed") else RANGED)
         for noise in options.noise:
             for budget in options.budgets:
-                cases = [(space, noise, number, budget, options.concurrent) for number in range(options.problems)]
-                plain = [solve("same seed", *case) for case in cases]
-                for name in names:
-                    found = [solve(name, *case) for case in cases]
-                    yield compare(f"{space}, {noise:g}, {budget}, {name}", found, plain)
+                problems = [draw(space, noise, number) for number in range(options.problems)]
+                case = f"{space}, {noise:g}, {budget}"
+                yield from compare_all(case, names, space, problems, budget, options.concurrent)
+
+
+def draw(space: str, noise: float, number: int) -> Problem:
+    """Return a problem whose optimum is drawn."""
+    drawn = random.Random(f"problem {number}")
+    return Problem({**USUAL, **{searched: drawn.uniform(0.1, 0.9) for searched in SPACES[space]}}, noise, number)
+
+
+def compare_all(
+    case: str, names: Sequence[str], space: str, problems: Sequence[Objective], budget: int, concurrent: int
+) -> Iterator[Row]:
+    """Compare variants with the plain search on the same problems."""
+    plain = [solve("same seed", space, problem, budget, concurrent) for problem in problems]
+    for name in names:
+        found = [solve(name, space, problem, budget, concurrent) for problem in problems]
+        yield compare(f"{case}, {name}", found, plain)
 
 
 def compare(case: str, ours: Sequence[Outcome], plain: Sequence[Outcome]) -> Row:
@@ -138,18 +162,16 @@ class Slack(Rungs):
         return not before or best >= np.percentile(before, 100 - 100 / self._factor) - self._noise
 
 
-def solve(name: str, space: str, noise: float, number: int, budget: int, concurrent: int) -> Outcome:
+def solve(name: str, space: str, problem: Objective, budget: int, concurrent: int) -> Outcome:
     """Return what a variant comes to on a problem."""
-    drawn = random.Random(f"problem {number}")
-    problem = Problem({**USUAL, **{searched: drawn.uniform(0.1, 0.9) for searched in SPACES[space]}}, noise, number)
     search: dict[str, Any] = {"replicates": int(name[-1])} if name.startswith("replicates") else {}
-    experiment = make_experiment(space, number, search, {"grace_epochs": 1} if name == "screen" else {})
+    experiment = make_experiment(space, problem.seed, search, {"grace_epochs": 1} if name == "screen" else {})
 
     class Scheduled(StudyScheduler):
         def __init__(self, experiment: Experiment, ledger: Ledger) -> None:
             super().__init__(experiment, ledger)
             if name == "slack":
-                self._rules = {cell.name: Slack(cell.scheduler, noise) for cell in experiment.cells()}
+                self._rules = {cell.name: Slack(cell.scheduler, problem.noise) for cell in experiment.cells()}
 
     studies = {"incumbent": Incumbent, "prior": Prior}.get(name, Studies if search else SameSeed)
     return run_search(space, experiment, problem, budget, concurrent, studies, Scheduled)
