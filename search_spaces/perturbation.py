@@ -1,4 +1,4 @@
-"""A point near another one: what population-based training goes on with.
+"""A point near another point, with which population-based training resumes a trial.
 
 The space's own function is asked, by a trial that answers near a given point. So a perturbed point is one of the space:
 polynomials are moved by their slopes, and pull the right way where every other suggestion does.
@@ -16,7 +16,7 @@ from search_spaces.study import StudySpace, Suggestion
 
 STEP = 1.25
 """A number is multiplied or divided by about this much, to the power of 0.5 to 1.5: [Jaderberg2017] takes 1.2
-and 0.8 alone, so that two that go on from one point often become the same.
+and 0.8 alone, so that two trials that resume from one point often get equal points.
 """
 
 RESAMPLED = 0.25

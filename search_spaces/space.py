@@ -231,7 +231,7 @@ class Asked:
 
 
 LATEST = 3
-"""Version of the default bounds; a search goes on with the bounds of the version with which it began.
+"""Version of the default bounds; a search resumes with the bounds of the version with which it began.
 
 1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
 around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.alike``).

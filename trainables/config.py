@@ -128,7 +128,7 @@ class TrainingConfig:
         precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
             has it.
             GRUs, lengths, similarities and losses are float32 always.
-        finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` goes on as before. Published:
+        finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` keeps the rates. Published:
             2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
     """
 

@@ -217,7 +217,7 @@ class Experiment(BaseModel):
             plugins=references(suggestion.loss, cell.model),
         )
 
-    def continuing(self, begun: Mapping[str, Any]) -> "Experiment":
+    def as_begun(self, begun: Mapping[str, Any]) -> "Experiment":
         """Return this experiment with the default bounds that it began with, unless it names a version itself.
 
         Args:

@@ -100,14 +100,14 @@ class Scheduler(BaseModel):
     """What happens to a trial that is worse than the other trials of its study.
 
     Attributes:
-        name: ``none``; ``asha``: of the trials that reach a rung, the best go on; ``hyperband``: ``asha`` in several
-            brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial goes on
+        name: ``none``; ``asha``: of the trials that reach a rung, the best continue; ``hyperband``: ``asha`` in several
+            brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial continues
             while it is no worse than the median of the other trials at its epoch; ``pbt``, population-based
-            training: no trial is stopped, the worst trials go on from the models of the best trials with other
+            training: no trial is stopped, the worst trials resume from the models of the best trials with other
             hyper-parameters.
         grace_epochs: No trial ends before this epoch, >= 1.
-        reduction_factor: One trial in so many goes on at each rung, > 1; the epoch of a rung is so many times the epoch
-            of the rung before. For ``asha`` and ``hyperband``.
+        reduction_factor: One trial in so many continues at each rung, > 1; the epoch of a rung is so many times the
+            epoch of the rung before. For ``asha`` and ``hyperband``.
         brackets: For ``hyperband``: number of brackets, >= 1; new trials are given to the brackets in turn.
         min_trials: For ``median``: no trial is stopped at an epoch that fewer other trials have reached, >= 1.
         perturbation_epochs: For ``pbt``: the trials of a study wait for each other after every so many epochs, >= 1.

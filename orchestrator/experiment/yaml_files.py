@@ -45,7 +45,7 @@ class Document:
     def _path_to(self, mistake: Mistake) -> KeyPath:
         """Return the keys to a mistake, as far as these stand anywhere.
 
-        The text of a mistake starts with its key, and may go on with a key inside: ``cells.0: training.epochs must``.
+        The text of a mistake starts with its key; a key inside may follow: ``cells.0: training.epochs must``.
         """
         path = mistake.path
         for word in mistake.text.replace(":", " ").split(maxsplit=2)[:2]:

@@ -261,6 +261,6 @@ def _describe_population(experiment: Experiment) -> list[str]:
         return []
     moving = moving_trials(rules, trials)
     return [
-        f"every {rules.perturbation_epochs} epochs the worst {moving} of {trials} trials of a study go on from the "
+        f"every {rules.perturbation_epochs} epochs the worst {moving} of {trials} trials of a study resume from the "
         f"best {moving}, with hyper-parameters near theirs"
     ]

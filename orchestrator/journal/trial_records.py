@@ -110,7 +110,7 @@ class TrialEnded(TrialRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDamaged(TrialRecord):
-    """A checkpoint could not be used; its trial continues from an older checkpoint.
+    """A checkpoint could not be used; its trial resumes from an older checkpoint.
 
     Attributes:
         damage: The file and what is wrong with it.

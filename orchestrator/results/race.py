@@ -56,7 +56,7 @@ class RaceRules:
     Attributes:
         trainings: At most so many in all, >= ``FIRST`` times the number of candidates.
         seeds: In the order in which every candidate gets them; at least as many as a candidate can get.
-        metric: Of val, which decides who goes on.
+        metric: Metric on val, which decides which candidates stay in the race.
         baseline: Label or loss of the baseline among the candidates; ``None`` where there is none.
         level: Level of the whole race.
     """

@@ -117,12 +117,12 @@ class PlainDisplay(Display):
             say(f"{trial.id}: {describe_end(trial)}")
             self._tell_rounds(trial)
         elif isinstance(record, PopulationMoved):
-            moved = ", ".join(f"{move.trial} goes on from {move.source}" for move in record.moves)
+            moved = ", ".join(f"{move.trial} resumes from {move.source}" for move in record.moves)
             say(f"{record.study}: epoch {record.epoch}: {moved or 'nobody moves'}")
         elif isinstance(record, TrialRetried):
             say(f"{record.trial}: starts again: {record.error}")
         elif isinstance(record, CheckpointDamaged):
-            say(f"{record.trial}: goes on from an older checkpoint: {record.damage}")
+            say(f"{record.trial}: resumes from an older checkpoint: {record.damage}")
         elif isinstance(record, LimitNoted):
             say(record.message)
 

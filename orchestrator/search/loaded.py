@@ -12,7 +12,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.results import frames
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import Winner, summarise, winners_of
-from orchestrator.search.continuation import read_experiment
+from orchestrator.search.resuming import read_experiment
 from orchestrator.winners.champions import packed_champions
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -60,7 +60,7 @@ class Best:
             CheckpointError: If it is damaged, or would run code that is not trusted.
         """
         if self.folder is None:
-            raise ConfigError(f"{self.dataset}: no model is packed yet; go on with the search until it has a winner")
+            raise ConfigError(f"{self.dataset}: no model is packed yet; resume the search until it has a winner")
         from trainables.serving.retriever import Retriever
 
         return Retriever(self.folder, device=device, trust_plugins=trust_plugins)

@@ -1,4 +1,4 @@
-"""The checkpoints of a search's trials: which one a trial goes on from, and which ones are not needed any more.
+"""The checkpoints of a search's trials: from which checkpoint a trial resumes, and which are not needed any more.
 
 The process that runs a trial asks here for the trial's newest good checkpoint, and hands in each new checkpoint. A
 checkpoint that ``save`` returned from outlives the process and, in a bucket or on a shared disk, the machine. A store
@@ -23,7 +23,7 @@ KEPT = 3
 
 @dataclass(frozen=True)
 class Found:
-    """The checkpoint that a trial goes on from.
+    """The checkpoint from which a trial resumes.
 
     Attributes:
         path: Local directory with the trial's newest undamaged checkpoint; ``None`` where the trial has none.
@@ -45,7 +45,7 @@ class Checkpoints:
     store: Store
 
     def find(self, trial: str) -> Found:
-        """Return what a trial goes on from, and which newer checkpoints cannot be used any more."""
+        """Return the checkpoint from which a trial resumes, and which newer checkpoints cannot be used any more."""
         self.store.check()
         passed_over: list[str] = []
         for entry in reversed(self.store.entries(trial)):
@@ -92,7 +92,7 @@ class Checkpoints:
 
         Args:
             epochs: Id of each trial -> its newest epoch in the journal. A checkpoint may be one epoch ahead of the
-                journal; from a later one, a trial would go on without ever reporting the epochs between.
+                journal; from a later checkpoint, a trial would resume without ever reporting the epochs between.
             ended: Trials of which the newest checkpoint is enough; the process that ended them may have been killed
                 before it could prune.
 

@@ -30,7 +30,7 @@ class Step:
         metrics: Finite numbers by name.
         diverged: What stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
-        damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial goes on.
+        damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial resumes.
         load: What the actor's process and its machine are doing, see ``machines.own_load``; for people alone.
     """
 

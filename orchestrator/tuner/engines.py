@@ -6,7 +6,7 @@ at once.
 
 - The engine directory, one actor an experiment, knows the engines and starts them. The directory lives as long as the
   driver, and the engines live as long as the directory.
-- An engine that dies fails its trials. The trials are issued again and go on from their own checkpoints. For its last
+- An engine that dies fails its trials. The trials are issued again and resume from their own checkpoints. For its last
   try each trial is trained by its own actor, so the trial that brings its engines down is found.
 - A directory that dies takes its engines along. Ray starts the directory again, and the directory starts new engines.
 - An engine that hangs is killed when the next trial comes, after all the trials of the engine have been ended.
@@ -42,13 +42,13 @@ ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What an engine answers: an epoch, why the trial cannot go on, or nothing where a new trial has no epoch yet.
+    """What an engine answers: an epoch, why the trial has ended, or nothing where a new trial has no epoch yet.
 
     Attributes:
         epoch: Epochs trained so far; 0 without ``metrics``.
         metrics: The numbers of that epoch.
         is_best: Whether the epoch is the trial's best so far.
-        error: Why the trial cannot go on.
+        error: Why the trial has ended.
     """
 
     epoch: int = 0

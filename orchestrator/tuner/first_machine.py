@@ -65,7 +65,7 @@ def _wait(asked: dict[str, float], shape: str, is_over: Callable[[], bool]) -> l
             raise ClusterError(
                 f"no machine with {shape} has joined the cluster within {LONGEST_SECONDS / 60:g} minutes: "
                 f"`ray status` on the head says what the autoscaler is doing; where the cluster has no autoscaler, "
-                f"start a machine (ray start --address=HEAD:6379); then the same command goes on from here"
+                f"start a machine (ray start --address=HEAD:6379); then resume with the same command"
             )
         time.sleep(LOOK_SECONDS)
     return []

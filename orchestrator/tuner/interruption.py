@@ -31,7 +31,7 @@ class Interruption(NotPickled, tune.Stopper):
         self._is_over, self._answer = is_over, answer
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Let every trial go on: this stopper ends all trials or none."""
+        """Let every trial continue: this stopper ends all trials or none."""
         return False
 
     def stop_all(self) -> bool:

@@ -26,8 +26,8 @@ class Issuer(NotPickled, Searcher):
     trial's checkpoint.
 
     Attributes:
-        problem: Why the source has no further trial although some are left: the sampler of a plug-in failed. The trials
-            that run by then go on to their ends.
+        problem: Why the source has no further trial although some are left: the sampler of a plug-in failed. The
+            trials that run by then train to their ends.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Issuer(NotPickled, Searcher):
         except PluginError as error:
             # Raised here, the error would end the trials that run, and Ray would show it as one of its own.
             self.problem = error
-            self._announce(f"{error}; no further trial begins, and those that run go on to their ends")
+            self._announce(f"{error}; no further trial begins; the running trials train to their ends")
             return None
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class _Arrival:
     Attributes:
         name: Name of the trial.
         config: What the trial trains.
-        resume: The checkpoint from which the trial goes on, or ``None``.
+        resume: The checkpoint from which the trial resumes, or ``None``.
         told: Gets the report of the checkpoint, or the error, once the worker has taken the trial in.
     """
 

@@ -50,7 +50,7 @@ class RayLostError(UserError):
     def __init__(self, place: Path, lost: Sequence[str], cost: str) -> None:
         super().__init__(
             f"{place}: Ray is gone ({', '.join(lost)}): somebody ended it, or the memory of the machine was short; "
-            f"{cost}: the same command goes on from here"
+            f"{cost}: resume with the same command"
         )
 
 

@@ -33,7 +33,7 @@ def train(
         data_root: Folder that holds the datasets.
         output: Root of everything that is written; the training gets ``output/train/name``.
         name: Name of the training's folder; by default made of dataset, model, loss and seed.
-        resume: Go on from the last good checkpoint.
+        resume: Resume from the last good checkpoint.
         device: See ``trainables.devices``.
         plugins: Python files or installed distributions, as with ``--plugin``.
         on_report: Called after each epoch.

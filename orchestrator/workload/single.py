@@ -119,7 +119,7 @@ def read_history(directory: Path) -> dict[int, dict[str, float]]:
         rows = [parse_state(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return {row["epoch"]: row["metrics"] for row in rows}
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: damaged ({error}); remove it to go on without the history") from None
+        raise CheckpointError(f"{path}: damaged ({error}); remove it to resume without the history") from None
 
 
 def write_history(directory: Path, history: dict[int, dict[str, float]], last: int) -> None:
@@ -132,7 +132,7 @@ def _open_directory(directory: Path, *, resume: bool) -> None:
     """Make the directory; refuse one that cannot be written, or that does not go with ``resume``."""
     exists = (directory / "config.yaml").exists()
     if exists and not resume:
-        raise ConfigError(f"{directory}: holds a training already; go on with --resume or choose another --name")
+        raise ConfigError(f"{directory}: holds a training already; resume it with --resume or choose another --name")
     if resume and not exists:
         raise ConfigError(f"{directory}: holds no training to resume; start it without --resume")
     try:

@@ -1,4 +1,4 @@
-"""Drivers that are killed, at random moments and at chosen ones, or told to stop: the same command goes on.
+"""Drivers that are killed, at random moments and at chosen ones, or told to stop: the same command resumes.
 
 Each search is killed several times before it may end. CI kills a few times, at random moments that differ from commit
 to commit; ``test_every_record.py`` proves there, without processes, what holds at every record. The proofs marked

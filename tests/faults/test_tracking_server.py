@@ -1,4 +1,4 @@
-"""A tracking server that is down, dies, answers with errors, late or never: the search goes on and loses nothing.
+"""A tracking server that is down, dies, answers with errors, late or never: the search continues and loses nothing.
 
 The server is a real one; what its answers meet on their way is up to a proxy of ours. It is started once, and each test
 leaves its experiment behind under another name.

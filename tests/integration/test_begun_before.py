@@ -1,4 +1,4 @@
-"""A search that an older version began, and that was killed, goes on in this version to the same winner."""
+"""A search that an older version began, and that was killed, resumes in this version to the same winner."""
 
 import json
 import shutil

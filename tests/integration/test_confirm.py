@@ -13,7 +13,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import fresh_seeds
-from orchestrator.search.continuation import confirm_experiment
+from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for

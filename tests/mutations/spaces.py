@@ -88,7 +88,7 @@ MUTATIONS = (
         tests="tests/search_spaces/test_polynomial.py::test_version_1_has_the_bounds_and_the_first_points_of_then",
     ),
     Mutation(
-        name="a search that began goes on in another space",
+        name="a search resumes in another space",
         file="orchestrator/experiment/experiment.py",
         old='if not begun or "space_version" in self.search.model_fields_set:',
         new="if True:",

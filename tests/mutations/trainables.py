@@ -214,7 +214,7 @@ MUTATIONS = (
         tests="tests/trainables/test_trial.py::test_the_checkpoint_holds_the_model_of_the_best_epoch",
     ),
     Mutation(
-        name="the best model goes on being trained",
+        name="the best model continues to be trained",
         file="trainables/trial.py",
         old="tensor.cpu().clone()",
         new="tensor.cpu()",

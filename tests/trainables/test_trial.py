@@ -1,4 +1,4 @@
-"""A trial learns, repeats itself, goes on where it stopped, and says where it diverged."""
+"""A trial learns, repeats itself, resumes where it stopped, and says where it diverged."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -61,7 +61,7 @@ def count(ledger: Ledger) -> int:
 
 
 def search(path: Path, experiment: Experiment, records: int | None = None) -> History:
-    """Begin a search, or go on with it, and return what the journal says."""
+    """Begin or resume a search, and return what the journal says."""
     ledger = Ledger(path)
     if not ledger.past:
         start(ledger, experiment)

@@ -350,7 +350,7 @@ def test_an_interrupted_training_names_the_command_that_goes_on(
     monkeypatch.setattr(_Lines, *(("report", report) if epochs else ("start", interrupt)))
     code, _, err = run(capsys, *train(root))
     assert code == 130
-    said = "epochs trained; go on with: " if epochs else "nothing was trained; start again with: "
+    said = "epochs trained; resume with: " if epochs else "nothing was trained; start again with: "
     command = shlex.split(err.partition(said)[2])
     assert command[:2] == ["orchestrator", "train"]
     monkeypatch.undo()
@@ -358,7 +358,7 @@ def test_an_interrupted_training_names_the_command_that_goes_on(
     code, out, _ = run(capsys, *command[1:])
     assert code == 0
     trained = [line.split()[1] for line in out.splitlines() if line.startswith("epoch")]
-    # The epoch that a training goes on from is reported again.
+    # The epoch from which a training resumes is reported again.
     assert trained[-2:] == ["2/3", "3/3"] and len(trained) == (2 if epochs else 3)
 
 
