@@ -21,9 +21,9 @@ class Session:
         workload: Trains a trial.
         checkpoints: Finds and saves the trials' checkpoints.
         scratch: Directory of this process alone; a short path, because Ray makes sockets under it.
-        on_step: Called several times a second, by which the display draws.
-        announce: Told what is under way that brings no record for a while, e.g. that Ray starts. It may be called in
-            the handler of a signal, while another thread works.
+        on_step: Draws the display; called several times a second.
+        announce: Gets a sentence about work that brings no record for a while, e.g. that Ray starts. It may be called
+            in the handler of a signal, while another thread works.
         limit: Called as often as ``on_step``; a text (the reason) ends the stage, and the running trials stay
             resumable.
         cluster: Where trials run.

@@ -181,7 +181,7 @@ CRASHES = {
 
 
 @pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
-def test_it_goes_on_to_the_same_end_from_every_record(undisturbed: Undisturbed, crash: Crash, tmp_path: Path) -> None:
+def test_it_resumes_to_the_same_end_from_every_record(undisturbed: Undisturbed, crash: Crash, tmp_path: Path) -> None:
     for number, snapshot in enumerate(undisturbed.snapshots):
         assert snapshot.is_forced, f"{snapshot.record}: acted upon before it was forced to the disk"
         output = tmp_path / f"{number}-{snapshot.record['kind']}"
@@ -189,7 +189,7 @@ def test_it_goes_on_to_the_same_end_from_every_record(undisturbed: Undisturbed, 
         resume(undisturbed, output, order=number, damage=crash.damage)
 
 
-def test_it_goes_on_from_every_record_of_a_start_that_goes_on(tmp_path: Path) -> None:
+def test_it_resumes_from_every_record_of_a_start_that_resumes(tmp_path: Path) -> None:
     first = run_undisturbed(ONE_BY_ONE, tmp_path / "first")
     late = first.snapshots[len(first.snapshots) // 2 :]
     crashed = next(snapshot for snapshot in late if snapshot.record.get("state") == TrialState.RUNNING)

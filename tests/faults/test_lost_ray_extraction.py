@@ -21,7 +21,7 @@ RESUME = "finished shards are kept: resume with the same command\n"
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_an_extraction_whose_ray_dies_ends_in_order_and_goes_on(tmp_path: Path) -> None:
+def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-c", PROGRAM, "data", "extract", "scenes", "--shard-size", "8", "--workers", "2"]
     command += ["--data-root", str(write_scenes(tmp_path / "data", images=256)), "--out", str(out)]

@@ -113,7 +113,7 @@ def test_trials_that_go_wrong_never_win(trials_run: None, output: Path) -> None:
         search(experiment, output, FakeWorkload(digest="d2"))
 
 
-def test_a_search_with_more_trials_goes_on_where_it_was(trials_run: None, output: Path) -> None:
+def test_a_search_with_more_trials_resumes_where_it_was(trials_run: None, output: Path) -> None:
     short, long = ({"sampler": "tpe", "trials": trials, "seed": 3} for trials in (2, 4))
     limits = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
     search(make_experiment(search=short, resources=limits), output, FakeWorkload())

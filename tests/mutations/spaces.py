@@ -92,7 +92,7 @@ MUTATIONS = (
         file="orchestrator/experiment/experiment.py",
         old='if not begun or "space_version" in self.search.model_fields_set:',
         new="if True:",
-        tests="tests/search_spaces/test_polynomial.py::test_an_experiment_that_began_with_version_1_goes_on_with_it_unless_it_names_another",
+        tests="tests/search_spaces/test_polynomial.py::test_an_experiment_that_began_with_version_1_resumes_with_it_unless_it_names_another",
     ),
     Mutation(
         name="a journal without a version is one of today",

@@ -198,7 +198,7 @@ def test_version_1_has_the_bounds_and_the_first_points_of_then(name: str) -> Non
     assert space.published_points() == [point]
 
 
-def test_an_experiment_that_began_with_version_1_goes_on_with_it_unless_it_names_another() -> None:
+def test_an_experiment_that_began_with_version_1_resumes_with_it_unless_it_names_another() -> None:
     begun = experiment(space_version=1).to_dict()
     now = experiment()
     assert now.search.space_version == 3

@@ -108,7 +108,7 @@ def test_a_race_gives_its_trainings_to_those_that_can_win(tmp_path: Path) -> Non
     assert [warning for warning in verdict.warnings if "ranks" not in warning] == []
 
 
-def test_a_race_that_was_killed_after_any_training_goes_on_to_the_same_end(tmp_path: Path) -> None:
+def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     undisturbed = searched(tmp_path / "whole", RACING)
     trainings = confirm(undisturbed, RACING)

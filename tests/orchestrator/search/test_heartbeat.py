@@ -74,7 +74,7 @@ def interrupted() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
 )
-def test_ctrl_c_while_ray_starts_is_answered_with_the_command_that_goes_on(
+def test_ctrl_c_while_ray_starts_is_answered_with_the_command_that_resumes(
     ledger: Ledger, capsys: pytest.CaptureFixture[str], stages: tuple[Stage, ...], verb: str
 ) -> None:
     directory = ledger.path.parent

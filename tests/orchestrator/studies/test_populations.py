@@ -156,7 +156,7 @@ def test_neither_slots_nor_order_nor_stops_change_anything(
     assert max(trained.values()) <= 1 + stops
 
 
-def test_the_worst_go_on_from_the_best_near_their_temperature(undisturbed: History) -> None:
+def test_the_worst_resume_from_the_best_near_their_temperature(undisturbed: History) -> None:
     boundaries = {move.epoch for trial in undisturbed.trials.values() for move in trial.moves}
     assert boundaries == {2, 4, 6, 8, 10}
     for epoch in sorted(boundaries):
