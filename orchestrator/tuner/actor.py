@@ -23,7 +23,7 @@ from trainables.reports import EpochReport
 
 @dataclass(frozen=True)
 class Step:
-    """What an actor tells the driver after an epoch, or instead of an epoch.
+    """The answer of an actor to the driver, after an epoch or instead of an epoch.
 
     Attributes:
         epoch: Epochs trained so far; 0 before the first epoch.
@@ -31,7 +31,7 @@ class Step:
         diverged: Which loss or metric stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
         damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial resumes.
-        load: What the actor's process and its machine are doing, see ``machines.own_load``; shown to people only.
+        load: Load of the actor's process and its machine, see ``machines.own_load``; shown to people only.
     """
 
     epoch: int = 0
@@ -64,7 +64,7 @@ class TrialActor(Trainable):
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Drop the trial so far and take the next one; nothing of the former trial is left."""
+        """Drop the former trial, of which nothing is left, and take the next trial."""
         self.cleanup()
         self._take(new_config)
         return True
@@ -82,7 +82,7 @@ class TrialActor(Trainable):
             return {"step": Step(refused=str(error))}
 
     def cleanup(self) -> None:
-        """End the stream: the model, optimiser and open files of one trial go before those of the next are made."""
+        """End the stream, so that the model, optimiser and open files of one trial are freed before the next trial."""
         if self._stream is not None:
             self._stream.close()
         self._stream = None

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float], int]:
-    """Return the resources that a trial asks Ray for, and how many trials are fused into one engine.
+    """Return the resources of a trial, by Ray's names, and how many trials are fused into one engine.
 
     The journal gets a note for people about the limit of trials at a time.
 
     Args:
-        session: What this start of the experiment shares.
+        session: Shared objects of this start of the experiment.
         nodes: The machines on which trials can run.
 
     Raises:
-        ConfigError: If no machine has what a trial asks for.
+        ConfigError: If no machine has the resources of a trial.
     """
     wanted, available = session.experiment.resources, total(nodes)
     has_gpu = available["GPU"] >= 1

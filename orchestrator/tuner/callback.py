@@ -37,7 +37,7 @@ PLACES_SECONDS = 1.0
 
 
 class TrialCallback(NotPickled, TrialProgressCallback):
-    """Writes into the journal what Ray Tune tells neither searcher nor scheduler: starts, errors and retries.
+    """Writes starts, errors and retries into the journal, of which Ray Tune tells neither searcher nor scheduler.
 
     The class takes the place of Ray's own progress callback, which would print nothing here and yet keep every trial.
 
@@ -106,8 +106,8 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         # Before the trial is issued again, because the trial must not start beside as many trials as before.
         if failure.cause is Cause.MEMORY:
             self._run_fewer(trial)
-        # Each record comes first: a driver that is killed after the record does again what follows from it, while a
-        # retry without its record would not count.
+        # Each record comes first: a new driver repeats all that follows from a record, while a retry without its record
+        # would not count.
         if reason is None:
             self._ledger.append(TrialRetried(trial=recorded.id, cause=failure.cause, error=failure.message))
             self._issuer.issue_again(recorded)

@@ -40,7 +40,7 @@ class Failure:
     """One failure of a trial.
 
     Attributes:
-        cause: Decides what is done about the failure.
+        cause: Decides whether the trial is tried again.
         message: Message for people, in one line.
     """
 

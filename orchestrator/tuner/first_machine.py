@@ -24,10 +24,10 @@ LOOK_SECONDS = 1.0
 
 
 def machines_that_run_trials(wanted: Resources, is_over: Callable[[], bool]) -> list[Node]:
-    """Return the machines of the cluster; if none of them runs trials, wait for the first one that does.
+    """Return the machines of the cluster; if none runs trials, wait for the first machine that does.
 
     Args:
-        wanted: What a trial asks for.
+        wanted: Resources of a trial.
         is_over: Returns whether the process is to end, so that no machine is needed any more.
 
     Returns:

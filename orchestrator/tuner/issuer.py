@@ -74,7 +74,7 @@ class Issuer(NotPickled, Searcher):
         return {"trial": trial.id, "config": config, "halvings": self._halvings, "alone": alone}
 
     def _next(self) -> Trial | None:
-        """Return the next trial of the source, or ``None``; no further trial after the source has failed."""
+        """Return the next trial of the source; ``None`` if there is none yet, or if the source has failed."""
         if self.problem is not None:
             return None
         try:
@@ -112,7 +112,7 @@ class Issuer(NotPickled, Searcher):
             trial_id: Ray's id of the trial that failed; each attempt of a trial has an id of its own.
 
         Returns:
-            The new number; ``None`` if the trial ran alone, or if the number was halved for a trial beside this one.
+            The new number; ``None`` if the trial ran alone, or if the number was halved for a trial beside it.
         """
         # Ray Tune has called ``on_trial_complete`` before, so the failed trial is not among the live trials any more.
         running = len(self._live) + 1

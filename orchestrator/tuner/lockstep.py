@@ -7,7 +7,7 @@ next round, so that no round waits for a dead trial.
 
 One thread, the worker, does everything that touches models: it takes trials in, lets trials go and trains rounds.
 Other threads only leave requests under a lock. A worker that hangs cannot be ended, but a hang can be recognised: Ray
-ends the silent trials of the round one by one, until the worker is busy with trials of which none is a member any more
+ends the silent trials of the round one by one, until no trial with which the worker is busy is a member any more
 (``is_stuck``).
 """
 
@@ -37,7 +37,7 @@ class _Arrival:
 
     Attributes:
         name: Name of the trial.
-        config: What the trial trains.
+        config: Config of the trial.
         resume: The checkpoint from which the trial resumes, or ``None``.
         report: Gets the report of the checkpoint, or the error, once the worker has taken the trial in.
     """
@@ -77,7 +77,7 @@ class EpochBarrier:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the worker is busy with trials of which none is a living member any more."""
+        """Whether the worker is busy, but with no trial that is a living member."""
         with self._changed:
             are_alive = (name in self._members and self._members[name]() for name in self._busy_with)
             return bool(self._busy_with) and not any(are_alive)

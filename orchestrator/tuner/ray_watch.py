@@ -19,7 +19,7 @@ from orchestrator.tuner.head_connection import HeadConnection
 from trainables.errors import UserError
 
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
-"""The processes without which Ray cannot work: name -> what the user is told when the process is gone."""
+"""The processes without which Ray cannot work: name -> message to the user when the process is gone."""
 
 LOOK_SECONDS = 0.2
 """Seconds between two looks at the processes of Ray."""
@@ -31,7 +31,7 @@ SILENT_SECONDS = 40.0
 """Seconds for which the head of a cluster may be out of reach; after 60 s Ray itself ends this process."""
 
 GRACE_SECONDS = 1.0
-"""Seconds to wait for a signal after Ray has died: whoever ended Ray may be about to signal this process as well."""
+"""Seconds to wait for a signal after Ray has died: the ender of Ray may be about to signal this process as well."""
 
 
 class RayLostError(UserError):
@@ -68,7 +68,7 @@ class Ray(Protocol):
         ...
 
     def kill(self) -> None:
-        """Kill what is left of Ray's processes, if this process started them."""
+        """Kill the remaining processes of Ray, if this process started Ray."""
         ...
 
 
@@ -179,8 +179,8 @@ class RayWork(threading.Thread):
         """Start the work and wait for its end, for the end of Ray, or for a signal.
 
         A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
-        its checkpoint and its record are written. Whoever signals this process may have signalled the processes of Ray
-        as well (``timeout``, systemd), and a Ray that ends by itself ends this process, too, without a message.
+        its checkpoint and its record are written. The signal may have gone to the processes of Ray as well
+        (``timeout``, systemd), and a Ray that ends by itself ends this process, too, without a message.
 
         Args:
             ray: The Ray that the work calls.

@@ -1,7 +1,7 @@
 """``run_trials`` starts Ray, lets Ray Tune run the trials of a source, and ends Ray.
 
 No state of Ray is ever read again: Ray's checkpoints are off, and Ray's storage is a scratch directory that is removed
-when the process ends. What must survive a crash is in the journal and in the trials' own checkpoints.
+when the process ends. The journal and the trials' own checkpoints hold all that must survive a crash.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,10 +31,10 @@ STOPPING = "stopping; every finished epoch is kept"
 
 
 def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> int | None:
-    """Run what is left of a source's trials until the last has ended, a limit is reached or a signal comes.
+    """Run the remaining trials of a source until the last has ended, a limit is reached or a signal comes.
 
     Args:
-        session: What this start of the experiment shares.
+        session: Shared objects of this start of the experiment.
         source: Decides which trials there are.
         scheduler: Judges every epoch and writes the epoch into the journal.
 
@@ -44,7 +44,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     Raises:
         PluginError: If the sampler of a plug-in failed; the trials that ran by then have ended.
         ClusterError: If no machine that runs trials has joined the cluster in time.
-        ConfigError: If the machine does not have what a trial needs.
+        ConfigError: If no machine has the resources of a trial.
         OSError: If there is no room for the journal or a checkpoint; all that ran stays resumable.
         RayLostError: If a process of Ray died and no signal came; all that ran stays resumable.
     """

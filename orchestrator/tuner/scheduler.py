@@ -131,7 +131,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         return trial.state
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:
-        """Judge what an actor returned, and tell Ray Tune to let the trial continue or to end the trial (``STOP``)."""
+        """Judge an actor's answer, and tell Ray Tune to let the trial continue or to end the trial (``STOP``)."""
         recorded = self._ledger.history.trials[trial.config["trial"]]
         state = self.judge(recorded, result["step"])
         continues = state is TrialState.RUNNING and not self.pauses(recorded)

@@ -1,4 +1,4 @@
-"""What the stages of one start of an experiment share."""
+"""The objects that the stages of one start of an experiment share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from orchestrator.workload.workload import Workload
 
 @dataclass(frozen=True)
 class Session:
-    """What the stages of one start of an experiment share.
+    """The objects that the stages of one start of an experiment share.
 
     Attributes:
         experiment: The experiment that is run.
-        ledger: Writes the journal, and holds what the journal says so far.
+        ledger: Writes the journal, and holds its content.
         workload: Trains a trial.
         checkpoints: Finds and saves the trials' checkpoints.
         scratch: Directory of this process alone; a short path, because Ray makes sockets under it.

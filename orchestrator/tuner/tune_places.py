@@ -70,6 +70,6 @@ def fits(free: Mapping[str, float], wanted: Mapping[str, float]) -> int:
 
 
 def _has_place(controller: Any, trial: RayTrial) -> bool:
-    """Say whether a trial has an actor that runs or is starting, rather than one that waits for room."""
+    """Say whether a trial has an actor that runs or is starting, rather than an actor that waits for room."""
     actor = controller._trial_to_actor.get(trial)
     return actor is not None and actor not in controller._actor_manager._pending_actors_to_attrs
