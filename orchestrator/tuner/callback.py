@@ -72,8 +72,8 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     def on_trial_start(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Record that a trial has its actor, and the share of a GPU that the trial holds from now on."""
         self._heard[trial] = time.monotonic()
-        wanted = trial.placement_group_factory
-        gpus = 0.0 if wanted is None else wanted.required_resources.get("GPU", 0.0)
+        placement = trial.placement_group_factory
+        gpus = 0.0 if placement is None else placement.required_resources.get("GPU", 0.0)
         self._ledger.append(TrialStarted(trial=trial.config["trial"], gpus=gpus))
 
     def on_trial_result(

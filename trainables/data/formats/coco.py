@@ -43,7 +43,7 @@ class _Annotated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Collected:
     """The content of the annotation files and the split file.
 
     Attributes:
@@ -65,31 +65,31 @@ def find(folder: Path) -> list[Path]:
 
 def read(files: Sequence[Path]) -> Corpus:
     """Read the annotations, then the splits."""
-    found = _Found()
+    collected = _Collected()
     annotations = [file for file in files if file.parent.name == "annotations"]
     for file in annotations:
-        _read_annotations(file, found)
+        _read_annotations(file, collected)
     place = str(annotations[0])
     if len(annotations) == len(files):
         notes = ["no Karpathy JSON beside the annotations: a split of our own"]
-        return Corpus(place, _own_split(found.images), found.problems, notes)
-    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), found)
-    left_out = len(found.images) - len({image.id for image in listed})
+        return Corpus(place, _own_split(collected.images), collected.problems, notes)
+    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), collected)
+    left_out = len(collected.images) - len({image.id for image in listed})
     if left_out > 0:
-        found.notes.append(f"{left_out} images with captions are in no split and left out")
-    return Corpus(place, listed, found.problems, found.notes)
+        collected.notes.append(f"{left_out} images with captions are in no split and left out")
+    return Corpus(place, listed, collected.problems, collected.notes)
 
 
-def _read_annotations(file: Path, found: _Found) -> None:
+def _read_annotations(file: Path, collected: _Collected) -> None:
     """Add the good images and captions of a file, and its problems."""
-    images, problems = found.images, found.problems
+    images, problems = collected.images, collected.problems
     content = read_json(file)
     entries = {
         key: _good_records(file, content, key, check, problems)
         for key, check in (("images", _image_problem), ("annotations", _annotation_problem))
     }
     known = {record["id"] for record in content["images"] if _has_id(record)}
-    found.refused.update(known - {image["id"] for image in entries["images"]})
+    collected.refused.update(known - {image["id"] for image in entries["images"]})
     for annotation in entries["annotations"]:
         if annotation["image_id"] not in known:
             problems.append(
@@ -138,9 +138,9 @@ def _annotation_problem(record: Any) -> str | None:
     return f"annotation {record['id']} of image {record['image_id']}: {wrong}" if wrong else None
 
 
-def _listed_split(file: Path, found: _Found) -> list[Image]:
+def _listed_split(file: Path, collected: _Collected) -> list[Image]:
     """Return the images that a Karpathy JSON lists, in its order, matched by COCO's id, else by file name."""
-    images, problems, edited = found.images, found.problems, 0
+    images, problems, edited = collected.images, collected.problems, 0
     by_name = {image.filename: key for key, image in images.items()}
     listed = []
     for position, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
@@ -150,7 +150,7 @@ def _listed_split(file: Path, found: _Found) -> list[Image]:
             continue
         key = record.get("cocoid", by_name.get(record["filename"]))
         if not isinstance(key, int) or key not in images:
-            if isinstance(key, int) and key in found.refused:
+            if isinstance(key, int) and key in collected.refused:
                 # The annotation of this image is a problem already.
                 continue
             problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the one that has it")
@@ -166,7 +166,7 @@ def _listed_split(file: Path, found: _Found) -> list[Image]:
                 "these are two images; fetch annotations and split file of one release"
             )
     if edited:
-        found.notes.append(
+        collected.notes.append(
             f"{edited:,} images have captions in {file.name} that the annotations do not have; the captions of "
             "the annotations are taken"
         )

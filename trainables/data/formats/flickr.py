@@ -54,11 +54,11 @@ def read(files: Sequence[Path]) -> Corpus:
 
 def split_lists(folder: Path) -> dict[str, Path]:
     """Return the list of file names, or ids, of each split that has one."""
-    found = {
+    lists = {
         split: next((path for pattern in patterns for path in sorted(folder.glob(pattern))), None)
         for split, patterns in _LISTS.items()
     }
-    return {split: path for split, path in found.items() if path}
+    return {split: path for split, path in lists.items() if path}
 
 
 def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:

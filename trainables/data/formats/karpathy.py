@@ -38,10 +38,10 @@ def read(files: Sequence[Path]) -> Corpus:
         if wrong:
             problems.append(f"{place}: {wrong}")
             continue
-        found, captions, ids = _sentences(place, record)
-        problems += found
+        wrong_sentences, captions, ids = _sentences(place, record)
+        problems += wrong_sentences
         # An image whose captions are all problems would be reported again, as an image without captions.
-        if captions or not found:
+        if captions or not wrong_sentences:
             images.append(
                 Image(place, image_id(record, index), file_name(record), SPLIT_ALIASES[record["split"]], captions, ids)
             )

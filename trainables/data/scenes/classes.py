@@ -73,10 +73,10 @@ def _is_there(target: Path, info: dict[str, Any]) -> bool:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     try:
-        found = read_state(target / _ABOUT)
+        recorded = read_state(target / _ABOUT)
     except (OSError, ValueError):
-        found = None
-    if found != info:
+        recorded = None
+    if recorded != info:
         raise DataError(f"{target}: is there already and holds something else; remove it, or give another --out")
     return True
 

@@ -138,11 +138,11 @@ def _is_there(target: Path, info: dict[str, Any]) -> bool:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     try:
-        found = read_state(target / _ANNOTATIONS, LARGEST_FILE)["info"]
+        recorded = read_state(target / _ANNOTATIONS, LARGEST_FILE)["info"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        found = None
-    if found != info:
-        content = f"scenes made with {found}" if found else "something else"
+        recorded = None
+    if recorded != info:
+        content = f"scenes made with {recorded}" if recorded else "something else"
         raise DataError(f"{target}: is there already and holds {content}; remove it, or give another folder with --out")
     if sum(1 for _ in (target / "images").glob("*.jpg")) != info["images"]:
         raise DataError(f"{target / 'images'}: some of the {info['images']} pictures are gone; remove {target}")

@@ -117,10 +117,10 @@ class Speaker:
 
     def pair(self, *, full: bool = False) -> tuple[str, str, str]:
         """Return the names of two things, and between them the relation of the first to the second."""
-        one, other = (int(i) for i in self.generator.permutation(len(self.scene.things))[:2])
-        phrase = self.say(RELATION_PHRASES[relation(self.scene, one, other)])
+        first, second = (int(i) for i in self.generator.permutation(len(self.scene.things))[:2])
+        phrase = self.say(RELATION_PHRASES[relation(self.scene, first, second)])
         things = self.scene.things
-        return self.name(things[one], full=full), phrase, self.name(things[other], full=full)
+        return self.name(things[first], full=full), phrase, self.name(things[second], full=full)
 
 
 def write_captions(scene: Scene, seed: int, index: int) -> list[str]:

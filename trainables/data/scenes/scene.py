@@ -118,12 +118,12 @@ def draw_single(seed: int, index: int, colour: str, shape: str) -> Scene:
     return Scene(pick(generator, GROUNDS), layout, (_place(thing, layout, 0, generator),))
 
 
-def relation(scene: Scene, one: int, other: int) -> str:
-    """Say how one thing stands to another: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
+def relation(scene: Scene, first: int, second: int) -> str:
+    """Say how a thing stands to a second thing: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
     if scene.layout == "front":
-        return "front" if one > other else "behind"
-    dx = scene.things[other].x - scene.things[one].x
-    dy = scene.things[other].y - scene.things[one].y
+        return "front" if first > second else "behind"
+    dx = scene.things[second].x - scene.things[first].x
+    dy = scene.things[second].y - scene.things[first].y
     if abs(dx) >= abs(dy):
         return "left" if dx > 0 else "right"
     return "above" if dy > 0 else "below"
