@@ -1,4 +1,4 @@
-"""``orchestrator extend``: resume a search that has ended, with more trials or more time."""
+"""``orchestrator extend``: give a search that has ended more trials or more time."""
 
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ def extend(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Resume a search that has ended, with more trials, more hours, or another limit by [bold]--set[/bold]."""
+    """Give a search that has ended more trials, more hours, or another limit by [bold]--set[/bold]."""
     from orchestrator.commands.search import resume_experiment
     from orchestrator.search.resuming import extend_experiment
 

@@ -70,7 +70,7 @@ class Progress:
         return parts + ([] if left is None else [f"ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"])
 
     def best(self) -> Point | None:
-        """Return the point with the highest value so far among those that could win or still run."""
+        """Return the point with the highest value so far among points that could win or still run."""
         trials = self.history.stage(self.stage)
         # In other stages each trial has a seed of its own, so each trial stands for itself.
         points = points_of(trials) if self.stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
@@ -90,7 +90,7 @@ class Progress:
 
 
 class Display:
-    """A display that hears of new records and is called several times a second; this one shows nothing."""
+    """A display, which hears of new records and is called several times a second; this display shows nothing."""
 
     def listen(self, record: Record) -> None:
         """Take note of a record."""
@@ -164,7 +164,7 @@ class LiveDisplay(Display):
         live.update(self._drawn())
 
     def listen(self, record: Record) -> None:
-        """Note what is shown beside the trials: ends of epochs, the state of a race, limits of trials at a time."""
+        """Note ends of epochs, the state of a race and limits of trials at a time, shown beside the trials."""
         self._epochs.listen(record)
         if isinstance(record, EpochEnded):
             self._heartbeat.hear()

@@ -1,4 +1,4 @@
-"""Checks, and opens what an experiment needs, before its first trial runs."""
+"""Checks an experiment, and opens its files and stores, before its first trial runs."""
 
 import os
 from collections.abc import Iterator, Mapping
