@@ -120,7 +120,7 @@ class PlainDisplay(Display):
             moved = ", ".join(f"{move.trial} resumes from {move.source}" for move in record.moves)
             say(f"{record.study}: epoch {record.epoch}: {moved or 'nobody moves'}")
         elif isinstance(record, TrialRetried):
-            say(f"{record.trial}: starts again: {record.error}")
+            say(f"{record.trial}: resumes after a failure: {record.error}")
         elif isinstance(record, CheckpointDamaged):
             say(f"{record.trial}: resumes from an older checkpoint: {record.damage}")
         elif isinstance(record, LimitNoted):

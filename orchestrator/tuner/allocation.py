@@ -31,7 +31,7 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
     """
     wanted, available = session.experiment.resources, total(nodes)
     has_gpu = available["GPU"] >= 1
-    # Checked before the measurements, which take a whole GPU and would wait for ever on machines without room.
+    # The check precedes the measurements, which take a whole GPU and would wait for ever on machines without room.
     check_fits(wanted.cpus, float(has_gpu) if wanted.gpus == "auto" else wanted.gpus, nodes)
     fuse = choose_fuse(session, has_gpu=has_gpu) if wanted.fuse == "auto" else wanted.fuse
     gpus = wanted.gpus

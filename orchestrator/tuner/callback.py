@@ -65,7 +65,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         for trial, heard in self._heard.items():
             actor = trial.temporary_state.ray_actor
             if heard < silent_since and trial not in self._hung and actor is not None:
-                # Noted before the kill, after which Ray calls ``on_trial_error``, which finds the cause in the note.
+                # The trial is noted before the kill, because Ray then calls ``on_trial_error``, which reads the note.
                 self._hung.add(trial)
                 ray.kill(actor)
 
@@ -92,7 +92,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._forget(trial)
         recorded = self._ledger.history.trials[trial.config["trial"]]
         failure = self._failure(trial)
-        # Of a full disk or a lost claim the journal gets no record: all trials resume once the cause is removed.
+        # A full disk or a lost claim gets no record in the journal: all trials resume once the cause is removed.
         if failure.cause is Cause.DISK:
             self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {recorded.id}")
             return
@@ -103,7 +103,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
             # Only people read this file; a disk that is full fails the next record of the journal.
             keep_error(self._ledger.path.parent, recorded.id, recorded.retries + 1, _error(trial) or failure.message)
         reason = give_up(recorded, failure, self._patience)
-        # Before the trial is issued again, because the trial must not start beside as many trials as before.
+        # The limit falls before the trial is issued again, because it must not start beside as many trials as before.
         if failure.cause is Cause.MEMORY:
             self._run_fewer(trial)
         # Each record comes first: a new driver repeats all that follows from a record, while a retry without its record

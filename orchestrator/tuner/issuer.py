@@ -80,7 +80,7 @@ class Issuer(NotPickled, Searcher):
         try:
             return self._source.next()
         except PluginError as error:
-            # The error is raised after the running trials: raised here, it would end them, as an error of Ray.
+            # The error is raised when the running trials have ended: raised here, it would end them.
             self.problem = error
             self._announce(f"{error}; no further trial begins; the running trials train to their ends")
             return None

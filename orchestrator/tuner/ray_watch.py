@@ -31,7 +31,7 @@ SILENT_SECONDS = 40.0
 """Seconds for which the head of a cluster may be out of reach; after 60 s Ray itself ends this process."""
 
 GRACE_SECONDS = 1.0
-"""Seconds to wait for a signal after Ray has died: the ender of Ray may be about to signal this process as well."""
+"""Seconds to wait for a signal after Ray has died: the process that ended Ray may be about to signal this process."""
 
 
 class RayLostError(UserError):

@@ -116,7 +116,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
         """Record a step of a trial and return how the trial stands after it."""
-        # Damage is recorded first, because the epoch below was trained from an older checkpoint for it.
+        # Damage is recorded first, because it is why the epoch below was trained from an older checkpoint.
         for damage in step.damage:
             self._ledger.note_damage(trial, damage)
         if step.diverged is not None:
@@ -189,7 +189,7 @@ class StudyScheduler(RecordingScheduler):
         """Say whether the rule of its study lets the trial continue.
 
         A replicate is judged by the mean of the trainings of its setting that have reached the epoch. Once one of them
-        has finished, the others train to their end: without those of unlucky seeds, the mean would be too high.
+        has finished, the others train to their end: without trainings of unlucky seeds, the mean would be too high.
         """
         rule, setting = self._rules.get(trial.study), trial.candidate or trial.id
         values = self._values.setdefault(setting, {}).setdefault(epoch, [])

@@ -1,4 +1,4 @@
-"""The objects that the stages of one start of an experiment share."""
+"""One start of an experiment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,11 +1,11 @@
 """Which waiting trial gets an actor, so that actors start side by side.
 
 By itself Ray Tune asks a searcher for one trial at a time, and gives an actor that becomes free to a trial whose own
-actor is still starting, which Tune then ends. So actors start one after the other, and where a trial takes less time
-than the start of an actor, no second actor ever runs. With ``Places`` as many trials wait as there are free places, and
-one more, or several more where an autoscaler is to see that more nodes are wanted. An actor
-that becomes free takes the first waiting trial that has no actor yet. The attributes read here are private to the
-locked version of Ray; the test of this module fails where another version of Ray keeps them elsewhere.
+actor is still starting, and ends the starting actor. So actors start one after the other, and where a trial takes less
+time than the start of an actor, no second actor ever runs. With ``Places`` as many trials wait as there are free
+places, and one more, or several more where an autoscaler is to see that more nodes are wanted. An actor that becomes
+free takes the first waiting trial that has no actor yet. The attributes read here are private to the locked version of
+Ray; the test of this module fails where another version of Ray keeps them elsewhere.
 """
 
 import time
