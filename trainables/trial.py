@@ -48,7 +48,7 @@ def run_trial(
     """Train one model and yield a report after each epoch.
 
     Args:
-        config: What to train, and how.
+        config: Data, model, loss and settings.
         data: The dataset that the config names.
         resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a
             listener that died between checkpoint and report misses nothing; training resumes after that epoch.
