@@ -30,7 +30,7 @@ INTEGERS = 2**64
 """Whole numbers are smaller than this, and larger than its negative."""
 
 KeyPath = tuple[str, ...]
-"""The keys that lead to a value, from the outermost; an index for an item of a list."""
+"""The keys that lead to a value, from the outermost; the index where it is in a list."""
 
 Place = tuple[int, int]
 """Line and column, from 1."""

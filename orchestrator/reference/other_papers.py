@@ -1,8 +1,8 @@
 """Published results of SCAN, GSMN, the polynomial loss and VSE-infinity, under the product's names.
 
-Rows are here only if anybody can open the source of their numbers (``README.md`` of this folder names the sources); a
-recall that the source does not print is missing. All numbers are on Karpathy's test split, for MS-COCO on all 5,000
-images, from one run without a spread.
+Of each paper only the rows are here whose numbers could be read in a source that anybody can open (``README.md`` of
+this folder names the sources); a recall that the source does not print is missing. All are on Karpathy's test split,
+MS-COCO on all 5,000 images, from one run without a spread.
 
 References:
     [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024
@@ -28,7 +28,7 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "Chen2021": "Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding (CVPR 2021)",
     }
 )
-"""Name in the column of numbers -> source of the rows."""
+"""Where the rows of each paper are from, by the name that stands in the column of numbers."""
 
 _RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 
