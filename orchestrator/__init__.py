@@ -4,28 +4,28 @@
     commands/     parse, call one function, print
     regression/   reruns of baselines beside accepted ones
     search/       an experiment from its start to its winners, and how the experiment stands
-    doctor/       what is wrong with a machine, or with an experiment
+    doctor/       problems of a machine, or of an experiment
     extraction/   features from pictures, here or on Ray workers
     tracking/     MLflow, kept in step with the journal
     tuner/        trials on Ray
-    forecast/     what a search would take
+    forecast/     trials and hours of a search, before it runs
     report/       one HTML page
     tables/       the result tables in six formats
     exports/      trials for other programs: tables, TensorBoard, Weights & Biases
-    winners/      what becomes of selected trials: test split, weights, champion
-    machines/     which machines there are, and what a trial gets of them
+    winners/      test metrics, weights and packed models of selected trials
+    machines/     the machines of a search, and the share of a trial
     results/      from trials to candidates, verdicts, winners and sentences
     studies/      which trial comes next: Optuna
-    workload/     what runs in a trial: the door to ``trainables``
-    experiment/   what is asked for, checked as a whole
+    workload/     the training of a trial: a search's calls of ``trainables``
+    experiment/   the experiment file, checked as a whole
     storage/      bytes that outlive a machine
-    journal/      what happened, and who may write it down
+    journal/      records of events, written by one process at a time
     reference/    the published tables
     text/         how strings, numbers and addresses are shown
 
 A room imports rooms below it, never above: ``docs/architecture.md`` and ``tests/test_architecture.py``.
 
-The names of the package, for scripts and notebooks (``docs/python.md``); each is imported when it is first used:
+The names of the package, for scripts and notebooks (``docs/python.md``); a name is imported when it is first used:
 
     import orchestrator as icr
 
@@ -46,13 +46,13 @@ _NAMES = {
     "make_experiment": "orchestrator.search.begin",
     "train": "orchestrator.workload.begin",
 }
-"""Name -> where it lives; ``__init__.pyi`` tells editors and type checkers the same."""
+"""Name -> its module; ``__init__.pyi`` has the names for editors and type checkers."""
 
 __all__ = [*sorted(_NAMES), "search"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used, so that ``orchestrator --help`` waits for none of them."""
+    """Import a name when it is first used, so that ``orchestrator --help`` waits for no name."""
     if name == "search":
         return import_module("orchestrator.search")
     if name not in _NAMES:

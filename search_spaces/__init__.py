@@ -1,7 +1,7 @@
-"""Where to look: one file a loss family, plain functions of an Optuna-like trial that return a loss's parameters.
+"""Search spaces: one file for each family of losses, plain functions of an Optuna-like trial that return parameters.
 
-Nothing here imports torch, Ray or Optuna: a space is checked before anything heavy is loaded, and works with Optuna's
-``FixedTrial``, with a ten-line fake and in a real search alike.
+No module here imports torch, Ray or Optuna: a space is checked before anything heavy is loaded, and works with Optuna's
+``FixedTrial``, with a ten-line fake and in a real search.
 """
 
 from search_spaces.circle import CIRCLE

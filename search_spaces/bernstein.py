@@ -1,22 +1,22 @@
-"""The coefficients of the polynomial losses by a constant and slopes, or listed one by one.
+"""The coefficients of the polynomial losses, from a constant and slopes, or listed one by one.
 
-This was the default of space version 1. It holds where an experiment names its parameters, and in searches that began
-with it; ``search_spaces.polynomial`` has today's default.
+This parametrisation was the default of space version 1. It serves experiments that name its parameters, and searches
+that began with it; ``search_spaces.polynomial`` has today's default.
 
 A polynomial of degree d has a slope of degree d - 1, whose d Bernstein coefficients on the domain are the parameters,
 
     f'(x) = sum_k w_k C(d-1, k) t^k (1-t)^(d-1-k),    t = (x - low) / (high - low),    w_k >= 0   [Farouki2012]
 
-The domain holds all similarities, [-1, 1]; of the relative loss it is Delta in [-1, 2], though Delta can be as low as
--2. Below -1 a suggestion may pull the wrong way while its hinge is active: 5, 7 and 10 % of uniform draws from the
-default bounds do, of degrees 2, 3 and 4, and none of degree 1. A pair is there easier than any margin in use.
+The domain holds all similarities, [-1, 1]; for the relative loss the domain of Delta is [-1, 2], though Delta can be as
+low as -2. Below -1 a suggestion may pull the wrong way while its hinge is active: 5, 7 and 10 % of uniform draws from
+the default bounds do so for degrees 2, 3 and 4, and no draw for degree 1. A pair below -1 is easier than any usual
+margin.
 
 A mean of numbers >= 0 with weights >= 0 is >= 0: no point of the box is infeasible. Polynomials of degree 3 and 4 whose
 slope comes near 0 inside the domain lie outside the box.
 
-The coefficients themselves can be searched too, in lists, as the published grid searches did: e0, e1 ... of the
-relative loss, a0 ... and b0 ... of the self loss [Wei2021]. Every combination must pull the right way, or be allowed
-not to with ``allow_infeasible``.
+Coefficients can be listed as well, as in the published grid searches: e0, e1 ... of the relative loss, a0 ... and b0
+... of the self loss [Wei2021]. Every combination must pull the right way, unless ``allow_infeasible`` is set.
 
 References:
     [Farouki2012] Farouki, The Bernstein polynomial basis: a centennial retrospective. CAGD 29, 379-419
@@ -53,9 +53,9 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
     """Return the polynomial with a value at 0 and a slope.
 
     Args:
-        offset: Its constant.
-        weights: Bernstein coefficients of the size of its slope on ``DOMAINS[kind]``, one a degree, all >= 0.
-        kind: What it weighs, and so which sign its slope has.
+        offset: Constant of the polynomial.
+        weights: Bernstein coefficients of the size of its slope on ``DOMAINS[kind]``, one for each degree, all >= 0.
+        kind: The similarities that the polynomial weighs, which give the sign of its slope.
 
     Returns:
         Ascending powers, without zeros at the end.
@@ -73,7 +73,7 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
         falling = _power([high / (high - low), -1 / (high - low)], degree - index)
         for power, value in enumerate(_times(rising, falling)):
             slope[power] += weight * math.comb(degree, index) * value
-    # Twelve digits of the largest: what cancels exactly on paper is then exactly 0, however small the rest is.
+    # Twelve digits of the largest are kept: terms that cancel exactly on paper are then exactly 0.
     digits = 12 - math.floor(math.log10(max(map(abs, slope)) or 1.0))
     found = [offset, *(round(sign * value / power, digits) + 0.0 for power, value in enumerate(slope, start=1))]
     while len(found) > 2 and found[-1] == 0:
@@ -84,7 +84,7 @@ def coefficients(offset: float, weights: Sequence[float], kind: Kind) -> tuple[f
 def polynomial(sides: Sequence[Side], trial: Trial, bounds: Bounds) -> dict[str, Any]:
     """Suggest offset, degree and slopes, or the listed coefficients, of each polynomial of a loss.
 
-    Only the sum of the constants of two polynomials counts, so the offset is the first one's.
+    Only the sum of the constants of two polynomials counts, so the first polynomial gets the offset.
     """
     offset = bounds["offset"].suggest(trial, "offset") if "offset" in bounds else 0.0
     degree = int(bounds["degree"].suggest(trial, "degree")) if "degree" in bounds else 0
@@ -117,7 +117,7 @@ def _times(first: Sequence[float], second: Sequence[float]) -> list[float]:
 
 
 def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
-    """Drop the slopes beyond the highest degree, or what listed or fixed coefficients stand in the place of."""
+    """Drop the slopes beyond the highest degree, and parameters that listed or fixed coefficients replace."""
     if are_fixed(sides, bounds, fixed):
         return {}
     listed = {name: side for side in sides for name in side.listed(bounds)}
@@ -163,7 +163,7 @@ def _bounds(sides: Sequence[Side]) -> dict[str, Range | Values]:
 
 
 def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mapping[str, Any], ...]:
-    """Return the loss with slopes that are constant, in each degree: one and the same loss."""
+    """Return one loss, with constant slopes, as a point of each degree."""
     return tuple(
         {"offset": offset, "degree": degree, **{f"{side.slope}_{i}": slope for side in sides for i in range(degree)}}
         for degree in DEGREES
@@ -171,12 +171,12 @@ def _constant(sides: Sequence[Side], slope: float, offset: float) -> tuple[Mappi
 
 
 def _listed(sides: Sequence[Side], listed: Mapping[str, float]) -> Mapping[str, Any]:
-    """Return a loss as listed coefficients, of which those left out are 0."""
+    """Return a loss as listed coefficients; missing coefficients are 0."""
     return {**{f"{side.letter}{power}": 0.0 for side in sides for power in POWERS}, **listed}
 
 
 def _defaults(sides: Sequence[Side], listed: Mapping[str, float]) -> tuple[Mapping[str, Any], ...]:
-    """Return the default, a constant slope of 1, in each degree and as listed coefficients: one and the same loss."""
+    """Return the default, a constant slope of 1, as a point of each degree and as listed coefficients."""
     return (*_constant(sides, 1.0, 0.2), _listed(sides, listed))
 
 
@@ -195,13 +195,13 @@ def twins(
 
 
 def searched(sides: Sequence[Side]) -> dict[str, Domain]:
-    """Return the names of this parametrisation, each with what it takes; ``degree`` is today's as well."""
+    """Return the names of this parametrisation with their domains; today's default shares ``degree``."""
     slopes = {f"{side.slope}_{index}": NOT_NEGATIVE for side in sides for index in range(DEGREES[-1])}
     listed = {f"{side.letter}{power}": NUMBER for side in sides for power in POWERS}
     return {"offset": NUMBER, "degree": DEGREE, **slopes, **listed}
 
 
-# The numbers of the published code [PolyLoss], which go with its two hinges and its gate of 0.2.
+# The numbers of the published code [PolyLoss], which has two hinges and a gate of 0.2.
 PUBLISHED_CODE = {"a0": 0.5, "a1": -0.7, "a2": 0.2, "b0": 0.03, "b1": -0.4, "b2": 0.9}
 
 BERNSTEIN_SELF = LossSpace(

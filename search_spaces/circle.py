@@ -14,7 +14,7 @@ def circle(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {name: bounds[name].suggest(trial, name) for name in ("margin", "scale")}
 
 
-# 0.4 and 80: [Sun2020] for fine-grained image retrieval; it has 0.25 with 128 and 256 elsewhere.
+# 0.4 and 80: [Sun2020] for fine-grained image retrieval; its other tasks have 0.25 with 128 and 256.
 CIRCLE = LossSpace(
     suggest=circle,
     bounds={"margin": Range(0.0, 0.8), "scale": Range(4.0, 512.0, log=True)},

@@ -1,4 +1,4 @@
-"""The space of a plug-in's loss or model, made of the bounds that its decorator declares."""
+"""The space of a plug-in's loss or model, made from the bounds that its decorator declares."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Rang
         declared: Parameter -> ``{low, high, log, whole}`` or ``{values}``.
 
     Raises:
-        SpaceError: If one is no range and lists no values.
+        SpaceError: If a parameter has neither a range nor values.
     """
     found: dict[str, Range | Values] = {}
     for name, bound in declared.items():
@@ -26,7 +26,7 @@ def declared_bounds(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Rang
 
 
 def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[str, Any]) -> LossSpace:
-    """Return the space of a loss; the first trial of a study takes the defaults, where these are within the bounds.
+    """Return the space of a loss; the first trial of a study takes the defaults, if these are within the bounds.
 
     Args:
         declared: See ``declared_bounds``.
@@ -49,7 +49,7 @@ def declared_space(declared: Mapping[str, Mapping[str, Any]], defaults: Mapping[
 
 
 def _domain(default: Any, bound: Range | Values | None) -> Domain:
-    """Return what a parameter accepts: values of the kind of its default, above 0 where its scale is logarithmic."""
+    """Return the domain of a parameter: values of the type of its default, above 0 if its scale is logarithmic."""
     if isinstance(default, bool):
         return Domain("true or false", lambda value: isinstance(value, bool))
     if isinstance(default, list | tuple):

@@ -14,7 +14,7 @@ def decoupled(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {"temperature": bounds["temperature"].suggest(trial, "temperature")}
 
 
-# As wide as that of NT-Xent, which differs from this loss by the positive in its denominator alone.
+# The range of NT-Xent, which differs from this loss only by the positive in its denominator.
 DECOUPLED = LossSpace(
     suggest=decoupled,
     bounds={"temperature": Range(0.005, 0.5, log=True)},

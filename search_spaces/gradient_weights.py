@@ -1,8 +1,8 @@
 """The triplet weights and pair weights of ``gradient_weights`` as one conditional space.
 
-Two choices say which numbers there are: ``triplet_weight`` and ``pair_weight``. The loss is a sum over the pairs of a
-batch, so that ``triplet_sh`` is inside at a scale of 1, and ``nt_xent``, which is half a mean over each direction's
-queries, at 1 / (2 pairs temperature); both are tried first.
+Two choices, ``triplet_weight`` and ``pair_weight``, decide which numbers exist. The loss is a sum over the pairs of a
+batch. So the space contains ``triplet_sh`` at a scale of 1, and ``nt_xent``, which is half a mean over each direction's
+queries, at a scale of 1 / (2 pairs temperature); both are tried first.
 
 References:
     [Xuan2023] Xuan and Chen, Dissecting Deep Metric Learning Losses for Image-Text Retrieval (GOAL). arXiv:2210.13188
@@ -58,7 +58,7 @@ PUBLISHED = {
 
 
 def gradient_weights(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the two choices, and the numbers that exist at these."""
+    """Suggest the two choices, and the numbers that exist at these choices."""
     chosen = {name: bounds[name].suggest(trial, name) for name in ("negatives", *CONDITIONS, "scale")}
     names = [name for choice, numbers in CONDITIONS.items() for name in numbers[str(chosen[choice])]]
     return chosen | {name: bounds[name].suggest(trial, name) for name in names}
@@ -74,7 +74,7 @@ def _relevant(bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
 
 
 def _bounds(pairs: int) -> dict[str, Range | Values]:
-    """Return where to look by default in batches of so many pairs."""
+    """Return the default bounds for batches of so many pairs."""
     return {
         "negatives": Values(("hardest", "all")),
         "triplet_weight": Values(tuple(CONDITIONS["triplet_weight"])),
@@ -102,7 +102,7 @@ def _nt_xent(temperature: float, pairs: int) -> dict[str, Any]:
 
 
 def _twins(pairs: int, loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return the point that has the gradient of another loss, in batches with one positive a query."""
+    """Return the point with the gradient of another loss, in batches with one positive a query."""
     if loss in ("triplet", "triplet_sh") and is_number(parameters.get("margin")):
         return (_triplet(parameters["margin"], "all" if loss == "triplet" else "hardest"),)
     if loss == "nt_xent" and is_number(parameters.get("temperature")):

@@ -11,11 +11,11 @@ from search_spaces.space import NOT_NEGATIVE, NUMBER, POSITIVE, Bounds, LossSpac
 
 
 def multi_similarity(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest all four."""
+    """Suggest all four parameters."""
     return {name: bounds[name].suggest(trial, name) for name in ("alpha", "beta", "base", "epsilon")}
 
 
-# alpha 2, beta 40, base 0.5, epsilon 0.1: [MSCode]. A sharpness acts by its ratio to another, hence the logarithms.
+# alpha 2, beta 40, base 0.5, epsilon 0.1: [MSCode]. The ratio of two sharpnesses matters, hence the logarithms.
 MULTI_SIMILARITY = LossSpace(
     suggest=multi_similarity,
     bounds={

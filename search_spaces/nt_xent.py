@@ -16,7 +16,7 @@ def nt_xent(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {"temperature": bounds["temperature"].suggest(trial, "temperature")}
 
 
-# A temperature acts by its ratio to another, hence the logarithm. 0.1 is the value of [Bleeker2022].
+# The ratio of two temperatures matters, hence the logarithm. 0.1 is the value of [Bleeker2022].
 NT_XENT = LossSpace(
     suggest=nt_xent,
     bounds={"temperature": Range(0.005, 1.0, log=True)},

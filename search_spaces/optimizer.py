@@ -1,6 +1,6 @@
-"""The optimiser's settings, as a part that any study can search beside its loss's coefficients.
+"""Settings of the optimiser, which any study can search beside the parameters of its loss.
 
-Where to look by default: two decades around what VSE++ was published with; batch sizes that fit a small GPU.
+The default bounds are two decades around the published settings of VSE++, and batch sizes that fit a small GPU.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ BOUNDS: Mapping[str, Range | Values] = {
     "batch_size": Values((32, 64, 128, 256)),
     "embedding_size": Values((256, 512, 1024)),
 }
-"""What of ``training`` can be searched, and where."""
+"""Settings of ``training`` that can be searched, with their default bounds."""
 
 
 def optimizer(trial: Trial, bounds: Bounds) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A point near another one: what population-based training goes on with.
+"""A point near another point, with which population-based training resumes a trial.
 
-The space's own function is asked, by a trial that answers near a given point. So a perturbed point is one of the space:
-polynomials are moved by their slopes, and pull the right way where every other suggestion does.
+The space's own function suggests the perturbed point, from a trial that answers near the given point. So a perturbed
+point lies in the space: polynomials are moved by their slopes, and pull the right way wherever other suggestions do.
 
 References:
     [Jaderberg2017] Jaderberg et al., Population Based Training of Neural Networks, section 4.1. arXiv:1711.09846
@@ -16,23 +16,23 @@ from search_spaces.study import StudySpace, Suggestion
 
 STEP = 1.25
 """A number is multiplied or divided by about this much, to the power of 0.5 to 1.5: [Jaderberg2017] takes 1.2
-and 0.8 alone, so that two that go on from one point often become the same.
+and 0.8 alone, so that two trials that resume from one point often get equal points.
 """
 
 RESAMPLED = 0.25
-"""How often a parameter is drawn anew instead, which also leads away from 0."""
+"""Share of parameters that are drawn anew instead, which also leads away from 0."""
 
 
 def perturb(
     space: StudySpace, point: Mapping[str, Any], kept: Collection[str], draw: Random
 ) -> tuple[dict[str, Any], Suggestion]:
-    """Return a point near another, and what it stands for.
+    """Return a point near another point, and its suggestion.
 
     Args:
-        space: In which both lie.
+        space: The space of both points.
         point: Parameters by the names of the space.
         kept: Names of parameters that stay as they are.
-        draw: Makes all the choices.
+        draw: Generator of all choices.
     """
     near = _Near(point, kept, draw)
     suggestion = space.suggest(near)
@@ -40,14 +40,14 @@ def perturb(
 
 
 class _Near:
-    """A trial that suggests what is near a point, or anything where the point has nothing."""
+    """A trial that suggests values near a point, and draws parameters that the point lacks."""
 
     def __init__(self, point: Mapping[str, Any], kept: Collection[str], draw: Random) -> None:
         self._point, self._kept, self._draw = point, kept, draw
         self.chosen: dict[str, Any] = {}
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """Multiply the point's number, or draw one."""
+        """Multiply the point's number, or draw a number."""
         if name in self._kept:
             return self._note(name, self._point[name])
         if self._is_drawn(name):
@@ -55,7 +55,7 @@ class _Near:
         return self._note(name, min(max(self._point[name] * self._factor(), low), high))
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        """Multiply the point's number, and go at least one step, or draw one."""
+        """Multiply the point's number, and move at least one step, or draw a number."""
         if name in self._kept:
             return int(self._note(name, self._point[name]))
         if self._is_drawn(name):
@@ -65,7 +65,7 @@ class _Near:
         return int(self._note(name, min(max(stepped, low), high)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Take the number beside the point's, or draw a choice; words stay unless one is drawn."""
+        """Take the listed number next to the point's number, or draw a choice; a word is kept or drawn anew."""
         if name in self._kept:
             return self._note(name, self._point[name])
         if self._is_drawn(name):
@@ -77,7 +77,7 @@ class _Near:
         return self._note(name, ordered[min(max(place, 0), len(ordered) - 1)])
 
     def _is_drawn(self, name: str) -> bool:
-        # Drawn for every name, so that one parameter's fate is not another's.
+        # Drawn once for each name, so that each parameter is decided alone.
         drawn = self._draw.random() < RESAMPLED
         return drawn or name not in self._point
 

@@ -5,19 +5,20 @@
                b(s^) = scale (negative_margin + balance integral from 0 to s^ of w_b(x) dx)
 
 w is a slope that is nowhere negative on the domain and has the mean 1 there; ``search_spaces.shapes`` has every such
-slope of degree 0 to 3, and no other. The domain is that of ``trainables.feasibility``: of Delta from -gate on, or from
--1 without a gate, to 2; of similarities [-1, 1]. A joint hinge knows only the sum of the two constants, so that
-``negative_margin`` is 0 there; ``lift`` and ``balance`` follow from two rules about similarities that are all alike
+slope of degree 0 to 3, and no other slope. ``trainables.feasibility`` gives the domains: [-gate, 2] for Delta, or [-1,
+2] without a gate; [-1, 1] for similarities. For a joint hinge only the sum of the two constants matters, so
+``negative_margin`` is 0; ``lift`` and ``balance`` follow from two rules about similarities that are all equal
 (``search_spaces.alike``). With separate hinges, or where a study names ``balance``, ``lift`` is 0 and ``balance`` is
 searched.
 
 The scale matters because gradients are clipped by their norm. A loss that is a mean over the P positive pairs of a
 batch has gradients P times as short as the sum. With a scale of P, a constant slope and a margin the loss is
-``triplet_sh`` with this margin; with a scale of 1 it is the loss as published. Both are inside, and tried first.
+``triplet_sh`` with this margin; with a scale of 1 it is the loss as published. The space contains both, and a study
+tries both first.
 
-``hinge: separate`` takes any coefficients. The negatives' slope is asked for from 2/9 on, where the parabola of the
-published code has its vertex, so that the published numbers are inside; below 2/9 a suggestion may push negatives up,
-as the published numbers do below 0.0955.
+``hinge: separate`` takes any coefficients. The domain of the negatives' slope begins at 2/9, where the parabola of the
+published code has its vertex, so that the space contains the published numbers; below 2/9 a suggestion may push
+negatives up, as the published numbers do below 0.0955.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
@@ -66,14 +67,14 @@ SHARE_OF_RANGE = Range(0.0, 1.0)
 SHARE = Domain("a number in [0, 1]", lambda value: is_number(value) and 0 <= value <= 1)
 
 BESIDE = ("negative_margin", "balance", "push")
-"""What two polynomials have beside their shapes: separate hinges the first two, a joint hinge the third."""
+"""Parameters of two polynomials beside their shapes: the first two for separate hinges, the third for a joint hinge."""
 
 VERTEX = 2 / 9
-"""Where the slope of the published code's negatives, -0.4 + 1.8 s^, is 0 [PolyLoss]."""
+"""Similarity at which the slope of the published code's negatives, -0.4 + 1.8 s^, is 0 [PolyLoss]."""
 
 PUBLISHED_GATE = 0.2
 
-# (0.5, -0.7, 0.2) and (0.03, -0.4, 0.9) [PolyLoss]: both have a slope of mean 0.7, the negatives' one from 2/9 to 1.
+# (0.5, -0.7, 0.2) and (0.03, -0.4, 0.9) [PolyLoss]: both have a slope of mean 0.7, the negatives from 2/9 to 1.
 PUBLISHED_CODE = {
     "scale": 0.7,
     "margin": 5 / 7,
@@ -93,8 +94,8 @@ def polynomial(
     Args:
         sides: The polynomials.
         domains: Where the slope of each has its sign, by the name of its coefficients.
-        trial: Chooses.
-        bounds: Where; none where the coefficients stand still.
+        trial: Suggests the values.
+        bounds: Bounds of the parameters; empty if the coefficients are fixed.
     """
     if "scale" not in bounds:
         return {}
@@ -126,7 +127,7 @@ def _shapes(sides: Sequence[Side], degree: int) -> dict[str, float]:
 
 
 def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> Bounds:
-    """Drop the shapes of other degrees, and of a joint hinge the second constant; all where coefficients are fixed."""
+    """Drop shapes of other degrees, for a joint hinge the second constant, and all bounds if coefficients are fixed."""
     if are_fixed(sides, bounds, fixed):
         return {}
     degree = bounds["degree"]
@@ -138,7 +139,7 @@ def _relevant(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -
 
 
 def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool, balanced: bool) -> dict[str, Range | Values]:
-    """Return where to look by default; the mean and the published numbers are inside for a batch of any size.
+    """Return the default bounds; the mean and the published numbers are inside for a batch of any size.
 
     Args:
         sides: The polynomials.
@@ -157,7 +158,7 @@ def _bounds(sides: Sequence[Side], pairs: int, *, separate: bool, balanced: bool
 
 
 def _constant(sides: Sequence[Side], scale: float, margin: float, *, balanced: bool) -> tuple[Mapping[str, Any], ...]:
-    """Return the loss with slopes that are constant, in each degree: one and the same loss."""
+    """Return one loss, with constant slopes, as a point of each degree."""
     balance = {} if sides is not SELF else {"push": 0.5} if balanced else {"balance": 1.0}
     return tuple(
         {"scale": scale, "margin": margin, **balance, "degree": degree, **_shapes(sides, degree)} for degree in DEGREES
@@ -173,13 +174,13 @@ def _searched(sides: Sequence[Side]) -> dict[str, Domain]:
 
 
 def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: Asked) -> LossSpace:
-    """Return the space of a study: of today's parameters, or of slopes where these, or coefficients, are named.
+    """Return the space of a study: of today's parameters, or of slopes if the study names slopes or coefficients.
 
     Args:
         sides: The polynomials.
         slopes: The space of slopes and listed coefficients.
-        space: Of today's parameters.
-        asked: What the study says.
+        space: The space of today's parameters.
+        asked: Settings of the study.
     """
     earlier = sorted(asked.names & (slopes.searched.keys() - {"degree"}))
     own = sorted(asked.names & (space.searched.keys() - slopes.searched.keys()))
@@ -194,7 +195,7 @@ def _adapted(sides: Sequence[Side], slopes: LossSpace, space: LossSpace, asked: 
 
 
 def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
-    """Return a space with the domains, bounds and first points that fit what stands still and the batch."""
+    """Return a space with the domains, bounds and first points for the fixed parameters and the batch."""
     separate = asked.fixed.get("hinge") == "separate"
     balanced = _is_balanced(sides, asked)
     domains = {side.name: domain_of(side.kind, asked.fixed.get("gate")) for side in sides}
@@ -218,10 +219,10 @@ def _space(sides: Sequence[Side], space: LossSpace, asked: Asked) -> LossSpace:
 def _is_balanced(sides: Sequence[Side], asked: Asked) -> bool:
     """Say whether the balance of two polynomials follows from their shapes and ``push``.
 
-    Not with separate hinges, in searches that began before there was ``push``, and where a study names ``balance``.
+    The balance is searched with separate hinges, in searches that began before ``push``, and if a study names it.
 
     Raises:
-        SpaceError: If a study names ``push`` all the same.
+        SpaceError: If such a study names ``push``.
     """
     if {"push", "balance"} <= asked.names:
         raise SpaceError("push and balance are of two parametrisations; search, or fix, one of the two")

@@ -1,4 +1,4 @@
-"""What a sampler is told of a study: where the study looks, which points were tried, and what became of each."""
+"""The knowledge of a sampler about a study: bounds, tried points, and the results of each point."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from search_spaces.space import Bounds
 
 State = Literal["running", "finished", "stopped_early", "failed"]
-"""How a trial stands; a trial that diverged has ``failed`` for a sampler."""
+"""State of a trial; a trial that diverged has ``failed`` for a sampler."""
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,11 @@ class PastTrial:
     """A trial of a study as a sampler sees it; trainings of one point are one trial with their mean values.
 
     Attributes:
-        params: Parameter -> value, by the names of ``StudySoFar.bounds``; where some parameters exist only at some
-            values of others, a trial has only those that its point has.
-        state: How the trial stands.
+        params: Parameter -> value, by the names of ``StudySoFar.bounds``; in a conditional space, a trial has only the
+            parameters of its point.
+        state: State of the trial.
         values: The objectives of a trial that has finished, in the order of ``StudySoFar.directions``; else empty.
-        epochs: Epoch -> the metric so far; empty where a study has several objectives.
+        epochs: Epoch -> the metric so far; empty if the study has several objectives.
     """
 
     params: Mapping[str, Any]
@@ -34,9 +34,9 @@ class PastTrial:
 
     @property
     def best(self) -> float | None:
-        """The value with which the trial counts, larger is better; ``None`` where it failed or has no value yet.
+        """The value with which the trial counts, larger is better; ``None`` if it failed or has no value yet.
 
-        Of a trial that has finished the value is the first objective, of any other the best epoch so far.
+        A finished trial counts with its first objective, any other trial with its best epoch so far.
         """
         if self.values:
             return self.values[0]
@@ -45,17 +45,18 @@ class PastTrial:
 
 @dataclass(frozen=True)
 class StudySoFar:
-    """What a sampler is told before it suggests the point of the next trial.
+    """A study before its sampler suggests the point of the next trial.
 
     Attributes:
-        bounds: Parameter -> where it lies. With ``search.loss: choose`` the loss is the parameter ``loss`` itself, and
-            those of a loss are called ``<loss>.<parameter>``; settings are ``training.<name>`` and ``model.<name>``.
-        trials: All trials so far, in the order of their numbers: first those that ``warm_start_from`` took over, then
-            those of this search, the running ones and the published points among them.
+        bounds: Parameter -> its bounds. With ``search.loss: choose`` the loss itself is the parameter ``loss``, and the
+            parameters of a loss are called ``<loss>.<parameter>``; settings are ``training.<name>`` and
+            ``model.<name>``.
+        trials: All trials so far, in the order of their numbers: first the trials that ``warm_start_from`` took over,
+            then the trials of this search, with running trials and published points.
         directions: ``maximize`` or ``minimize`` of each objective; the first is always maximised.
-        number: Of the trial whose point is asked for, from 0.
+        number: Number of the trial whose point is asked for, from 0.
         size: How many trials the study has in the end, >= 1.
-        seed: Of the study, the same for each of its trials.
+        seed: Seed of the study, equal for all its trials.
     """
 
     bounds: Bounds

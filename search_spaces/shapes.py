@@ -1,4 +1,4 @@
-"""Slopes that are nowhere negative on an interval: all of them up to degree 3, each by numbers in [0, 1].
+"""All slopes up to degree 3 that are nowhere negative on an interval, each given by numbers in [0, 1].
 
 With t in [0, 1] on the interval, a slope w(t) of mean 1, so that the integral of w over t is 1, is
 
@@ -9,8 +9,9 @@ With t in [0, 1] on the interval, a slope w(t) of mean 1, so that the integral o
                d2 = d1 + g (1-d1)
 
 Each part is nowhere negative and has the mean 1, and so has a mean of two parts. Conversely every polynomial that is
-above 0 on [0, 1] has one such representation with 0 < d < 1, or 0 < d1 < d2 < 1 [KarlinShapley1953], a sharper form of
-Lukacs's theorem [Szego1939, theorem 1.21.1]. The others are limits of these, which a closed box contains.
+above 0 on [0, 1] has exactly one such representation with 0 < d < 1, or 0 < d1 < d2 < 1 [KarlinShapley1953], a sharper
+form of Lukacs's theorem [Szego1939, theorem 1.21.1]. The other slopes are limits of these slopes, and a closed box
+contains the limits.
 
 A polynomial loss has the slope of degree d - 1, where d is the degree of the loss.
 
@@ -28,13 +29,13 @@ CONSTANT: Mapping[int, Mapping[str, float]] = {
     3: {"shape3_ends": 1 / 3, "shape3_dip": 1 / 2},
     4: {"shape4_hard": 1 / 2, "shape4_dip": 1 / 4, "shape4_gap": 2 / 3},
 }
-"""Degree of the loss -> the parameters of its slope's shape, each in [0, 1], with those of a constant slope.
+"""Degree of the loss -> the parameters of its slope's shape, each in [0, 1], with their values for a constant slope.
 
 ``shape2`` is s; ``shape3_ends`` is s and ``shape3_dip`` d; ``shape4_hard`` is s, ``shape4_dip`` d1, ``shape4_gap`` g.
 """
 
 DIGITS = 12
-"""Digits that are kept of the largest coefficient: what cancels exactly on paper is then exactly 0."""
+"""Digits that are kept of the largest coefficient: terms that cancel exactly on paper are then exactly 0."""
 
 
 def polynomial(
@@ -43,9 +44,9 @@ def polynomial(
     """Return the polynomial with a value at 0 and a slope.
 
     Args:
-        constant: Its value at 0.
-        size: Mean of its slope on the domain; below 0 the polynomial falls.
-        degree: Of the polynomial, 1 to 4.
+        constant: Value at 0.
+        size: Mean of the slope on the domain; below 0 the polynomial falls.
+        degree: Degree of the polynomial, 1 to 4.
         shape: The parameters of its slope that ``CONSTANT`` has for the degree, each in [0, 1].
         domain: Where the slope has the sign of ``size``: low and high, low < high.
 
@@ -77,7 +78,7 @@ def ends(degree: int, shape: Mapping[str, float]) -> tuple[float, float]:
 
 
 def _rounded(value: float, largest: float) -> float:
-    """Return a number with so many digits of the largest of its kind."""
+    """Return a number rounded to ``DIGITS`` digits of the largest number of its kind."""
     return round(value, DIGITS - math.floor(math.log10(largest or 1.0))) + 0.0
 
 

@@ -1,4 +1,4 @@
-"""The polynomials of a loss by name, and what every search of their coefficients refuses."""
+"""The polynomials of a loss by name, and the checks of every search of their coefficients."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Side:
     """One polynomial of a loss.
 
     Attributes:
-        name: Of its coefficients in the loss's constructor.
+        name: Name of its coefficients in the loss's constructor.
         slope: Start of the names of its slopes.
         letter: Start of the names of its coefficients, as in [Wei2021].
-        kind: What it weighs.
+        kind: The similarities that the polynomial weighs.
         prefix: Start of the names of its shape.
     """
 
@@ -38,11 +38,11 @@ class Side:
     prefix: str = ""
 
     def listed(self, bounds: Bounds) -> list[str]:
-        """Return its coefficients that are searched one by one, lowest power first."""
+        """Return the coefficients that are searched one by one, lowest power first."""
         return [f"{self.letter}{power}" for power in POWERS if f"{self.letter}{power}" in bounds]
 
     def assemble(self, values: Mapping[str, float]) -> tuple[float, ...]:
-        """Return the polynomial of coefficients by name; those left out are 0."""
+        """Return the polynomial of coefficients by name; missing coefficients are 0."""
         highest = max(power for power in POWERS if f"{self.letter}{power}" in values)
         return tuple(float(values.get(f"{self.letter}{power}", 0.0)) for power in range(highest + 1))
 
@@ -61,16 +61,16 @@ SELF_PARAMETERS = {
     "gate": GATE,
     "allow_infeasible": one_of(True, False),
 }
-"""What the constructors take."""
+"""The constructors' parameters, with their domains."""
 
 
 def check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
-    """Refuse coefficients that the loss would refuse: they pull the wrong way somewhere. Tell the nearest that do not.
+    """Refuse coefficients that pull the wrong way somewhere, as the loss would, and tell the nearest good coefficients.
 
-    Two separate hinges take all: the published ones pull the wrong way.
+    Two separate hinges take all coefficients, because the published coefficients pull the wrong way.
 
     Raises:
-        SpaceError: If they do.
+        SpaceError: If they pull the wrong way.
     """
     check_slope(sides, values)
     if values.get("allow_infeasible") or values.get("hinge") == "separate":
@@ -86,10 +86,10 @@ def check(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
 
 
 def check_slope(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
-    """Refuse a loss whose polynomials are constants; those that are left out have defaults that are none.
+    """Refuse a loss whose polynomials are all constants; a missing polynomial has a default that is no constant.
 
     Raises:
-        SpaceError: If all are.
+        SpaceError: If all are constants.
     """
     if all(side.name in values for side in sides):
         problem = constant_problem({side.name: len(values[side.name]) for side in sides})
@@ -98,12 +98,12 @@ def check_slope(sides: Sequence[Side], values: Mapping[str, Any]) -> None:
 
 
 def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str, Any]) -> bool:
-    """Say whether a polynomial, with what of it stands still, can be another loss: the hardest-negative triplet loss.
+    """Say whether a polynomial loss, with its fixed parameters, can equal the hardest-negative triplet loss.
 
     Args:
         loss: The other loss.
-        parameters: Of the other loss.
-        fixed: What stands still; a gate narrower than the margin would end the hinge before.
+        parameters: Parameters of the other loss.
+        fixed: Fixed parameters; a gate narrower than the margin would end the hinge before.
     """
     gate = fixed.get("gate")
     wide = gate is None or gate >= parameters.get("margin", 0.0)
@@ -111,7 +111,7 @@ def can_be_triplet(loss: str, parameters: Mapping[str, Any], fixed: Mapping[str,
 
 
 def are_fixed(sides: Sequence[Side], bounds: Bounds, fixed: Mapping[str, Any]) -> bool:
-    """Say whether the coefficients stand still, so that nothing is searched.
+    """Say whether the coefficients are fixed, so that no parameter is searched.
 
     Raises:
         SpaceError: If coefficients are listed as well.

@@ -14,7 +14,7 @@ def smooth_ap(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {"temperature": bounds["temperature"].suggest(trial, "temperature")}
 
 
-# 0.01: [Brown2020]. Much smaller and the sigmoid has no gradient left, much larger and it ranks no more.
+# 0.01: [Brown2020]. Far below, the sigmoid has no gradient left; far above, it no longer ranks.
 SMOOTH_AP = LossSpace(
     suggest=smooth_ap,
     bounds={"temperature": Range(0.001, 0.5, log=True)},

@@ -1,4 +1,4 @@
-"""What a search space is made of: a function that suggests, the bounds it searches, and what a loss accepts."""
+"""A search space: a function that suggests, the bounds that it searches, and the domains of a loss's parameters."""
 
 import difflib
 import math
@@ -14,7 +14,7 @@ class SpaceError(ValueError):
 
 
 class Trial(Protocol):
-    """What a search space needs of an Optuna trial."""
+    """The methods of an Optuna trial that a search space needs."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
         """Suggest a number in [low, high]."""
@@ -34,8 +34,8 @@ class Range:
     """An interval to search, both ends included.
 
     Attributes:
-        low: Its lower end.
-        high: Its upper end, above ``low``.
+        low: Lower end.
+        high: Upper end, above ``low``.
         log: Whether equal ratios are equally likely; ``low`` must then be above 0.
         whole: Whether only whole numbers are meant; both ends must then be whole.
     """
@@ -54,7 +54,7 @@ class Range:
             raise SpaceError(f"a range of whole numbers needs whole ends, got [{self.low}, {self.high}]")
 
     def __str__(self) -> str:
-        """Show it as an experiment's YAML file has it, with its scale."""
+        """Return the range as in an experiment's YAML file, with its scale."""
         return f"[{self.low:g}, {self.high:g}]{' whole' if self.whole else ''}{' log' if self.log else ''}"
 
     def suggest(self, trial: Trial, name: str) -> float:
@@ -68,12 +68,12 @@ class Range:
         return self.low <= value <= self.high
 
     def nearest(self, value: Any) -> float:
-        """Return the number of the range that is nearest to a number; to ``None``, no limit, it is the upper end."""
+        """Return the number of the range that is nearest to a number; ``None``, no limit, gives the upper end."""
         low, high = self.ends()
         return high if value is None else min(max(value, low), high)
 
     def ends(self) -> tuple[float, ...]:
-        """Return the values that must be acceptable for all others to be."""
+        """Return the values that a domain must accept in order to accept all values."""
         return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
 
     def at(self, share: float) -> float:
@@ -87,7 +87,7 @@ class Range:
             0.1
         """
         value = self.low * (self.high / self.low) ** share if self.log else self.low + share * (self.high - self.low)
-        # Rounding may leave the range by a hair.
+        # Rounding may leave the range.
         value = min(max(value, self.low), self.high)
         return round(value) if self.whole else value
 
@@ -118,10 +118,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Values:
-    """Listed values: what a grid takes one after the other, and other samplers choose from.
+    """Listed values, which a grid takes one after the other, and from which other samplers choose.
 
     Attributes:
-        values: At least one, each once.
+        values: The values, at least one, each once.
     """
 
     values: tuple[Any, ...]
@@ -131,7 +131,7 @@ class Values:
             raise SpaceError(f"values must be listed, each once, got {list(self.values)}")
 
     def __str__(self) -> str:
-        """Show them in braces."""
+        """Return the values in braces."""
         return f"{{{', '.join(map(str, self.values))}}}"
 
     def suggest(self, trial: Trial, name: str) -> Any:
@@ -143,13 +143,13 @@ class Values:
         return value in self.values
 
     def nearest(self, value: Any) -> Any:
-        """Return a value itself where it is listed, else the nearest number, or of words the first."""
+        """Return a listed value itself, otherwise the nearest number, or the first of listed words."""
         if value in self.values or not all(map(is_number, (value, *self.values))):
             return value if value in self.values else self.values[0]
         return min(self.values, key=lambda listed: abs(listed - value))
 
     def ends(self) -> tuple[Any, ...]:
-        """Return the values that must be acceptable for all others to be."""
+        """Return the values that a domain must accept in order to accept all values."""
         return self.values
 
     def at(self, share: float) -> Any:
@@ -158,16 +158,16 @@ class Values:
 
 
 Bounds = Mapping[str, Range | Values]
-"""Where to look for each parameter, by its name."""
+"""Name of a parameter -> its bounds."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """What a loss accepts for a parameter.
+    """The values that a loss accepts for a parameter.
 
     Attributes:
-        rule: In words, e.g. ``above 0``.
-        accepts: Says whether a value obeys it.
+        rule: The rule in words, e.g. ``above 0``.
+        accepts: Says whether a value obeys the rule.
     """
 
     rule: str
@@ -177,7 +177,7 @@ class Domain:
         """Refuse a value outside the domain.
 
         Raises:
-            SpaceError: If it is outside.
+            SpaceError: If the value is outside.
         """
         if not self.accepts(value):
             raise SpaceError(f"{name} must be {self.rule}, got {value!r}")
@@ -195,7 +195,7 @@ def one_of(*choices: Any) -> Domain:
 
 
 class FixedPoint:
-    """A trial that suggests a given point, to see what it stands for."""
+    """A trial that suggests a given point, so that a space turns the point into a loss."""
 
     def __init__(self, point: Mapping[str, Any]) -> None:
         self._point = point
@@ -215,13 +215,13 @@ class FixedPoint:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a study says of a loss, where the loss's space depends on it.
+    """The settings of a study on which the space of a loss depends.
 
     Attributes:
-        names: Of the parameters that have bounds, or stand still, in the experiment.
-        fixed: Parameters that stand still.
+        names: Names of the parameters that have bounds, or are fixed, in the experiment.
+        fixed: Fixed parameters.
         pairs: Positive pairs of a batch, >= 2: the sum of a loss over a batch is so many times its mean.
-        version: Of the default bounds, see ``LATEST``.
+        version: Version of the default bounds, see ``LATEST``.
     """
 
     names: frozenset[str] = frozenset()
@@ -231,7 +231,7 @@ class Asked:
 
 
 LATEST = 3
-"""Version of the default bounds; a search goes on with the bounds of the version with which it began.
+"""Version of the default bounds; a search resumes with the bounds of the version with which it began.
 
 1: the bounds of release 0.1. 2: polynomials are scale x (margin + shape), and bounds are wider. 3: two polynomials
 around a joint hinge are never satisfied by similarities that are all alike (``search_spaces.alike``).
@@ -239,12 +239,12 @@ around a joint hinge are never satisfied by similarities that are all alike (``s
 
 
 def _by_version(space: "LossSpace", asked: Asked) -> "LossSpace":
-    """Return a space with the bounds of a version: in most losses nothing else differs."""
+    """Return a space with the bounds of a version: in most losses only the bounds differ."""
     return replace(space, bounds={**space.bounds, **space.earlier}) if asked.version == 1 else space
 
 
 def _no_twins(loss: str, parameters: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return nothing: most losses are no other loss, whatever their parameters."""
+    """Return no points: most losses never equal another loss."""
     return ()
 
 
@@ -258,12 +258,12 @@ def _nothing(values: Mapping[str, Any]) -> None:
 
 
 def or_learned(domain: Domain) -> Domain:
-    """Return a domain with the word that says that the loss learns the parameter with the model."""
+    """Return a domain with the word for a parameter that the loss learns with the model."""
     return Domain(f"{domain.rule}, or {LEARNED!r}", lambda value: value == LEARNED or domain.accepts(value))
 
 
 def or_null(domain: Domain) -> Domain:
-    """Return a domain with nothing in place of a number."""
+    """Return a domain that also accepts ``None``."""
     return Domain(f"{domain.rule}, or null", lambda value: value is None or domain.accepts(value))
 
 
@@ -278,19 +278,18 @@ class LossSpace:
 
     Attributes:
         suggest: Function of a trial and bounds that returns the loss's parameters.
-        bounds: Where to look unless an experiment says otherwise.
+        bounds: Default bounds.
         published: Suggested parameters with which the loss was published; among the first trials of every study.
-        parameters: What the loss's constructor takes, with what it accepts.
-        searched: The same for suggested parameters that are none of the constructor's.
+        parameters: Parameters of the loss's constructor, with their domains.
+        searched: Suggested parameters that the constructor does not have, with their domains.
         relevant: Function of bounds and fixed parameters that returns the bounds that then matter.
         check: Refuses combinations of the constructor's parameters.
-        starts: Suggested parameters that are tried before the published ones: settings of another loss that this loss
-            can take.
-        earlier: Bounds of version 1, where they were others.
-        adapt: Function of this space and what a study says that returns the space of the study.
-        twins: Function of another loss's name and parameters that returns the points, within bounds or not, that stand
-            for the other loss.
-        switches: Searched parameters on whose values it depends which others there are.
+        starts: Suggested parameters that are tried before ``published``, at which this loss equals another loss.
+        earlier: Bounds of version 1, if they were different.
+        adapt: Function of this space and the settings of a study that returns the space of the study.
+        twins: Function of another loss's name and parameters that returns the points, within bounds or not, at which
+            this loss equals the other loss.
+        switches: Searched parameters whose values decide which other parameters exist.
     """
 
     suggest: Callable[[Trial, Bounds], dict[str, Any]]
@@ -318,7 +317,7 @@ class LossSpace:
         """Return the default bounds with some replaced, after checking these.
 
         Raises:
-            SpaceError: If one is not searched, or reaches beyond what the loss accepts.
+            SpaceError: If a parameter is not searched, or its bounds go beyond its domain.
         """
         for name, bound in bounds.items():
             check_name(name, {**self.bounds, **self.searched}, "searched parameters")
@@ -331,7 +330,7 @@ class LossSpace:
         """Refuse parameters that the loss's constructor would refuse.
 
         Raises:
-            SpaceError: If one is unknown or outside its domain.
+            SpaceError: If a parameter is unknown or outside its domain.
         """
         for name, value in values.items():
             check_name(name, self.parameters, "parameters")
@@ -339,10 +338,10 @@ class LossSpace:
         self.check(values)
 
     def check_fixed(self, values: Mapping[str, Any]) -> None:
-        """Refuse values for what is not to be searched: parameters of the constructor, or suggested ones.
+        """Refuse wrong values of fixed parameters, which may be the constructor's or suggested parameters.
 
         Raises:
-            SpaceError: If one is unknown or outside its domain.
+            SpaceError: If a parameter is unknown or outside its domain.
         """
         own = {name: value for name, value in values.items() if name not in self.searched}
         for name in values.keys() - own.keys():
@@ -350,15 +349,15 @@ class LossSpace:
         self.check_parameters(own)
 
     def first_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
-        """Return the points that a study tries first: ``starts``, then the published ones, as far as within bounds."""
+        """Return the points that a study tries first: ``starts``, then ``published``, as far as within bounds."""
         return self.within(bounds, (*self.starts, *self.published))
 
     def published_points(self, bounds: Bounds) -> list[Mapping[str, Any]]:
-        """Return the published points that lie within bounds, without those that say nothing about what is searched."""
+        """Return the published points that lie within bounds and have searched parameters."""
         return self.within(bounds, self.published)
 
     def within(self, bounds: Bounds, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return those of some points that lie within bounds and lack nothing, by the names that are searched."""
+        """Return the points that lie within bounds and lack no parameter, by the searched names."""
         named = [{name: value for name, value in point.items() if name in bounds} for point in points]
         return [
             point
@@ -369,7 +368,7 @@ class LossSpace:
         ]
 
     def _is_whole(self, point: Mapping[str, Any], bounds: Bounds) -> bool:
-        """Whether a point has all that its suggestion asks for."""
+        """Whether a point has all parameters that its suggestion asks for."""
         try:
             self.suggest(FixedPoint(point), bounds)
         except KeyError:
@@ -378,10 +377,10 @@ class LossSpace:
 
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:
-    """Refuse a name that is not known, with the nearest one that is.
+    """Refuse an unknown name, and tell the nearest known name.
 
     Raises:
-        SpaceError: If it is not known.
+        SpaceError: If the name is unknown.
     """
     known = list(known)
     if name not in known:
@@ -389,6 +388,6 @@ def check_name(name: str, known: Iterable[str], what: str) -> None:
 
 
 def suggestion(name: str, known: Sequence[str], what: str) -> str:
-    """Return ``did you mean ...?`` where a known name is near, otherwise all that are known."""
+    """Return ``did you mean ...?`` if a known name is near, otherwise all known names."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"{what}: {', '.join(known) or 'none'}"

@@ -1,4 +1,4 @@
-"""All that one study searches: the parameters of a loss, or the choice of one, and what may come beside it."""
+"""The space of a study: the parameters of a loss, or a choice of losses, and settings of training and model."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ from search_spaces.wsabie import model_parameters
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What a point of a space stands for.
+    """The loss, training and model that a point of a space stands for.
 
     Attributes:
         loss: The loss's name.
-        loss_parameters: Of its constructor.
+        loss_parameters: Parameters of the loss's constructor.
         training: Settings of ``TrainingConfig``.
-        model_parameters: Of the model's constructor.
+        model_parameters: Parameters of the model's constructor.
     """
 
     loss: str
@@ -32,8 +32,8 @@ class LossPart:
     """A loss's part of a space.
 
     Attributes:
-        space: Of the loss.
-        bounds: Where each searched parameter lies.
+        space: Space of the loss.
+        bounds: Bounds of each searched parameter.
         fixed: Parameters that are not searched.
     """
 
@@ -51,11 +51,11 @@ class LossPart:
         return {**self.space.suggest(trial, self.bounds), **self.fixed}
 
     def first_points(self) -> list[Mapping[str, Any]]:
-        """Return the points that are tried first; those that stand for the same loss come once."""
+        """Return the points that are tried first; of points that stand for one loss, the first."""
         return self._distinct(self.space.first_points(self.bounds))
 
     def published_points(self) -> list[Mapping[str, Any]]:
-        """Return the published ones of them."""
+        """Return the published points among the first points."""
         return self._distinct(self.space.published_points(self.bounds))
 
     def _distinct(self, points: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -68,7 +68,7 @@ class LossPart:
 
 
 class Prefixed:
-    """A trial whose parameters have a prefix: those of one of several losses."""
+    """A trial that adds the prefix of a loss to the names of parameters."""
 
     def __init__(self, trial: Trial, prefix: str) -> None:
         self._trial, self._prefix = trial, prefix
@@ -91,11 +91,11 @@ class StudySpace:
     """The space of one study.
 
     Attributes:
-        losses: Part of each loss; with more than one, the loss is a parameter itself (``loss``), on which the others
-            (``<loss>.<parameter>``) depend.
+        losses: Part of each loss; with several losses, the loss is a parameter itself (``loss``), on which the other
+            parameters (``<loss>.<parameter>``) depend.
         training: Searched settings of ``training``.
         model_parameters: Searched parameters of the model.
-        usual: What ``training`` and ``model_parameters`` are when they are not searched, by parameter name.
+        usual: Values of ``training`` and ``model_parameters`` that are not searched, by parameter name.
     """
 
     losses: Mapping[str, LossPart]
@@ -125,14 +125,14 @@ class StudySpace:
         )
 
     def bounds(self) -> dict[str, Any]:
-        """Return where each parameter lies, by the name under which a sampler knows it."""
+        """Return the bounds of each parameter, by the sampler's name of the parameter."""
         found: dict[str, Any] = {"loss": Values(tuple(self.losses))} if self.chooses else {}
         for loss, part in self.losses.items():
             found |= {self._name(loss, name): bound for name, bound in part.bounds.items()}
         return found | self._beside()
 
     def takes(self, name: str, value: Any) -> bool:
-        """Say whether a parameter, by the name under which a sampler knows it, could have a value at all."""
+        """Say whether a parameter, by the sampler's name of it, accepts a value, within bounds or not."""
         section, rest = self._section(name)
         if section in self.losses:
             space = self.losses[section].space
@@ -152,16 +152,16 @@ class StudySpace:
         return (section, rest) if dot else (next(iter(self.losses)), name)
 
     def first_points(self) -> list[Mapping[str, Any]]:
-        """Return the published settings of each loss, with what is usual beside them; the first trials of a study.
+        """Return the published settings of each loss, with the usual other settings: the first trials of a study.
 
-        Points that stand for the same loss come once; what is usual but out of bounds is replaced by the nearest.
+        Of points for one loss, the first is returned; a usual setting out of bounds becomes the nearest value.
         """
         beside = {name: bound.nearest(self.usual[name]) for name, bound in self._beside().items()}
         first = [(loss, point) for loss, part in self.losses.items() for point in part.first_points()]
         return [{**self.point(loss, point), **beside} for loss, point in first]
 
     def published_points(self) -> list[Mapping[str, Any]]:
-        """Return those of the first points that are published settings of a loss itself, not settings of another."""
+        """Return the first points that are published settings of their loss, and not of another loss."""
         named = [self.point(loss, one) for loss, part in self.losses.items() for one in part.published_points()]
         return [point for point in self.first_points() if any(one.items() <= point.items() for one in named)]
 
@@ -191,7 +191,7 @@ class StudySpace:
         return f"{loss}.{name}" if self.chooses else name
 
     def point(self, loss: str, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a loss's parameters by the names under which a sampler knows them."""
+        """Return a loss's parameters by the sampler's names."""
         chosen = {"loss": loss} if self.chooses else {}
         return {**chosen, **{self._name(loss, name): value for name, value in point.items()}}
 
@@ -201,7 +201,7 @@ class StudySpace:
 
 
 def _count(bounds: Iterable[Range | Values]) -> int:
-    """Return how many combinations listed values have."""
+    """Return the number of combinations of listed values."""
     count = 1
     for bound in bounds:
         count *= len(bound.values) if isinstance(bound, Values) else 1

@@ -12,11 +12,11 @@ from search_spaces.space import NOT_NEGATIVE, Bounds, LossSpace, Range, Trial
 
 
 def triplet_selhn(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Suggest the margin, and the threshold epsilon."""
+    """Suggest the margin and the threshold epsilon."""
     return {name: bounds[name].suggest(trial, name) for name in ("margin", "epsilon")}
 
 
-# 0.2 and 0.01: [SelHNCode]. The margin as for the triplet losses; above an epsilon of 0.2 the mean is taken most often.
+# 0.2 and 0.01: [SelHNCode]. The margin has the range of the triplet losses; beyond epsilon 0.2 the mean prevails.
 TRIPLET_SELHN = LossSpace(
     suggest=triplet_selhn,
     bounds={"margin": Range(0.02, 0.8), "epsilon": Range(0.001, 0.2, log=True)},

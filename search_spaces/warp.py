@@ -14,7 +14,7 @@ def warp(trial: Trial, bounds: Bounds) -> dict[str, Any]:
     return {"margin": bounds["margin"].suggest(trial, "margin")}
 
 
-# 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so smaller ones are searched.
+# 1.0 was published for scores without a bound [Weston2011]; cosines differ by 2 at most, so these bounds are lower.
 WARP = LossSpace(
     suggest=warp,
     bounds={"margin": Range(0.05, 1.0, log=True)},

@@ -1,4 +1,4 @@
-"""Parameters of models: how long a column of WSABIE's maps may get, the attention of SCAN, and the kinds of heads.
+"""Parameters of models: the largest norm of a column of WSABIE's maps, the attention of SCAN, and the kinds of heads.
 
 The published lambdas of SCAN, 4 to 20, lie inside of their ranges.
 
@@ -26,7 +26,7 @@ BOUNDS: Mapping[str, Range | Values] = {
     "caption_head": _HEADS,
     "hidden_size": Values((128, 256, 512)),
 }
-"""What of ``model_parameters`` has a default place to look; other parameters need their values listed."""
+"""Default bounds of ``model_parameters``; the values of other parameters must be listed."""
 
 USUAL: Mapping[str, Any] = {
     "radius": 1.0,
@@ -43,7 +43,7 @@ USUAL: Mapping[str, Any] = {
     "caption_head": "linear",
     "hidden_size": None,
 }
-"""What the models' constructors take where an experiment says nothing; a study begins with it."""
+"""Defaults of the models' constructors, with which a study begins."""
 
 
 def model_parameters(trial: Trial, bounds: Bounds) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class TrainingConfig:
         precision: Precision of matrix products and convolutions: ``float32``, ``bf16``, or ``auto``: bf16 on a GPU that
             has it.
             GRUs, lengths, similarities and losses are float32 always.
-        finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` goes on as before. Published:
+        finetune_learning_rate: The rate of all parameters from then on, > 0; ``None`` keeps the rates. Published:
             2e-5 for 15 epochs after 30 frozen ones [Faghri2018, section 4].
     """
 
@@ -233,22 +233,22 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialConfig:
-    """One training: what is trained on what, with which loss, how, and from which seed.
+    """One training: data, model, loss, settings and seed.
 
     Attributes:
         dataset: Name of a folder under the data root, or a path.
         model: Name of a model.
         loss: Name of a loss.
-        model_parameters: Constructor arguments of the model beyond its sizes; those left out keep their defaults.
+        model_parameters: Constructor arguments of the model beyond its sizes; others keep their defaults.
             ``orchestrator list models`` lists them.
-        loss_parameters: Hyper-parameters of the loss by their constructor names; those left out keep their defaults.
+        loss_parameters: Hyper-parameters of the loss by their constructor names; others keep their defaults.
         training: The loop's settings.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         val_images: Evaluate on the first so many images of the val split and their captions, >= 1, as the published
             code of VSE++ and VSRN does with 1,000; ``None`` is all of them.
-        metric: What selects the best epoch; larger is better.
+        metric: The metric that selects the best epoch; larger is better.
         seed: Seed of initialisation and batch order, >= 0.
-        schedule: What changes during the training, epochs ascending.
+        schedule: Changes of settings during the training, epochs ascending.
         plugins: The plug-ins on whose code it depends, each ``NAME@DIGEST``.
     """
 

@@ -140,7 +140,7 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = 
 
 
 def _rank_classes(split: Split, labels: np.ndarray, scores: Scores) -> RankedSplit:
-    """Return the ranks of images that retrieve images: a query has one rank, that of its best positive."""
+    """Return the ranks of images that retrieve images: the rank of a query is the rank of its best positive."""
     found = rank_classmates(scores, torch.from_numpy(labels.astype(np.int64))).cpu()
     own, places = found.numpy().astype(np.int32), np.arange(len(found), dtype=np.int32)
     ranks = Ranks(own, own, places, split.queries_digest(), split.name, tuple(split.image_ids))

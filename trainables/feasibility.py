@@ -63,11 +63,11 @@ def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, 
 
     Args:
         coefficients: Ascending powers, index = power; at least one, all finite.
-        kind: What the polynomial weighs.
+        kind: The similarities that the polynomial weighs.
         domain: Where to look, instead of ``DOMAINS[kind]``.
 
     Raises:
-        ConfigError: If there are no coefficients, one is not finite, or ``kind`` is unknown.
+        ConfigError: If there are no coefficients, a coefficient is not finite, or ``kind`` is unknown.
 
     Example:
         >>> is_feasible((0.2, -1.0), "positive"), is_feasible((0.03, -0.4, 0.9), "negative")
@@ -90,7 +90,7 @@ def nearest_feasible(
 
     Args:
         coefficients: Ascending powers, index = power; at least one, all finite. The constant is never changed.
-        kind: What the polynomial weighs.
+        kind: The similarities that the polynomial weighs.
         domain: Where to look, instead of ``DOMAINS[kind]``.
 
     Raises:

@@ -1,12 +1,12 @@
 """Retrieval metrics: recall, ranks, mAP@5 and rsum in both directions, from similarities or from embeddings.
 
-The rank of a query is that of its best positive:  rank = 1 + #{negatives n: s_n >= max_p s_p}. Ties rank against the
+The rank of a query is its best positive's rank:  rank = 1 + #{negatives n: s_n >= max_p s_p}. Ties rank against the
 query, so that a model that maps everything to one point never scores above chance. From the ranks:
 
     R@K = 100 * mean(rank <= K)      medr = floor(median(rank))      meanr = mean(rank)
     AP@5 = (1/z) * sum of r / position_r  over the positives, r-th best first, whose position is at most 5
 
-with z the number of those positives ("published"; one hit at rank 1 gives 1) or min(5, positives of the query)
+with z the number of these positives ("published"; one hit at rank 1 gives 1) or min(5, positives of the query)
 ("standard"). All metrics follow from the numbers of negatives at or above each of a query's five best positives. These
 counts add up over blocks of the similarity matrix, so the whole matrix need not exist.
 
@@ -53,7 +53,7 @@ def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecis
     Args:
         similarity: Shape (I, C), floating, finite; rows are images, columns captions, larger is closer.
         positives: Shape (I, C), bool; every row and every column has at least one True.
-        map5: What AP@5 is divided by.
+        map5: Divisor of AP@5.
 
     Returns:
         ``i2t_r1 i2t_r5 i2t_r10 i2t_average_recall`` in percent, ``i2t_medr i2t_meanr`` from 1, ``i2t_map5`` in [0, 1],
@@ -81,7 +81,7 @@ def stacked_retrieval_metrics(
     Args:
         similarity: Shape (..., I, C).
         positives: Shape (I, C), shared by the trials.
-        map5: What AP@5 is divided by.
+        map5: Divisor of AP@5.
 
     Returns:
         The keys of ``retrieval_metrics``, each of shape (...), float64.
@@ -114,7 +114,7 @@ def embedding_metrics(
         image_of_caption: Shape (C,), integers in [0, I): the image of each caption; every image has at least one.
         folds: Consecutive parts of equally many images that are evaluated alone and averaged: 5 on the 5,000 images of
             COCO's test split is the 1K protocol, 1 the 5K protocol. Divides I.
-        map5: What AP@5 is divided by.
+        map5: Divisor of AP@5.
         chunk: Rows and columns of a block, >= 1.
 
     Returns:

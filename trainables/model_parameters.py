@@ -34,7 +34,7 @@ class Accepted:
 
 
 def one_of(*words: object) -> Accepted:
-    """Return what a parameter accepts whose value is one of some words."""
+    """Return the domain of a parameter whose value is one of some words."""
     return Accepted(f"one of {', '.join(map(str, words))}", lambda value: value in words)
 
 
@@ -58,11 +58,11 @@ WEIGHTS = Accepted(
 
 
 def like(default: object, words: Sequence[object]) -> Accepted:
-    """Return what a parameter of a plug-in's model accepts.
+    """Return the domain of a parameter of a plug-in's model.
 
     Args:
         default: The constructor's default: a number, a word, true or false, or a list of numbers.
-        words: Accepted words, where the default is a word; empty for any word.
+        words: Accepted words, if the default is a word; empty for any word.
     """
     if isinstance(default, bool):
         return SWITCH

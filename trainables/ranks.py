@@ -98,7 +98,7 @@ def write_ranks(path: Path, ranks: Ranks) -> None:
 
     Args:
         path: Ends with ``.npz``; its folder is there.
-        ranks: What is written, as the arrays ``i2t``, ``t2i``, ``image_of_caption``, ``image_ids`` and the texts
+        ranks: The ranks, written as the arrays ``i2t``, ``t2i``, ``image_of_caption``, ``image_ids`` and the texts
             ``queries`` and ``split``.
     """
     buffer = io.BytesIO()

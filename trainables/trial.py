@@ -48,10 +48,10 @@ def run_trial(
     """Train one model and yield a report after each epoch.
 
     Args:
-        config: What to train, and how.
+        config: Data, model, loss and settings.
         data: The dataset that the config names.
         resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a
-            listener that died between checkpoint and report misses nothing; then training goes on after it.
+            listener that died between checkpoint and report misses nothing; training resumes after that epoch.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         on_step: Called after each training step with the number of the step in its epoch, from 1.
 
@@ -244,7 +244,7 @@ class Trial:
 
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
         written = TrialConfig.from_dict(state["config"])
-        # More or fewer epochs are the same trial, gone on with or cut short; what changes later has not mattered yet.
+        # More or fewer epochs are the same trial, extended or cut short; what changes later has not mattered yet.
         longer = replace(written, training=replace(written.training, epochs=self.config.training.epochs))
         if longer.until(state["epoch"]) != self.config.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")

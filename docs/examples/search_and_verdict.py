@@ -3,7 +3,7 @@
 #
 # Does the loss of `own-loss/my_losses.py` retrieve better than NT-Xent? A search gives both losses the same number of
 # trials, then trains the best setting of each again with fresh seeds, opens the test split for these, and judges. Run
-# this script in the folder `docs/examples`. Less than ten minutes on two cores; interrupted, the same call goes on.
+# this script in the folder `docs/examples`. Less than ten minutes on two cores; interrupted, the same call resumes.
 
 # %% tags=["parameters"]
 images = 2000

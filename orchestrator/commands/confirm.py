@@ -30,10 +30,12 @@ def confirm(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Train the best trials of a search again with fresh seeds; the same command continues after an interruption."""
-    from orchestrator.commands.search import go_on
-    from orchestrator.search.continuation import confirm_experiment
+    """Train the best trials of a search again with fresh seeds; the same command resumes after an interruption."""
+    from orchestrator.commands.search import resume_experiment
+    from orchestrator.search.resuming import confirm_experiment
 
     changes = {"top": top, "seeds": seeds, "trainings": trainings, "baseline": baseline}
     wanted = partial(confirm_experiment, changes=changes)
-    go_on(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=False)
+    resume_experiment(
+        experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json, search=False
+    )

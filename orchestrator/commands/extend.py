@@ -1,4 +1,4 @@
-"""``orchestrator extend``: continue a search that has ended, with more trials or more time."""
+"""``orchestrator extend``: give a search that has ended more trials or more time."""
 
 from functools import partial
 from pathlib import Path
@@ -30,9 +30,9 @@ def extend(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Continue a search that has ended, with more trials, more hours, or another limit by [bold]--set[/bold]."""
-    from orchestrator.commands.search import go_on
-    from orchestrator.search.continuation import extend_experiment
+    """Give a search that has ended more trials, more hours, or another limit by [bold]--set[/bold]."""
+    from orchestrator.commands.search import resume_experiment
+    from orchestrator.search.resuming import extend_experiment
 
     wanted = partial(extend_experiment, trials=trials, hours=hours, overrides=overrides or [])
-    go_on(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json)
+    resume_experiment(experiment, wanted, data_root, output, tracking_uri, address, storage, as_json=as_json)

@@ -41,7 +41,7 @@ def extract(
     plugins: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Compute features of images, or with --text of captions. The same command continues an interrupted extraction."""
+    """Compute features of images, or with --text of captions. The same command resumes an interrupted extraction."""
     from orchestrator.experiment.plugins import load_plugins
 
     load_plugins(plugins or [])

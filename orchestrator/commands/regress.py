@@ -82,7 +82,7 @@ def run(
 ) -> None:
     """Rerun a suite's baselines and compare them with accepted results. Exit code 5: one got worse, or failed.
 
-    The same command continues an interrupted rerun.
+    The same command resumes an interrupted rerun.
     """
     from orchestrator.machines.cluster import Cluster, ignored_address
     from orchestrator.regression.accepted import default_path

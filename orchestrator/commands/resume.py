@@ -1,4 +1,4 @@
-"""``orchestrator resume``: continue a search from its folder alone."""
+"""``orchestrator resume``: resume a search from its folder alone."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ def resume(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Continue a search that was interrupted or killed, with the settings that it started with."""
-    from orchestrator.commands.search import go_on
-    from orchestrator.search.continuation import read_experiment
+    """Resume a search that was interrupted or killed, with the settings that it started with."""
+    from orchestrator.commands.search import resume_experiment
+    from orchestrator.search.resuming import read_experiment
 
-    go_on(experiment, read_experiment, data_root, output, tracking_uri, address, storage, as_json=as_json)
+    resume_experiment(experiment, read_experiment, data_root, output, tracking_uri, address, storage, as_json=as_json)

@@ -47,7 +47,7 @@ def search(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command continues an interrupted search."""
+    """Search: [bold]orchestrator search scenes-smoke[/bold]. The same command resumes an interrupted search."""
     from orchestrator.experiment.experiment import load_experiment
 
     chosen = load_experiment(experiment, overrides or [], plugins or [])
@@ -126,7 +126,7 @@ def run(
     _exit(result, experiment)
 
 
-def go_on(
+def resume_experiment(
     name: str,
     wanted: Callable[[Path], "Experiment"],
     data_root: str,
@@ -138,10 +138,10 @@ def go_on(
     as_json: bool,
     search: bool = True,
 ) -> None:
-    """Continue an experiment that has begun; ``wanted`` makes the experiment from its folder."""
+    """Resume an experiment that has begun; ``wanted`` makes the experiment from its folder."""
     from orchestrator.journal.directory import find_directory
     from orchestrator.machines.cluster import Cluster
-    from orchestrator.search.continuation import check_folder, read_storage
+    from orchestrator.search.resuming import check_folder, read_storage
 
     directory = find_directory(name, output)
     experiment = wanted(directory)
@@ -177,7 +177,7 @@ def _exit(result: "SearchResult", experiment: "Experiment") -> None:
 
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
-        way_out = f"go on with `orchestrator extend {os.path.relpath(result.directory)}` or a larger --set {limit}"
+        way_out = f"resume with `orchestrator extend {os.path.relpath(result.directory)}` or a larger --set {limit}"
         say(f"budget spent: {limit} ended the search; {way_out}", error=True)
         raise typer.Exit(4)
     if set(find_champions(result.history)) != set(experiment.datasets):

@@ -87,9 +87,9 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
         if stage is Stage.SEARCH or now.history.stage(stage)
     ]
     lines = [f"{one.stage}: {count_words(one.states)} of {one.total}" for one in now.stages]
-    lines += [f"went on from an older checkpoint: {damage}" for damage in now.damage]
+    lines += [f"resumed from an older checkpoint: {damage}" for damage in now.damage]
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
-    lines += [f"to continue: {now.command}"] if now.command else []
+    lines += [f"to resume: {now.command}"] if now.command else []
     fronts = []
     # Where no process runs the experiment, the statements below tell of its races as well.
     lines += race_lines(now.history) if now.holder is not None else []

@@ -46,4 +46,4 @@ def sync(
     for problem in problems:
         say(f"warning: {problem}", error=True)
     for one in done:
-        say(f"{one.experiment}: {one.runs} runs agree with the journal{', search goes on' if one.running else ''}")
+        say(f"{one.experiment}: {one.runs} runs agree with the journal{', search continues' if one.running else ''}")

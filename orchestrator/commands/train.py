@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TrainingInterruptedError(UserError):
-    """A training that was told to stop; the command with ``--resume`` continues the training."""
+    """A training that was told to stop; the command with ``--resume`` resumes the training."""
 
     exit_code = 130
 
@@ -38,7 +38,7 @@ def train(
     data_root: DataRoot = Path("data"),
     output: Output = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the training's folder under OUTPUT/train.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last good checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the last good checkpoint.")] = False,
     device: Device = "auto",
     plugins: Plugins = None,
     as_json: Json = False,
@@ -64,7 +64,7 @@ def train(
     except KeyboardInterrupt:
         directory = directory_of(chosen, output, name)
         again = _command(config, overrides or [], data_root, output, name, device, plugins or [])
-        raise TrainingInterruptedError(_how_to_go_on(directory, again)) from None
+        raise TrainingInterruptedError(_how_to_resume(directory, again)) from None
     if as_json:
         print(json.dumps(result.to_dict(), indent=2))
         return
@@ -73,14 +73,14 @@ def train(
     say(f"evaluate it on test: orchestrator evaluate {result.checkpoint} --data-root {data_root}")
 
 
-def _how_to_go_on(directory: Path, again: Sequence[str]) -> str:
-    """Return how many epochs a training has, and the command that continues the training."""
+def _how_to_resume(directory: Path, again: Sequence[str]) -> str:
+    """Return how many epochs a training has, and the command that resumes the training."""
     from orchestrator.workload.single import read_history
 
     if not (directory / "config.yaml").exists():
         return f"{directory}: nothing was trained; start again with: {shlex.join(again)}"
     epochs = max(read_history(directory), default=0)
-    return f"{directory}: {count_text(epochs, 'epoch')} trained; go on with: {shlex.join([*again, '--resume'])}"
+    return f"{directory}: {count_text(epochs, 'epoch')} trained; resume with: {shlex.join([*again, '--resume'])}"
 
 
 def _command(

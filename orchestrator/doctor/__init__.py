@@ -1,1 +1,1 @@
-"""What is wrong with a machine, or with an experiment."""
+"""Finds what is wrong with a machine, or with an experiment."""

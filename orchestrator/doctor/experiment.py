@@ -1,7 +1,7 @@
-"""What must hold of an experiment's folder: each breach is found, and mended where mending loses nothing.
+"""Finds each broken rule of an experiment's folder, and mends it if mending loses nothing.
 
-The journal is the truth; checkpoints, derived files and MLflow are compared with the journal. No other file repeats
-what a damaged line of the journal said: a repair says which records are lost, and keeps a copy of the damaged journal.
+The journal is the truth; checkpoints, derived files and MLflow are compared with the journal. No other file repeats the
+content of a damaged line of the journal: a repair says which records are lost, and keeps a copy of the damaged journal.
 """
 
 import json
@@ -70,7 +70,7 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
 
     Returns:
         One finding for each breach, in the state ``fail``, or ``warn`` where the breach was mended; a single finding
-        in the state ``ok`` where everything holds.
+        in the state ``ok`` if all rules hold.
 
     Raises:
         AlreadyRunningError: If ``repair`` is asked for while another process runs the experiment.
@@ -83,8 +83,8 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
                     refuse_taken(journal, directory / JOURNAL_FILE)
             findings = [_mended(breach) for breach in breaches]
         if any(breach.hides for breach in breaches):
-            # These breaches are named, not mended: a person may first look up in the copy of the damaged journal what
-            # the lost records said of checkpoints.
+            # These breaches are named, not mended: a person may first look up the lost records about checkpoints in the
+            # copy of the damaged journal.
             findings += check_experiment(directory, uri)
     else:
         findings = [breach.finding for breach in breaches]
@@ -279,7 +279,7 @@ def _read(path: Path, parse: Callable[[str], Any]) -> Any:
 
 
 def _salvaged(path: Path, error: JournalError) -> Breach:
-    """Say what can be kept of a damaged journal; a journal of which nothing can be kept is left as it is."""
+    """Describe the records of a damaged journal that can be kept; a journal without any is left as it is."""
     try:
         found = salvage(path)
     except (JournalError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What a machine must have to run searches: each check says ok, warn or fail, and gives the way out."""
+"""Checks whether a machine can run searches: each check says ok, warn or fail, and gives the way out."""
 
 import os
 import shutil
@@ -26,13 +26,13 @@ LITTLE_DISK = 10 * 2**30
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found.
+    """Result of a check.
 
     Attributes:
-        check: Name of what was looked at.
+        check: Name of the check.
         state: ``ok``, ``warn`` (works, with a reservation) or ``fail`` (does not work).
-        found: What the check found, in one line.
-        way_out: What the user can do about the finding; empty where nothing is to be done.
+        found: The finding, in one line.
+        way_out: Advice to the user; empty if nothing is to be done.
     """
 
     check: str
@@ -41,7 +41,7 @@ class Finding:
     way_out: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """Return what ``--json`` prints."""
+        """Return plain values for ``--json``."""
         return asdict(self)
 
 

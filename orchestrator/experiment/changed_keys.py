@@ -1,4 +1,4 @@
-"""Which keys of an experiment changed from one start to the next, so that its trials cannot be compared any more."""
+"""Finds keys that changed between two starts of an experiment, so that its trials cannot be compared any more."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from orchestrator.experiment.yaml_files import validate
 from trainables.errors import ConfigError
 
 FREE = ("description", "budget", "resources", "patience", "confirm", "plugins")
-"""Sections that may change from one start of an experiment to the next: they change the outcome of no trial.
+"""Sections that may change between two starts of an experiment, because they do not change the outcome of any trial.
 
 Plug-ins are compared by their digests, see ``plugins.changed_plugins``.
 """
@@ -18,7 +18,7 @@ def changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tu
     """Return the keys whose change would make trials of two starts of one experiment incomparable, with both values.
 
     A larger ``search.trials`` is no such change, unless the trials are a population; nor is a change in a section of
-    ``FREE``. Where one of the two experiments lacks a key, its value is ``None``.
+    ``FREE``. A missing key has the value ``None``.
     """
     before, after = dict(_flat(_whole(old))), dict(_flat(new))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]

@@ -1,4 +1,4 @@
-"""One experiment: what to search, on which data, with which resources; checked before anything heavy is loaded."""
+"""An experiment: spaces, data, search and resources; checked before anything heavy is loaded."""
 
 import itertools
 from collections import Counter
@@ -43,20 +43,20 @@ __all__ = ["Cell", "Experiment", "load_experiment", "load_trial_config"]
 
 
 MOST_STUDIES = 500
-"""Studies of an experiment; each is checked whole before anything starts."""
+"""Most studies of an experiment; each study is checked whole before anything starts."""
 
 
 ANY = "any"
-"""Stands in the name of a study in the place of a loss, where the loss is searched as well."""
+"""Takes the place of the loss in the name of a study that searches the loss as well."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One study: a dataset, a model and a loss, or the choice of one, with where to look.
+    """One study: a dataset, a model, and a loss or a choice of losses, with the space.
 
     Attributes:
         name: The name of the study, with which the ids of its trials begin.
-        loss: The loss of its trials; ``any`` where the loss is searched as well.
+        loss: The loss of its trials; ``any`` if the loss is searched as well.
         space: The hyper-parameters that are searched, with their bounds.
         training: The settings of ``training`` that its trials share; searched settings take their place.
         model_parameters: The parameters of the model that its trials share; searched parameters take their place.
@@ -84,30 +84,30 @@ class Experiment(BaseModel):
 
     Attributes:
         name: Folder of its output and name in MLflow.
-        description: What the experiment is about, for people.
+        description: The subject of the experiment, for people.
         plugins: Python files, or installed distributions, that offer losses, models, forms of data or samplers; a file
             is looked for beside the experiment's file first. Their code runs.
         datasets: Names under the data root, or paths.
-        models: Each is combined with each dataset and each loss; every combination is one study.
+        models: Names of models; every combination of a dataset, a model and a loss is one study.
         losses: Names of losses; ``orchestrator list losses`` lists them.
-        training: What all trials share, but for ``overrides``.
+        training: Settings of all trainings, except for ``overrides``.
         overrides: Settings of some studies, applied in their order.
         model_parameters: Parameters of the models beyond their sizes; ``orchestrator list models`` lists them.
         vocabulary: ``train``: words of the train split; ``published``: the splits that the papers used.
         val_images: Evaluate on the first so many images of the val split, >= 1, as the published code of VSE++ and VSRN
             does with 1,000; ``null`` is all of them.
         search: How the coefficients are searched.
-        scheduler: What becomes of a trial that is worse than the others of its study.
-        budget: When a search ends although trials are left.
-        resources: What one trial takes.
+        scheduler: Rules for a trial that is worse than the other trials of its study.
+        budget: Limits that end a search although trials are left.
+        resources: CPUs and GPUs of one trial.
         patience: When a trial is given up.
-        confirm: What is trained again after the search; ``null`` is nothing, and then no winner is confirmed.
+        confirm: The trials that are trained again after the search; with ``null`` no winner is confirmed.
     """
 
     model_config = STRICT
     name: Name
     description: str = ""
-    # Before all that names losses and models, which are known only then.
+    # Checked before the fields that name losses and models, because plug-ins may offer these.
     plugins: Plugins = ()
     datasets: Annotated[tuple[str, ...], Field(min_length=1)]
     models: Annotated[tuple[ModelName, ...], Field(min_length=1)] = ("vsepp",)
@@ -137,7 +137,7 @@ class Experiment(BaseModel):
             mistakes.of(check_names, f"search.{key}", getattr(self.search, key), self.losses)
         parameters = {name for model in self.models for name in MODEL_PARAMETERS[model]}
         mistakes.of(check_names, "search.model_parameters", self.search.model_parameters, sorted(parameters))
-        # Each study would repeat the mistakes found so far, in less clear words.
+        # Refused here, because each study would repeat the mistakes found so far, in less clear words.
         mistakes.refuse()
         for names in self._combinations():
             mistakes.of(self._check_cell, *names)
@@ -145,7 +145,7 @@ class Experiment(BaseModel):
         return self
 
     def _check_cell(self, dataset: str, model: str, losses: tuple[str, ...]) -> None:
-        """Refuse now what would otherwise end each trial of a study."""
+        """Refuse now a config that would otherwise end each trial of a study."""
         cell, mistakes = self._cell(dataset, model, losses), Mistakes()
         mistakes.of(self.trial_config, cell, {})
         mistakes.of(check_beside, cell.space, cell.model)
@@ -197,7 +197,7 @@ class Experiment(BaseModel):
         )
 
     def trial_config(self, cell: Cell, loss_parameters: Mapping[str, Any]) -> TrialConfig:
-        """Return the training of a study with given parameters of its loss, or of the first that it can choose."""
+        """Return the training of a study with given parameters of its loss, or of the first loss that it can choose."""
         loss, part = next(iter(cell.space.losses.items()))
         return self.suggested(cell, Suggestion(loss, {**loss_parameters, **part.fixed}))
 
@@ -217,11 +217,11 @@ class Experiment(BaseModel):
             plugins=references(suggestion.loss, cell.model),
         )
 
-    def continuing(self, begun: Mapping[str, Any]) -> "Experiment":
+    def as_begun(self, begun: Mapping[str, Any]) -> "Experiment":
         """Return this experiment with the default bounds that it began with, unless it names a version itself.
 
         Args:
-            begun: The resolved experiment of its journal; empty where nothing has begun.
+            begun: The resolved experiment of its journal; empty if nothing has begun.
         """
         if not begun or "space_version" in self.search.model_fields_set:
             return self
@@ -234,15 +234,15 @@ class Experiment(BaseModel):
 
 
 def load_experiment(source: str, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Experiment:
-    """Read an experiment from a YAML file or, by its bare name, one that ships; apply ``--set`` and check all of it.
+    """Read an experiment from a YAML file, or a shipped one by its bare name; apply ``--set`` and check it whole.
 
     Args:
         source: The file, or the name.
         overrides: ``--set``.
-        plugins: ``--plugin``: files or distributions beside those that the experiment names.
+        plugins: ``--plugin``: files or distributions beside the plug-ins that the experiment names.
 
     Raises:
-        ConfigError: If anything in it is refused.
+        ConfigError: If any key is refused.
     """
     path = find_file(source, shipped_experiments(), "experiment")
     document = override(read_kind(path, "an experiment"), overrides)
@@ -253,7 +253,7 @@ def check_document(document: Document) -> Experiment:
     """Return the experiment that a document describes; its plug-ins run last, because they import torch.
 
     Raises:
-        ConfigError: If anything in it is refused.
+        ConfigError: If any key is refused.
     """
     with outlined(document.values.get("plugins") or ()) as are_known:
         if are_known:
@@ -272,7 +272,7 @@ def _study_name(dataset: str, model: str, losses: Sequence[str]) -> str:
 
 
 def _check_studies(experiment: Experiment) -> None:
-    """Refuse studies that would be called alike, and more than are checked in a moment."""
+    """Refuse studies with equal names, and more studies than are checked in a moment."""
     count = len(experiment.datasets) * len(experiment.models) * len(experiment.losses)
     if count > MOST_STUDIES:
         raise ValueError(
@@ -310,5 +310,5 @@ def _check_override(key: str, change: Override, experiment: Experiment) -> None:
 
 
 def data_key(config: TrialConfig) -> str:
-    """Return under what name the digest of a trial's data stands, which depends on what its model reads."""
+    """Return the key of the digest of a trial's data, which depends on the features that its model reads."""
     return f"{config.dataset}:{config.features}{f'+{TEXT}' if config.reads_text_features else ''}"

@@ -1,7 +1,7 @@
-"""Where one loss of an experiment is a point of another loss's space: said before the search, and beside its results.
+"""Sentences about a loss that is a point of another loss's space, said before the search and beside its results.
 
-The hardest-negative triplet loss is a polynomial. Where it is the baseline, a search of polynomials that leaves it out,
-or never tries it, says more of the bounds than of the losses.
+The hardest-negative triplet loss is a polynomial. If it is the baseline, a search of polynomials that excludes it, or
+never tries it, says more about the bounds than about the losses.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from search_spaces.space import FixedPoint
 
 
 def overlaps(experiment: Experiment, dataset: str | None = None) -> list[str]:
-    """Return a sentence for each loss that another loss could be, where the search of the other does not try it.
+    """Return a sentence for each loss that another loss could equal, if the search of the other loss does not try it.
 
     Args:
-        experiment: What is searched.
-        dataset: Of whose studies; ``None`` is all of them.
+        experiment: The experiment.
+        dataset: The dataset of the studies; ``None`` is all datasets.
     """
     cells = [cell for cell in experiment.cells() if dataset in (None, cell.dataset)]
     is_grid = experiment.search.sampler == "grid"
@@ -55,7 +55,7 @@ def _of_cell(cell: Cell, other: Cell, *, is_grid: bool) -> Iterator[str]:
 
 
 def _settings(part: LossPart) -> list[Mapping[str, Any]]:
-    """Return the parameters that a baseline is known by: those that are tried first, or the only ones there are."""
+    """Return the settings of a baseline: its first points, or the only point of its listed values."""
     points = part.first_points()
     listed = {name: bound.values for name, bound in part.bounds.items() if isinstance(bound, Values)}
     if not points and len(listed) == len(part.bounds) and all(len(values) == 1 for values in listed.values()):
@@ -64,7 +64,7 @@ def _settings(part: LossPart) -> list[Mapping[str, Any]]:
 
 
 def _is_tried(cell: Cell, loss: str, part: LossPart, twins: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of some points is among the first of a study, or stands for the same loss as one of them."""
+    """Whether one of some points, or a point for an equal loss, is among the first points of a study."""
     wanted = [part.suggest(FixedPoint(twin)) for twin in twins]
     if any(part.suggest(FixedPoint(point)) in wanted for point in part.first_points()):
         return True
@@ -72,7 +72,7 @@ def _is_tried(cell: Cell, loss: str, part: LossPart, twins: Iterable[Mapping[str
 
 
 def _outside(bounds: Bounds, twins: Sequence[Mapping[str, Any]]) -> str:
-    """Say what of the point that is nearest to being inside lies outside: of listed values least, then of ranges."""
+    """Name the parameters outside of bounds, for the point with the fewest outside of listed values, then of ranges."""
     wrong = [
         {name: value for name, value in twin.items() if name in bounds and not bounds[name].contains(value)}
         for twin in twins

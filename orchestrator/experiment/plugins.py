@@ -1,4 +1,4 @@
-"""The plug-ins of an experiment: what its file names becomes text and digest, and the names join the tables of ours."""
+"""The plug-ins of an experiment: names in its file become text and digest, and their offers join our tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ from trainables.plugins.installed import providers
 from trainables.plugins.plugin import Plugin
 
 _joined: set[tuple[str, str]] = set()
-"""Kind and name of what plug-ins have added to the tables of this room: ``SPACES`` and ``SAMPLERS``."""
+"""Kind and name of each entry that plug-ins have added to the tables ``SPACES`` and ``SAMPLERS``."""
 
 
 def use_plugins(plugins: Iterable[Plugin]) -> None:
-    """Let the names of plug-ins be known: losses with their spaces, models, forms of data and samplers; no code runs.
+    """Register the names of plug-ins: losses with their spaces, models, forms of data and samplers; no code runs.
 
     Raises:
         ConfigError: If a name is taken, or a space is refused.
@@ -34,7 +34,7 @@ def use_plugins(plugins: Iterable[Plugin]) -> None:
         former = in_use().get(plugin.name)
         use([plugin])
         if former is not None and former.digest != plugin.digest:
-            # What the former version had and the new one has not is nobody's now.
+            # Names that the former version had and the new version lacks are removed.
             forget_plugins(())
         SPACES.update(spaces)
         SAMPLERS.update(samplers)
@@ -42,7 +42,7 @@ def use_plugins(plugins: Iterable[Plugin]) -> None:
 
 
 def _space(name: str, about: Mapping[str, Any]) -> LossSpace:
-    """Return where the parameters of a plug-in's loss are searched."""
+    """Return the space of a plug-in's loss."""
     if name in SPACES and ("losses", name) not in _joined:
         raise clash(about["place"], name, "a loss of ours")
     try:
@@ -52,33 +52,33 @@ def _space(name: str, about: Mapping[str, Any]) -> LossSpace:
 
 
 def _sampler(name: str, about: Mapping[str, Any]) -> SamplerKind:
-    """Return what a plug-in's sampler can search."""
+    """Return the spaces that a plug-in's sampler can search."""
     if name in SAMPLERS and ("samplers", name) not in _joined:
         raise clash(about["place"], name, "a sampler of ours")
     return SamplerKind(about["summary"], about["conditional"], about["several_objectives"])
 
 
 def model_bounds(model: str) -> dict[str, Any]:
-    """Return where the parameters of a plug-in's model are searched by default; nothing for ours."""
+    """Return the default bounds of the parameters of a plug-in's model; empty for our models."""
     plugin = owner_of("models", model)
     return {} if plugin is None else dict(declared_bounds(plugin.offers["models"][model]["space"]))
 
 
 def model_defaults(model: str) -> dict[str, Any]:
-    """Return what the parameters of a plug-in's model are where nothing is said; nothing for ours."""
+    """Return the defaults of the parameters of a plug-in's model; empty for our models."""
     plugin = owner_of("models", model)
     return {} if plugin is None else dict(plugin.offers["models"][model]["defaults"])
 
 
 def load_plugins(sources: Sequence[str], folder: Path | None = None) -> tuple[Plugin, ...]:
-    """Read and run plug-ins once, and let their names be known.
+    """Read and run plug-ins once, and register their names.
 
     Args:
         sources: Python files, or names of installed distributions.
-        folder: Where files are looked for first.
+        folder: Folder in which files are looked for first.
 
     Raises:
-        ConfigError: If one cannot be used.
+        ConfigError: If a plug-in cannot be used.
     """
     plugins = tuple(find_plugin(source, folder) for source in sources)
     use_plugins(plugins)
@@ -87,19 +87,19 @@ def load_plugins(sources: Sequence[str], folder: Path | None = None) -> tuple[Pl
 
 @contextmanager
 def outlined(sources: Sequence[Any], folder: Path | None = None) -> Iterator[bool]:
-    """Let the names of plug-ins be known for the length of a ``with`` block without running their code.
+    """Register the names of plug-ins for the length of a ``with`` block without running their code.
 
-    So that a mistake elsewhere is refused before a plug-in imports torch.
+    So a mistake elsewhere is refused before a plug-in imports torch.
 
     Args:
         sources: Python files, names of installed distributions, or whole plug-ins.
-        folder: Where files are looked for first.
+        folder: Folder in which files are looked for first.
 
     Yields:
-        Whether all of them are known in the block; where one is not, none is, and the code has to run.
+        Whether all names are known in the block; otherwise none is, and the code has to run.
 
     Raises:
-        ConfigError: If one cannot be used.
+        ConfigError: If a plug-in cannot be used.
     """
     new = [outlined_plugin(one, folder) for one in sources if isinstance(one, str)]
     plugins = [plugin for plugin in new if plugin is not None]
@@ -114,11 +114,11 @@ def outlined(sources: Sequence[Any], folder: Path | None = None) -> Iterator[boo
 
 
 def with_plugins(document: Document, further: Sequence[str], folder: Path) -> Document:
-    """Return an experiment's keys with all its plug-ins: those beside its file by their paths, and installed ones.
+    """Return an experiment's keys with all its plug-ins: files beside its file by their paths, and installed plug-ins.
 
     Args:
-        document: As it was read.
-        further: ``--plugin``, from the working directory.
+        document: Keys and values of the experiment's file.
+        further: ``--plugin``, relative to the working directory.
         folder: Folder of the experiment's file.
     """
     given = document.values.get("plugins", [])
@@ -134,8 +134,8 @@ def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ())
     """Return the installed distributions that offer one of some names, unless the names are ours.
 
     Args:
-        names: Of losses, models and samplers, by kind.
-        listed: Plug-ins that are named: files, distributions, or whole plug-ins that a search wrote.
+        names: Names of losses, models and samplers, by kind.
+        listed: Named plug-ins: files, distributions, or whole plug-ins that a search wrote.
 
     Raises:
         ConfigError: If two distributions offer one of the names.
@@ -145,12 +145,12 @@ def installed_sources(names: Mapping[str, set[str]], listed: Sequence[Any] = ())
     for kind, known in (("losses", SPACES), ("models", FEATURES), ("samplers", SAMPLERS)):
         mine = {name for name in known if owner_of(kind, name) is None}
         wanted[kind] = names.get(kind, set()) - mine - {name for offers in recorded for name in offers.get(kind, {})}
-    # Looking through all that is installed takes a moment, which an experiment with our names alone need not wait for.
+    # A look through all installed distributions takes a moment, for which an experiment with our names does not wait.
     return providers(wanted, [one for one in listed if isinstance(one, str)]) if any(wanted.values()) else []
 
 
 def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return what an experiment names that a plug-in may offer, by kind."""
+    """Return the names in an experiment that a plug-in may offer, by kind."""
     search = values.get("search")
     sampler = search.get("sampler") if isinstance(search, Mapping) else None
     return {
@@ -161,11 +161,11 @@ def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def changed_plugins(before: Mapping[str, Any], after: Sequence[Plugin]) -> list[str]:
-    """Return what changed between the plug-ins of two starts of an experiment, a line each.
+    """Return a line for each change between the plug-ins of two starts of an experiment.
 
     Args:
         before: The resolved experiment of the former start.
-        after: The plug-ins of now.
+        after: The plug-ins of this start.
     """
     former = {one["name"]: Plugin(**one) for one in before.get("plugins", ())}
     now = {one.name: one for one in after}
@@ -181,7 +181,7 @@ def _names(given: Any) -> set[str]:
 
 
 def _read(given: Any) -> Any:
-    """Return plug-ins as values: a text names a file or a distribution; what is whole already stays."""
+    """Return plug-ins as values: a text names a file or a distribution; a whole plug-in stays as it is."""
     if not isinstance(given, list | tuple):
         raise ConfigError("must be a list of Python files or installed distributions, e.g. [my_losses.py]")
     found: dict[str, Plugin] = {}
@@ -212,11 +212,11 @@ Plugins = Annotated[
     AfterValidator(_use),
     WithJsonSchema({"type": "array", "items": {"type": "string"}}, mode="validation"),
 ]
-"""The key ``plugins``: files and distributions as they are typed; text and digest where an experiment is whole."""
+"""The key ``plugins``: typed files and distributions, or, in a resolved experiment, text and digest."""
 
 
 def forget_plugins(names: Iterable[str]) -> None:
-    """Take plug-ins out of the tables, with the spaces of their losses; those that are not there are passed over."""
+    """Remove plug-ins from the tables, with the spaces of their losses; missing plug-ins are passed over."""
     for name in names:
         withdraw(name)
     for kind, name in [one for one in _joined if owner_of(*one) is None]:

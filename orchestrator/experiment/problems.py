@@ -1,4 +1,4 @@
-"""The mistakes of a configuration in words: each in a line with its key, the rule and the value got."""
+"""The mistakes of a configuration in words: a line each, with the key, the rule and the value got."""
 
 import dataclasses
 import difflib
@@ -17,14 +17,14 @@ from search_spaces.space import suggestion
 from trainables.errors import ConfigError
 
 SLIP = 0.85
-"""Two names that are as alike as this (``difflib``) differ by a slip of the finger."""
+"""Similarity (``difflib``) from which two names probably differ by a typing error."""
 
 KINDS = {
     "an experiment": (("datasets", "losses", "search", "budget", "confirm"), "orchestrator search"),
     "a suite": (("cells", "matters", "max_seeds"), "orchestrator regress"),
     "the file of one training": (("dataset", "loss", "schedule"), "orchestrator train"),
 }
-"""Each kind of file: keys that no other kind has, and the command that takes it."""
+"""Kind of file -> keys that no other kind has, and the command that takes the file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Mistake:
     """One mistake of a configuration.
 
     Attributes:
-        path: The keys that lead to it, as far as they are known.
+        path: The keys that lead to the mistake, as far as they are known.
         text: Key, rule, value got and way out.
     """
 
@@ -41,17 +41,17 @@ class Mistake:
 
 
 def find_mistakes(model: type[BaseModel], values: Any, error: ValidationError, inside: int = 0) -> Iterator[Mistake]:
-    """Yield what a model refuses in values, in the order of its keys; of a union, what its nearest branch refuses.
+    """Yield the mistakes that a model finds in values, in the order of its keys; of a union, its nearest branch's.
 
     Args:
-        model: What refused.
-        values: As YAML gave them.
-        error: What pydantic found.
-        inside: Number of keys around the values that stand in no file; messages leave them out.
+        model: The model that refused the values.
+        values: Values from YAML.
+        error: The error of pydantic.
+        inside: Number of keys around the values that are in no file; messages leave these keys out.
     """
     placed = [(_place(values, problem), problem) for problem in error.errors(include_url=False)]
     paths = {path for path, _ in placed}
-    # A branch of a union that came further than another explains better.
+    # The branch of a union that came furthest explains best.
     outdone = {path[:length] for path in paths for length in range(len(path))}
     for path in dict.fromkeys(path for path, _ in placed):
         if path not in outdone:
@@ -60,7 +60,7 @@ def find_mistakes(model: type[BaseModel], values: Any, error: ValidationError, i
 
 
 def other_kind(values: Mapping[str, Any], wanted: str) -> str | None:
-    """Return what a file is, and the command that takes it, where it is of another kind than is wanted."""
+    """Return the kind of a file, and the command that takes it, if it is not of the wanted kind."""
     if any(key in values for key in KINDS[wanted][0]):
         return None
     for kind, (keys, command) in KINDS.items():
@@ -77,7 +77,7 @@ def short(value: Any) -> str:
 
 
 def _mistakes_at(path: tuple[str, ...], problems: Sequence[Any], way_out: Callable[[], str]) -> Iterator[Mistake]:
-    """Yield the mistakes at one key: several only where a check of ours tells several."""
+    """Yield the mistakes at one key: several only if a check of ours tells several."""
     first, shown = problems[0], ".".join(path)
     if first["type"] == "value_error":
         raised = first["ctx"]["error"]
@@ -93,7 +93,7 @@ def _mistakes_at(path: tuple[str, ...], problems: Sequence[Any], way_out: Callab
 
 
 def _rule(problems: Sequence[Any]) -> str:
-    """Return what a value should be; beside a number or the like, a word may be allowed."""
+    """Return the rule of a value; beside a number or the like, a word may be allowed."""
     first = problems[0]
     message = re.sub(r"^\w+ should", "should", first["msg"])
     words = [each["ctx"]["expected"] for each in problems[1:] if each["type"] == "literal_error"]
@@ -119,7 +119,7 @@ def _holds(values: Any, key: str | int) -> bool:
 
 
 def _way_out(model: type[BaseModel], path: tuple[str, ...], inside: int) -> str:
-    """Return what an unknown key may mean: a key of its name elsewhere, a parameter of a loss, or a key like it."""
+    """Return the possible meaning of an unknown key: its name elsewhere, a parameter of a loss, or a similar key."""
     key, top = path[-1], _fields(model, path[:inside])
     homes = [".".join(home[inside:]) for home in _homes(model, key)]
     if any(key in space.parameters for space in SPACES.values()):
@@ -127,14 +127,14 @@ def _way_out(model: type[BaseModel], path: tuple[str, ...], inside: int) -> str:
         homes += [f"search.fixed.LOSS.{key}", f"search.space.LOSS.{key}"] if "search" in top else []
     here = sorted(_fields(model, path[:-1]))
     stands = f"it stands under {' or '.join(homes)}"
-    # A key that a letter or two would make one of this place is more likely meant than a key of its name elsewhere.
+    # A key of this place that differs in a letter or two is more likely meant than a key of this name elsewhere.
     if homes and difflib.get_close_matches(key, here, n=1, cutoff=SLIP):
         return f"{suggestion(key, here, 'keys here')} As {key!r}, {stands}"
     return stands if homes else suggestion(key, here, "keys here")
 
 
 def _homes(kind: Any, key: str, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield where in a model, and in the models that are its fields, a key is known."""
+    """Yield the places in a model, and in the models of its fields, where a key is known."""
     for name, inner in _hints(kind).items():
         if name == key:
             yield (*above, name)
@@ -142,7 +142,7 @@ def _homes(kind: Any, key: str, above: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 
 def _hints(kind: Any) -> Mapping[str, Any]:
-    """Return the annotation of each key that a model or dataclass knows, also where the kind is it or nothing."""
+    """Return the annotation of each key that a model or dataclass knows; an optional model counts as well."""
     for one in (kind, *(typing.get_args(kind) if isinstance(kind, UnionType) else ())):
         if isinstance(one, type) and issubclass(one, BaseModel):
             return {name: field.annotation for name, field in one.model_fields.items()}

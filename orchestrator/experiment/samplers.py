@@ -1,4 +1,4 @@
-"""The samplers that an experiment can name, and what each can search; ``studies.samplers`` makes them."""
+"""The samplers that an experiment can name, and the spaces that each can search; ``studies.samplers`` makes them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SamplerKind:
-    """What a sampler can search.
+    """The spaces that a sampler can search.
 
     Attributes:
-        meaning: In a line.
-        conditional: Whether some parameters may exist only at some values of others.
-        several_objectives: Whether a study may have more than one.
+        meaning: Meaning in a line.
+        conditional: Whether some parameters may exist only at some values of other parameters.
+        several_objectives: Whether a study may have several objectives.
         needs_range: Whether a study must have a parameter with a range.
-        draws_population: Whether it can draw many points before any has a value, as ``pbt`` asks.
+        draws_population: Whether it can draw many points before any point has a value, as ``pbt`` asks.
     """
 
     meaning: str

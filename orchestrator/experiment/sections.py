@@ -21,7 +21,7 @@ from trainables.config import ParameterValue
 from trainables.errors import Mistakes
 
 USUAL_SEEDS = 5
-"""Of a fixed design that names no number: with fewer, a lead of 3 standard deviations is often missed."""
+"""Seeds of a fixed design that names no number: fewer seeds often miss a lead of 3 standard deviations."""
 
 
 class Objective(BaseModel):
@@ -44,20 +44,21 @@ class Search(BaseModel):
         sampler: ``tpe``; ``cmaes``, which adapts a normal distribution to ranges; ``gp``, a Gaussian process, for few
             and costly trials; ``random``; ``qmc``, a Sobol sequence that leaves no gaps; ``grid``, which takes the
             listed values one after the other; or the sampler of a plug-in.
-        trials: In each study, >= 1; a loss's published settings come first. A grid may have fewer points than that.
+        trials: Trials of each study, >= 1; a loss's published settings come first. A grid may have fewer points.
         seed: Seed of the suggestions and of every training, >= 0.
-        metric: What is maximised; a trial counts with its best epoch.
+        metric: The metric that is maximised; a trial counts with its best epoch.
         objectives: Further goals beside ``metric``, each a metric to maximise or ``{metric, direction}``.
-        space_version: Version of the default bounds: ``3``, or an older one, ``1`` being that of release 0.1; a search
-            keeps the version with which it began.
-        loss: ``each``: a study a loss; ``choose``: the loss is a parameter of one study a dataset and model.
+        space_version: Version of the default bounds: ``3``, or an older version; ``1`` is the version of release 0.1. A
+            search keeps the version with which it began.
+        loss: ``each``: each loss has a study; ``choose``: the loss is a parameter of one study for each dataset and
+            model.
         space: Loss -> parameter -> ``[low, high]`` or ``{values: [...]}``, where the bounds differ from the default.
         training: Setting of ``training`` -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched beside every
             loss.
         model_parameters: Parameter of a model -> ``[low, high]``, ``{values: [...]}`` or ``default``; searched in the
             models that have the parameter.
-        fixed: Loss -> parameter -> the one value that the parameter has.
-        enqueue: Loss -> points that are tried right after the published ones, each parameter -> value.
+        fixed: Loss -> parameter -> the value that the parameter has in all trials.
+        enqueue: Loss -> points that are tried right after the published points, each parameter -> value.
         replicates: How often a setting that the sampler suggests again is trained again, with another seed, >= 0; after
             that, another setting is drawn in its place. Sampler and ranking take the mean of a setting's trainings.
         warm_start_from: Experiments, by name under the output or by directory, whose trials the sampler starts from.
@@ -97,17 +98,17 @@ SCHEDULER_SETTINGS: dict[str, tuple[str, ...]] = {
 
 
 class Scheduler(BaseModel):
-    """What happens to a trial that is worse than the other trials of its study.
+    """Rules for a trial that is worse than the other trials of its study.
 
     Attributes:
-        name: ``none``; ``asha``: of the trials that reach a rung, the best go on; ``hyperband``: ``asha`` in several
-            brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial goes on
+        name: ``none``; ``asha``: of the trials that reach a rung, the best continue; ``hyperband``: ``asha`` in several
+            brackets, of which each begins to judge a rung later, for curves that cross; ``median``: a trial continues
             while it is no worse than the median of the other trials at its epoch; ``pbt``, population-based
-            training: no trial is stopped, the worst trials go on from the models of the best trials with other
+            training: no trial is stopped, the worst trials resume from the models of the best trials with other
             hyper-parameters.
         grace_epochs: No trial ends before this epoch, >= 1.
-        reduction_factor: One trial in so many goes on at each rung, > 1; the epoch of a rung is so many times the epoch
-            of the rung before. For ``asha`` and ``hyperband``.
+        reduction_factor: One trial in so many continues at each rung, > 1; the epoch of a rung is so many times the
+            epoch of the rung before. For ``asha`` and ``hyperband``.
         brackets: For ``hyperband``: number of brackets, >= 1; new trials are given to the brackets in turn.
         min_trials: For ``median``: no trial is stopped at an epoch that fewer other trials have reached, >= 1.
         perturbation_epochs: For ``pbt``: the trials of a study wait for each other after every so many epochs, >= 1.
@@ -198,7 +199,7 @@ class Override(BaseModel):
 
 
 class Budget(BaseModel):
-    """When a search ends although trials are left; the first limit that is reached ends it.
+    """Limits that end a search although trials are left; the first limit that is reached ends the search.
 
     Attributes:
         hours: Hours of wall-clock time, all starts together, > 0.

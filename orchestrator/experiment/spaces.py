@@ -1,4 +1,4 @@
-"""Where each study of an experiment looks: the defaults of the search spaces with what the YAML says, checked whole."""
+"""The space of each study of an experiment: default bounds with the bounds of the YAML file, checked whole."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -16,16 +16,16 @@ from trainables.errors import ConfigError, Mistakes
 from trainables.model_parameters import MODEL_PARAMETERS, check_model_parameters
 
 Bound = tuple[float, float] | ListedValues | str
-"""Where to look, as a YAML file says it; a word is ``default``."""
+"""Bounds of a parameter in a YAML file; the only word is ``default``."""
 
 NOT_SEARCHED = ("backbone", "weights")
-"""Parameters of models that are the same in all trials of a study: the data and their digests depend on them."""
+"""Parameters of models that are equal in all trials of a study, because the data and their digests depend on them."""
 
 LARGEST_GRID = 100_000
-"""Points of a grid; every point is held in memory."""
+"""Most points of a grid; every point is held in memory."""
 
 SMALLEST_POPULATION = 4
-"""Trials of a study of population-based training; a quarter of fewer trials is no trial."""
+"""Fewest trials of a population; a quarter of fewer trials would be no trial."""
 
 
 def make_space(
@@ -61,10 +61,10 @@ def make_space(
 
 
 def enqueued_points(search: Search, space: StudySpace) -> tuple[Mapping[str, Any], ...]:
-    """Return the points that are tried right after the published ones, by the names of the space.
+    """Return the points that are tried right after the published points, by the names of the space.
 
     Raises:
-        ValueError: If one has an unknown name, or lies out of bounds; the message names the key.
+        ValueError: If a point has an unknown name, or lies out of bounds; the message names the key.
     """
     points: list[Mapping[str, Any]] = []
     for loss, part in space.losses.items():
@@ -82,7 +82,7 @@ def check_sampler(search: Search, space: StudySpace) -> None:
     """Refuse a sampler that cannot search a space.
 
     Raises:
-        ValueError: If there is a reason; the message names a sampler that can.
+        ValueError: If the sampler cannot; the message names a sampler that can.
     """
     name, kind = search.sampler, SAMPLERS[search.sampler]
     ranges = [bound for bound in space.bounds().values() if isinstance(bound, Range)]
@@ -112,16 +112,16 @@ def movable(space: StudySpace) -> list[str]:
 
 
 def check_population(search: Search, scheduler: Scheduler, space: StudySpace, epochs: int) -> None:
-    """Refuse population-based training where it could not move anything.
+    """Refuse population-based training that could not move any parameter.
 
     Args:
-        search: What the experiment says; the same for ``scheduler``.
-        scheduler: Of any name.
+        search: Section of the experiment.
+        scheduler: Section of the experiment, with any scheduler.
         space: Search space of a study.
         epochs: Epochs of its trials.
 
     Raises:
-        ValueError: If there is a reason; the message names the key.
+        ValueError: If it could not; the message names the key.
     """
     if scheduler.name != "pbt":
         return
@@ -153,7 +153,7 @@ def check_beside(space: StudySpace, model: str) -> None:
     """Refuse bounds that a training, or a model, would refuse when they are suggested.
 
     Raises:
-        ConfigError: If there are such; the message names the key.
+        ConfigError: If bounds are refused; the message names the key.
     """
     mistakes = Mistakes()
     for name, bound in space.training.items():
@@ -173,7 +173,7 @@ def check_beside(space: StudySpace, model: str) -> None:
 
 
 def _part(search: Search, loss: str, pairs: int) -> LossPart:
-    """Return where to look for a loss's parameters in batches of so many pairs, and those that stand still."""
+    """Return bounds and fixed values of a loss's parameters, for batches of so many pairs."""
     fixed, looked = dict(search.fixed.get(loss, {})), search.space.get(loss, {})
     try:
         SPACES[loss].check_fixed(fixed)
@@ -229,7 +229,7 @@ def _bounds_beside(section: str, given: Mapping[str, Bound], defaults: Mapping[s
 
 
 def refuse_as(key: str, check: Callable[[], object]) -> None:
-    """Let a check refuse with the key in front of each of its mistakes."""
+    """Run a check, and put the key in front of each of its mistakes."""
     try:
         check()
     except ConfigError as error:
@@ -243,7 +243,7 @@ def _check_grid(key: str, bounds: Bounds) -> None:
 
 
 def check_names(key: str, names: Sequence[str] | Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
-    """Refuse names that are not known, with the key where they stand."""
+    """Refuse unknown names, with their key."""
     mistakes = Mistakes()
     for name in names:
         mistakes.of(check_name, name, known, "known")

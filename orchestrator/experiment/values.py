@@ -1,4 +1,4 @@
-"""Types of values of a configuration with rules of their own: names, bounds, durations, settings."""
+"""Types of configuration values with special rules: names, bounds, durations, settings."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -28,14 +28,14 @@ SECONDS = {
 """Units that people write behind a duration."""
 
 UNITS = {"h": "hours", "min": "minutes"}
-"""Units that durations of a configuration are in, without being written."""
+"""Units of durations in a configuration, where the units are not written."""
 
 LOWS, HIGHS = ("min", "low", "lower", "from"), ("max", "high", "upper", "to")
-"""Keys under which people write the ends of a range, which has none."""
+"""Keys under which people write the ends of a range, although a range has no keys."""
 
 
 class ListedValues(BaseModel):
-    """Values of a parameter, one by one.
+    """Listed values of a parameter.
 
     Attributes:
         values: Numbers, words, truth values or lists of coefficients, each once; at least one.
@@ -46,10 +46,10 @@ class ListedValues(BaseModel):
 
 
 def known(names: Collection[str]) -> Any:
-    """Return what goes beside ``str`` for a text that must be one of some names; an editor offers them.
+    """Return the annotation of a ``str`` that must be one of some names; an editor offers the names.
 
     Args:
-        names: In the order in which they are listed; plug-ins may add to them.
+        names: Names in the order in which they are listed; plug-ins may add names.
     """
 
     def check(name: str) -> str:
@@ -92,7 +92,7 @@ def check_training(changes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _in_unit(unit: str) -> Callable[[Any], Any]:
-    """Return a check that tells how a duration with a unit behind it is written as a number of the key's unit."""
+    """Return a check that refuses a duration with a unit, and tells its number in the key's unit."""
 
     def check(value: Any) -> Any:
         found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]+)", value) if isinstance(value, str) else None
@@ -105,7 +105,7 @@ def _in_unit(unit: str) -> Callable[[Any], Any]:
 
 
 def _as_bound(value: Any) -> Any:
-    """Refuse what is neither a range nor listed values, with both ways to write it; JSON's lists become tuples."""
+    """Refuse a value that is neither a range nor listed values, with both forms; JSON's lists become tuples."""
     ways = "[LOW, HIGH] is a range, {values: [A, B]} are values one by one"
     if isinstance(value, dict) and value.keys() == {"values"} and isinstance(value["values"], list):
         return {"values": tuple(tuple(one) if isinstance(one, list) else one for one in value["values"])}

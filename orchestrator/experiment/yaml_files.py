@@ -23,10 +23,10 @@ STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=Fals
 
 @dataclass(frozen=True)
 class Document:
-    """Keys and values as they were given, and where each was.
+    """Keys and values as a user gave them, with the place of each.
 
     Attributes:
-        source: What they are called as a whole, usually the file.
+        source: Name of the whole for messages, usually the file.
         values: Keys and values of plain types.
         places: Keys that lead to a value -> ``FILE:LINE:COLUMN`` or ``--set KEY=VALUE``.
     """
@@ -43,9 +43,9 @@ class Document:
         return [f"{self.places.get(path, self.source)}: {text}" for path, text in placed]
 
     def _path_to(self, mistake: Mistake) -> KeyPath:
-        """Return the keys to a mistake, as far as these stand anywhere.
+        """Return the keys that lead to a mistake, as far as the document has them.
 
-        The text of a mistake starts with its key, and may go on with a key inside: ``cells.0: training.epochs must``.
+        The text of a mistake starts with its key; a key inside may follow: ``cells.0: training.epochs must``.
         """
         path = mistake.path
         for word in mistake.text.replace(":", " ").split(maxsplit=2)[:2]:
@@ -62,7 +62,7 @@ def read_yaml(path: Path) -> Document:
     """Return the mapping that a YAML file holds.
 
     Raises:
-        ConfigError: If the file is missing, is no YAML, is larger than any configuration, or holds something else.
+        ConfigError: If the file is missing, is no YAML, is larger than any configuration, or holds no mapping.
     """
     try:
         with path.open(encoding="utf-8-sig", newline=None) as file:
@@ -80,15 +80,15 @@ def read_yaml(path: Path) -> Document:
 
 
 def find_file(source: str, shipped: Mapping[str, Path], what: str) -> Path:
-    """Return the file that is meant: a path, or the bare name of one that ships.
+    """Return the file that a text means: a path, or the bare name of a shipped file.
 
     Args:
-        source: As it was typed.
-        shipped: Files that ship, by name.
-        what: What they are called in a message, in the singular.
+        source: The text that the user typed.
+        shipped: Shipped files by name.
+        what: Singular noun for such a file in messages.
 
     Raises:
-        ConfigError: If there is neither.
+        ConfigError: If neither exists.
     """
     path = Path(source)
     if path.suffix or len(path.parts) != 1 or path.is_file():
@@ -103,7 +103,7 @@ def override(document: Document, settings: Sequence[str]) -> Document:
     """Return a copy with each ``a.b=value`` set, the value read as YAML.
 
     Raises:
-        ConfigError: If settings have no ``=``, no value that is YAML, or go through something that has no keys.
+        ConfigError: If settings have no ``=``, no value that is YAML, or lead through a value that has no keys.
     """
     values: dict[str, Any] = json.loads(json.dumps(document.values))
     places, mistakes = dict(document.places), Mistakes()
@@ -120,9 +120,9 @@ def validate(model: type[Model], values: Mapping[str, Any] | Document, source: s
     """Build a model from plain values.
 
     Args:
-        model: What to build.
-        values: Keys and values as YAML gives them, with their places where these are known.
-        source: What to call them in a message where they are no document.
+        model: Class of the model.
+        values: Keys and values from YAML, with their places if known.
+        source: Name of plain values in messages.
 
     Raises:
         ConfigError: With all mistakes, a line each.
@@ -140,7 +140,7 @@ def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfi
     """Read the YAML of one training, apply ``--set``, and check names, types and ranges.
 
     Raises:
-        ConfigError: If anything in it is refused.
+        ConfigError: If any key is refused.
     """
     from search_spaces import SPACES
 
@@ -168,7 +168,7 @@ def load_trial_config(path: Path | None, overrides: Sequence[str]) -> TrialConfi
 
 
 def read_training(path: Path | None, overrides: Sequence[str]) -> Document:
-    """Return the keys of one training with what ``--set`` says.
+    """Return the keys of one training, with ``--set`` applied.
 
     Raises:
         ConfigError: If the file cannot be read, or is of another kind.
@@ -202,9 +202,9 @@ def read_kind(path: Path, kind: str) -> Document:
 
 
 def _build(model: type[Model], values: Mapping[str, Any], document: Document, inside: int = 0) -> Model:
-    """Build a model from values whose keys are ``inside`` so many levels of keys that the document does not have."""
+    """Build a model from values under ``inside`` levels of keys that the document does not have."""
     try:
-        # By way of JSON, whose strict reading takes a list for a tuple and still no text for a number.
+        # Read as JSON, because strict JSON takes a list for a tuple, but no text for a number.
         return model.model_validate_json(json.dumps(values))
     except ValidationError as error:
         raise ConfigError(document.lines(find_mistakes(model, values, error, inside))) from None

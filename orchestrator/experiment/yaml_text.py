@@ -1,7 +1,7 @@
 """YAML text as plain values, read within limits, with the place of each key.
 
 A configuration comes from people, and from programs that make mistakes: a text that would take minutes or gigabytes to
-read is refused before that, with the place. Only texts, numbers, truth values, null, lists and mappings are read; no
+read is refused early, with the place. Only texts, numbers, truth values, null, lists and mappings are read; no
 text can name a class.
 
 References:
@@ -15,16 +15,16 @@ from typing import Any
 import yaml
 
 LARGEST_TEXT = 256 * 1024
-"""Characters of a text; the largest file that ships has 5 thousand."""
+"""Most characters of a text; the largest shipped file has 5 thousand."""
 
 MOST_NODES = 10_000
-"""Keys and values of a text, each alias counted as all that it stands for."""
+"""Most keys and values of a text; an alias counts as the nodes that it stands for."""
 
 DEEPEST = 32
-"""Lists and mappings within each other."""
+"""Most lists and mappings within each other."""
 
 LONGEST_KEY = 200
-"""Characters of a key."""
+"""Most characters of a key."""
 
 INTEGERS = 2**64
 """Whole numbers are smaller than this, and larger than its negative."""
@@ -45,11 +45,11 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udff
 
 
 class YamlTextError(Exception):
-    """A text that is no YAML, or more than is read.
+    """A text that is no YAML, or goes beyond a limit.
 
     Attributes:
-        problem: What is wrong.
-        place: Where; ``None`` for the text as a whole.
+        problem: The problem in words.
+        place: Place of the problem; ``None`` for the whole text.
     """
 
     def __init__(self, problem: str, place: Place | None = None) -> None:
@@ -58,9 +58,9 @@ class YamlTextError(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """Builds plain values of the core schema, and refuses what goes beyond the limits while it reads."""
+    """Builds plain values of the core schema, and refuses a text beyond the limits while it reads."""
 
-    # No resolver of YAML 1.1: the module adds its own below.
+    # The resolvers of YAML 1.1 are removed; this module adds its own below.
     yaml_implicit_resolvers = {}  # noqa: RUF012
     yaml_constructors = {}  # noqa: RUF012
 
@@ -93,7 +93,7 @@ class _Loader(yaml.SafeLoader):
         return self._sizes.get(str(event.anchor), 1)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build a mapping after making sure that its keys are texts and that none hides another."""
+        """Build a mapping after a check that its keys are texts and differ."""
         if isinstance(node, yaml.MappingNode):
             first: dict[str, yaml.Node] = {}
             for key_node, _ in node.value:
@@ -142,7 +142,7 @@ def _read_bool(loader: _Loader, node: yaml.Node) -> bool:
 def _read_int(loader: _Loader, node: yaml.Node) -> int:
     text = _matching(loader, node, _INT, "whole number").replace("_", "")
     base = {"0x": 16, "0o": 8, "0b": 2}.get(text.lstrip("+-")[:2], 10)
-    # The digits of a long number are not counted by making it: Python refuses that from 4,300 on.
+    # A long number is refused by its length, because Python refuses to convert more than 4,300 digits.
     if len(text) > 70 or abs(int(text, base)) >= INTEGERS:
         raise _refusal(f"a whole number of {len(text)} characters; it must be smaller than 2**64", node)
     return int(text, base)
@@ -206,7 +206,7 @@ def parse_yaml(text: str) -> tuple[Any, dict[KeyPath, Place]]:
         place = None if mark is None else (mark.line + 1, mark.column + 1)
         raise YamlTextError(error.problem or "is no YAML", place) from None
     except (ValueError, OverflowError):
-        # What PyYAML makes of an escape such as "\UFFFFFFFF".
+        # PyYAML raises this error at an escape such as "\UFFFFFFFF".
         raise YamlTextError("an escape that stands for no character", _here(loader)) from None
     finally:
         if loader is not None:

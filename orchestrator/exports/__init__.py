@@ -1,5 +1,4 @@
-"""What other programs get of an experiment: tables, event files of TensorBoard, offline runs of Weights & Biases.
+"""Writes experiments for other programs: tables, event files of TensorBoard, offline runs of Weights & Biases.
 
-The storage that Optuna's own tools open is written by ``orchestrator/studies/export.py``. The journal stays the truth:
-nothing reads an export back.
+``orchestrator/studies/export.py`` writes the storage that Optuna's own tools open. Nothing reads an export back.
 """

@@ -1,4 +1,4 @@
-"""Folders that are written whole, and replaced only where an export wrote all that is in them."""
+"""Folders that are written whole, and replaced only if an export wrote all their files."""
 
 import shutil
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ def replaced_folder(folder: Path, holds: str) -> Iterator[Path]:
     """Give a temporary folder that takes the place of ``folder`` when the block ends well.
 
     Args:
-        folder: To be written; it may exist already.
+        folder: The folder to write; it may exist already.
         holds: Pattern of the paths that an export writes, within the folder.
 
     Raises:
@@ -29,7 +29,7 @@ def replaced_folder(folder: Path, holds: str) -> Iterator[Path]:
 
 
 def refuse_others(folder: Path, holds: str) -> None:
-    """Raise ConfigError where a file, or a folder with files that no export wrote, has the name of the folder."""
+    """Raise ConfigError where a file, or a folder with files that no export wrote, has the folder's name."""
     others = [
         path for path in folder.rglob("*") if path.is_file() and not fnmatch(f"{path.relative_to(folder)}", holds)
     ]

@@ -31,14 +31,14 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
     is how long the export of the run took.
 
     Args:
-        history: What the journal says.
-        experiment: What was searched.
-        folder: To be written; offline runs in it are replaced.
+        history: Content of the experiment's journal.
+        experiment: The experiment.
+        folder: The folder to write; offline runs in it are replaced.
 
     Raises:
         ConfigError: If the folder holds other files.
     """
-    # The package reports its own crashes over the network where nothing forbids it.
+    # The package reports its own crashes over the network unless this variable forbids it.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
@@ -48,7 +48,7 @@ def write_offline_runs(history: History, experiment: Experiment, folder: Path) -
             for run in runs:
                 _write_run(run, experiment, partial)
         finally:
-            # A process of wandb's writes the files, and has to end before the folder gets its name.
+            # A process of wandb writes the files, and has to end before the folder gets its name.
             wandb.teardown()
     return len(runs)
 
@@ -82,7 +82,7 @@ def _summary(run: TrialRun) -> dict[str, Any]:
 
 
 def _settings() -> "Settings":
-    """Return settings with which a run holds the trial alone, and nothing about the machine that exports it."""
+    """Return settings with which a run holds only the trial, and nothing about the machine of the export."""
     import wandb
 
     return wandb.Settings(

@@ -14,7 +14,7 @@ def _as_csv(frame: "DataFrame") -> bytes:
 
 def _as_parquet(frame: "DataFrame") -> bytes:
     buffer = io.BytesIO()
-    # Parameters of one name may be numbers in one loss and words or lists in another; a column has one type.
+    # A parameter may be a number in one loss and a word or a list in another loss; a column has one type.
     mixed = [name for name in frame if frame[name].dtype == object and frame[name].dropna().map(type).nunique() > 1]
     frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed}).to_parquet(buffer, index=False)
     return buffer.getvalue()
@@ -25,4 +25,4 @@ def _as_lines(frame: "DataFrame") -> bytes:
 
 
 WRITERS: dict[str, Callable[["DataFrame"], bytes]] = {".csv": _as_csv, ".parquet": _as_parquet, ".jsonl": _as_lines}
-"""Ending of a file -> what its content is."""
+"""Ending of a file -> function that makes its content."""

@@ -1,8 +1,8 @@
 """Trials as event files of TensorBoard: curves of every metric, and its HParams page.
 
-The folder has an event file for each trial, and one for all: the description of the HParams page. TensorBoard takes
-the page's columns from the first description that it finds, so that a description for each trial would hide whatever
-the first trial does not have.
+The folder has an event file for each trial, and an event file with the description of the HParams page. TensorBoard
+takes the page's columns from the first description that it finds, so that a description for each trial would hide
+columns that the first trial does not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,9 @@ def write_events(history: History, experiment: Experiment, folder: Path) -> int:
     (``best/val/rsum``) and, where the test split was opened, on test.
 
     Args:
-        history: What the journal says.
-        experiment: What was searched.
-        folder: To be written; event files in it are replaced.
+        history: Content of the experiment's journal.
+        experiment: The experiment.
+        folder: The folder to write; event files in it are replaced.
 
     Raises:
         ConfigError: If the folder holds other files than event files.
@@ -99,7 +99,7 @@ def _status(state: TrialState) -> int:
 
 
 def _add(writer: "SummaryWriter", tag: str, data: "HParamsPluginData") -> None:
-    """Write what TensorBoard's HParams plug-in reads."""
+    """Write data for TensorBoard's HParams plug-in."""
     from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
@@ -109,10 +109,10 @@ def _add(writer: "SummaryWriter", tag: str, data: "HParamsPluginData") -> None:
 
 @dataclass(frozen=True)
 class ColumnType:
-    """What the values of a column of the HParams page are.
+    """The type of the values in a column of the HParams page.
 
     Attributes:
-        name: By which TensorBoard calls the type.
+        name: TensorBoard's name of the type.
         field: Name of the field that holds a value in TensorBoard's message.
         convert: Turns a value into a value of this type.
     """
@@ -128,7 +128,7 @@ WORD = ColumnType("DATA_TYPE_STRING", "string_value", str)
 
 
 def _columns(runs: Sequence[TrialRun]) -> dict[str, ColumnType]:
-    """Return the settings in which trials differ, because the page shows a few columns at first; of one trial, all."""
+    """Return the settings in which trials differ, because the page first shows few columns; of one trial, all."""
     found = {}
     for name in dict.fromkeys(name for run in runs for name in run.settings):
         values = [run.settings.get(name) for run in runs]
@@ -146,7 +146,7 @@ def _type_of(values: Sequence[object]) -> ColumnType:
 
 
 def _shown(experiment: Experiment, runs: Sequence[TrialRun]) -> list[str]:
-    """Return the metrics of the HParams page that at least one trial has, what is searched for first."""
+    """Return the metrics of the HParams page that any trial has, the searched metrics first."""
     measured: Mapping[str, None] = dict.fromkeys(name for run in runs for name in run.best)
     goals = [f"{BEST}{goal.metric}" for goal in experiment.search.goals]
     goals += [f"{BEST}{cell.metric}" for cell in experiment.cells()]

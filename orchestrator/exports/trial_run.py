@@ -1,4 +1,4 @@
-"""A trial for programs that call a training a run: TensorBoard, Weights & Biases."""
+"""A trial as a run, for TensorBoard and Weights & Biases."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from orchestrator.results.confirmed import metrics_of
 
 TEST = "test/"
 BEST = "best/"
-"""Before the name of a metric at the epoch with the highest value of the study's metric."""
+"""Prefix of a metric at the epoch with the highest value of the study's metric."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class TrialRun:
     """A trial with its settings and numbers as plain values.
 
     Attributes:
-        trial: As the journal has it.
-        settings: Dataset, model, loss, stage and state, then what was searched; numbers, truth values and words.
-        best: Metrics at the best epoch as ``best/NAME``, and those on the test split as ``test/NAME``.
+        trial: The trial in the journal.
+        settings: Dataset, model, loss, stage and state, then the searched parameters; numbers, truth values and words.
+        best: Metrics at the best epoch as ``best/NAME``, and metrics on the test split as ``test/NAME``.
     """
 
     trial: Trial
@@ -40,7 +40,7 @@ class TrialRun:
 
 
 def trial_runs(history: History) -> Iterator[TrialRun]:
-    """Yield the trials of an experiment, those of its confirmation too, in the order of the journal."""
+    """Yield the trials of an experiment and of its confirmation, in the order of the journal."""
     for trial in history.trials.values():
         stands = {"stage": str(trial.stage), "state": history.standing(trial)}
         searched = {name: _plain(value) for name, value in trial.parameters.items() if name != "loss"}
@@ -52,5 +52,5 @@ def trial_runs(history: History) -> Iterator[TrialRun]:
 
 
 def _plain(value: Any) -> float | bool | str:
-    """Return a value that every program can show; coefficients, and no value, become text."""
+    """Return a value that every program can show; coefficients and ``None`` become text."""
     return value if isinstance(value, bool | int | float | str) else str(value)

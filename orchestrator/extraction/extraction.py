@@ -95,7 +95,7 @@ class ExtractionResult:
 
 
 def extract_features(request: ExtractionRequest, on_progress: Progress) -> ExtractionResult:
-    """Compute the features of a dataset's images, or continue an extraction that was killed.
+    """Compute the features of a dataset's images, or resume an extraction that was killed.
 
     Raises:
         AlreadyRunningError: If another process writes to the same folder.

@@ -32,7 +32,7 @@ class WorkerDiedError(UserError):
 
 
 class ExtractionInterruptedError(UserError):
-    """An extraction that was told to stop; the same command continues it."""
+    """An extraction that was told to stop; the same command resumes it."""
 
     exit_code = 130
 
@@ -81,7 +81,7 @@ def extract_on_workers(
     with ray_runtime(scratch) as own, _listening(told):
         lost = work.finish(own, lambda: None, told.is_set)
     if told.is_set():
-        raise ExtractionInterruptedError(f"{plan.folder.parent}: {KEPT}: the same command goes on from here")
+        raise ExtractionInterruptedError(f"{plan.folder.parent}: {KEPT}: resume with the same command")
     if lost:
         raise RayLostError(plan.folder.parent, lost, KEPT)
 

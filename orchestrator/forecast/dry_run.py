@@ -1,6 +1,6 @@
-"""``search --dry-run``: where each study looks, what it would try first, and what all of it would take.
+"""``search --dry-run``: the space of each study, its first points, and the time that the search would take.
 
-Nothing runs and nothing is written. What is timed is a few steps of one training of each loss, in this process.
+No trial runs and nothing is written. This process times a few steps of one training of each loss.
 """
 
 import os
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from trainables.cost.pace import Pace
 
 POINTS = 10
-"""Of each study that are shown; as many as it has trials, if those are fewer."""
+"""Most points of each study that are shown."""
 
 
 @dataclass(frozen=True)
 class FirstPoint:
-    """What the sampler of a study suggests for one of its first trials.
+    """A suggestion of a study's sampler for one of its first trials.
 
     Attributes:
-        params: By the names of the space.
+        params: Parameters by the names of the space.
         loss: The loss that ``params`` stand for.
         loss_parameters: The arguments of the loss that ``params`` stand for.
         training: The keys of the training that ``params`` stand for.
@@ -50,12 +50,12 @@ class StudyPlan:
     """A study as it would be searched.
 
     Attributes:
-        study: Its name.
+        study: Name of the study.
         trials: Number of trials of the study.
         epochs: Epochs of a whole trial.
-        space: Parameter -> where it lies, in words.
-        points: The first of its trials, while nothing is known of their results.
-        epoch_seconds: Measured, beside the trials that are fused with it; of several losses the mean.
+        space: Parameter -> its bounds, in words.
+        points: The first points, suggested without any results.
+        epoch_seconds: Measured, beside the trials that are fused with the trial; the mean of several losses.
     """
 
     study: str
@@ -68,10 +68,10 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class DryRun:
-    """All that is known beforehand.
+    """All that is known before a search.
 
     Attributes:
-        notes: What else a person should know before it runs, a sentence each.
+        notes: Further sentences for people.
     """
 
     experiment: str
@@ -83,7 +83,7 @@ class DryRun:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -132,7 +132,7 @@ def dry_run(experiment: Experiment, workload: TrainablesWorkload) -> DryRun:
 
 
 def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[FirstPoint]:
-    """Return the first points of a study: the published ones, then what the sampler draws, told nothing."""
+    """Return the first points of a study: published points, then points that the sampler draws without results."""
     from orchestrator.studies.study import Study
 
     trials = experiment.trials_in(cell)
@@ -145,7 +145,7 @@ def sample_points(experiment: Experiment, cell: Cell, count: int) -> list[FirstP
 
 
 def describe_bound(bound: Range | Values) -> str:
-    """Return in words where a parameter lies."""
+    """Return the bounds of a parameter in words."""
     if isinstance(bound, Values):
         return ", ".join(str(value) for value in bound.values)
     kind = "whole numbers, " if bound.whole else ""
@@ -164,16 +164,16 @@ def _plan(experiment: Experiment, cell: Cell, paces: list["Pace"], slower: float
 
 
 def _paces(experiment: Experiment, cell: Cell, pace: Callable[[TrialConfig], "Pace"]) -> list["Pace"]:
-    """Time each loss of a study with its own defaults, and what the experiment has beside them."""
+    """Time each loss of a study with its defaults and the settings of the experiment."""
     suggestions = [Suggestion(loss, part.fixed) for loss, part in cell.space.losses.items()]
     return [pace(experiment.suggested(cell, suggestion)) for suggestion in suggestions]
 
 
 def _confirmations(experiment: Experiment, plan: StudyPlan, place: int, studies: int) -> int:
-    """Return the trainings that confirm a study at most.
+    """Return the largest number of trainings that confirm a study.
 
     Args:
-        experiment: With ``confirm`` or without.
+        experiment: The experiment, with or without ``confirm``.
         plan: Plan of the study.
         place: Position of the study among the studies of its dataset, from 0.
         studies: Number of studies of the dataset.
@@ -182,21 +182,21 @@ def _confirmations(experiment: Experiment, plan: StudyPlan, place: int, studies:
     if confirm is None:
         return 0
     if confirm.trainings is not None:
-        # A race is one for all studies of a dataset: each is taken to get its share.
+        # All studies of a dataset share one race: each study is taken to get an equal share.
         return confirm.trainings // studies + (place < confirm.trainings % studies)
     # Each dataset has its baseline among the candidates as well.
     return (min(confirm.top, plan.trials) + (place == 0 or confirm.published == "each")) * (confirm.seeds or 0)
 
 
 def _machine() -> dict[str, float]:
-    """Return what this machine has, in Ray's terms."""
+    """Return the CPUs and GPUs of this machine, by Ray's names."""
     import torch
 
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
 
 
 def _rates(experiment: Experiment, workload: TrainablesWorkload) -> dict[str, Mapping[int, float]]:
-    """Time fused trials of each study, where it is to be found out how many are best."""
+    """Time fused trials of each study, if the best number of fused trials is to be found."""
     if experiment.resources.fuse != "auto":
         return {}
     return {cell.name: workload.rates(experiment.trial_config(cell, {})) for cell in experiment.cells()}
@@ -212,7 +212,7 @@ def _fusions(rates: Mapping[str, Mapping[int, float]]) -> dict[str, int]:
 def _slower(
     experiment: Experiment, workload: TrainablesWorkload, rates: Mapping[str, Mapping[int, float]], together: int
 ) -> list[float]:
-    """Return how much longer an epoch of each study takes beside the others of so many that train together."""
+    """Return the factor by which an epoch of each study takes longer if so many trials train together."""
     if together == 1:
         return [1.0] * len(experiment.cells())
     slower = []
@@ -220,13 +220,13 @@ def _slower(
         found = rates.get(cell.name, {})
         if together not in found:
             found = workload.rates(experiment.trial_config(cell, {}), (together,))
-        # Where so many could not be stacked they take turns.
+        # Trials that could not be stacked take turns.
         slower.append(together * found[1] / found.get(together, found[1]))
     return slower
 
 
 def _gpus(experiment: Experiment, workload: TrainablesWorkload, machine: Mapping[str, float], fuse: int) -> float:
-    """Return what a trial, or those that are fused, get of a GPU: as asked for, or measured."""
+    """Return the share of a GPU for a trial, or for a group of fused trials: as asked for, or measured."""
     wanted = experiment.resources.gpus
     if wanted != "auto":
         return wanted
@@ -261,6 +261,6 @@ def _describe_population(experiment: Experiment) -> list[str]:
         return []
     moving = moving_trials(rules, trials)
     return [
-        f"every {rules.perturbation_epochs} epochs the worst {moving} of {trials} trials of a study go on from the "
+        f"every {rules.perturbation_epochs} epochs the worst {moving} of {trials} trials of a study resume from the "
         f"best {moving}, with hyper-parameters near theirs"
     ]

@@ -1,6 +1,6 @@
-"""Trials, epochs and hours of a search, calculated before it runs, and what limits how many trials run at once.
+"""Trials, epochs and hours of a search, calculated before it runs, and the limit of trials that run at once.
 
-This module only calculates; ``dry_run`` measures the durations that go in.
+``dry_run`` measures the durations that this module uses.
 """
 
 import math
@@ -15,12 +15,12 @@ class StudyLoad:
     """The trials of a study.
 
     Attributes:
-        study: Its name.
+        study: Name of the study.
         trials: Number of trials of the study.
-        confirmations: Trainings after it.
+        confirmations: Trainings that confirm the study.
         epochs: Epochs of a whole trial.
-        epoch_seconds: Measured, with nothing else on the machine than there was.
-        scheduler: Which may stop the trials of its search.
+        epoch_seconds: Measured duration of an epoch, under the load of the machine at that moment.
+        scheduler: The rules that stop trials of the search early.
     """
 
     study: str
@@ -36,11 +36,11 @@ class Concurrency:
     """How many trials run at once.
 
     Attributes:
-        trials: At least 1 where any can run.
+        trials: How many; at least 1 if any trial can run.
         limited_by: The resource or setting that keeps further trials from running.
         gpus: The part of a GPU that a trial gets.
         fuse: Most trials that are trained as one stacked model.
-        together: Trials that are trained as one stacked model; fewer than ``fuse`` where fewer run at once.
+        together: Trials that are trained as one stacked model; fewer than ``fuse`` if fewer run at once.
     """
 
     trials: int
@@ -55,7 +55,7 @@ class Forecast:
     """Trials, epochs and hours of all studies together.
 
     Attributes:
-        epochs: Epochs that the scheduler is expected to let run; ``epochs_at_most`` where nothing can be expected.
+        epochs: Epochs that the scheduler is expected to let run; ``epochs_at_most`` if none can be expected.
         epochs_at_most: Epochs if the scheduler stops no trial.
         hours: Wall-clock hours of ``epochs``.
         hours_at_most: Wall-clock hours of ``epochs_at_most``.
@@ -80,7 +80,7 @@ class Forecast:
 def forecast(loads: Sequence[StudyLoad], concurrency: Concurrency) -> Forecast:
     """Add up the studies; trainings that confirm are never stopped early.
 
-    Hours assume that trials side by side are as fast as one alone, and leave out starting them (0.2 s each).
+    Hours assume that trials side by side are as fast as a trial alone, and leave out the start of trials (0.2 s each).
     """
     most = [(load.trials + load.confirmations) * load.epochs for load in loads]
     searched = [load.trials * expected_epochs(load.epochs, load.scheduler) for load in loads]
@@ -106,8 +106,8 @@ def forecast(loads: Sequence[StudyLoad], concurrency: Concurrency) -> Forecast:
 def expected_epochs(epochs: int, scheduler: Scheduler) -> float:
     """Return the mean epochs of a trial under ASHA, where one in ``reduction_factor`` passes each rung.
 
-    It is too low for few trials, of which the first pass unopposed. Of other schedulers it is all epochs: what
-    they stop depends on the curves.
+    The mean is too low for few trials, because the first trials pass each rung. For other schedulers it is all epochs,
+    because the trials that these schedulers stop depend on the curves.
 
     Example:
         >>> round(expected_epochs(9, Scheduler(name="asha", grace_epochs=1, reduction_factor=3)), 2)
@@ -127,16 +127,16 @@ def expected_epochs(epochs: int, scheduler: Scheduler) -> float:
 def limit_concurrency(
     wanted: Resources, gpus: float, available: Mapping[str, float], trials: int, fuse: int = 1
 ) -> Concurrency:
-    """Return how many trials run at once, and which limit is reached first; of equal ones the resource.
+    """Return how many trials run at once, and which limit is reached first; of equal limits, the resource.
 
     Args:
         wanted: The section of the experiment.
-        gpus: What a trial gets of a GPU, or those that are fused get together, >= 0.
+        gpus: The part of a GPU that a trial, or a group of fused trials, gets, >= 0.
         available: ``CPU`` and ``GPU`` of all machines together.
-        trials: In all, >= 1.
+        trials: Number of all trials, >= 1.
         fuse: So many trials share ``wanted.cpus`` and ``gpus``, >= 1.
     """
-    # As Ray counts: what is left of a rounded share is not lost.
+    # Rounded as Ray rounds, so that a rounding error of a share loses no trial.
     limits = {"CPUs": fuse * int(available.get("CPU", 0) / wanted.cpus + 1e-6)}
     if gpus > 0:
         limits = {"GPUs": fuse * int(available.get("GPU", 0) / gpus + 1e-6), **limits}
@@ -145,6 +145,6 @@ def limit_concurrency(
     limits["the number of trials"] = trials
     name = min(limits, key=lambda limit: limits[limit])
     trials = limits[name]
-    # Ray fills a GPU before it takes the next one; on CPUs as many stacks begin as there is room for.
+    # Ray fills one GPU before it takes the next GPU; on CPUs, as many stacks begin as there is room for.
     stacks = 1 if gpus > 0 else int(available.get("CPU", 0) / wanted.cpus + 1e-6)
     return Concurrency(trials, name, gpus / fuse, fuse, min(fuse, math.ceil(trials / max(1, stacks))))

@@ -22,7 +22,7 @@ def print_dry_run(found: DryRun, show: Callable[..., None] | None = None) -> Non
 
 
 def describe(found: DryRun) -> list[str]:
-    """Return what the search takes, and what ends it before, in sentences."""
+    """Return sentences about the time of the search, and about limits that end it before."""
     plan, at_a_time = found.forecast, found.concurrency
     confirm = f" and up to {plan.confirmations} trainings that confirm" if plan.confirmations else ""
     epochs = f"{plan.epochs_at_most:,} epochs"
@@ -50,7 +50,7 @@ def describe(found: DryRun) -> list[str]:
 
 
 def duration(hours: float) -> str:
-    """Return hours in the unit that suits them."""
+    """Return hours in minutes, hours or days."""
     if hours >= 48:
         return f"{hours / 24:.1f} days"
     return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"

@@ -23,6 +23,6 @@ class Actors:
             self.gpus[record.trial] = record.gpus
         elif isinstance(record, (ExperimentStarted, ExperimentEnded)):
             self.gpus.clear()
-        # A trial that is retried or paused goes on later, in another actor.
+        # A trial that is retried or paused resumes later, in another actor.
         elif isinstance(record, (TrialRetried, TrialPaused)) or has_ended(record):
             self.gpus.pop(record.trial, None)

@@ -10,14 +10,14 @@ from orchestrator.journal.trial import TrialState, WarmTrial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStarted(Record):
-    """A command began or continued the experiment.
+    """A command began or resumed the experiment.
 
     Attributes:
         experiment: The resolved experiment, with the keys of an experiment file.
         data: Digest of each dataset, by name.
         environment: Versions, git revision and machine, see ``machines.environment.describe_environment``.
         storage: Where checkpoints are kept: a folder or ``s3://bucket/prefix``; ``None`` is the experiment's folder.
-        options: Options of the command line that a command which continues needs, by name without dashes.
+        options: Options of the command line that a command which resumes needs, by name without dashes.
     """
 
     kind: ClassVar[str] = "experiment_started"
@@ -152,12 +152,12 @@ class ConcurrencyLowered(Record):
 
 @dataclass(frozen=True)
 class MovedTrial:
-    """A trial that continues from the model of another trial.
+    """A trial that resumes from the model of another trial.
 
     Attributes:
         trial: Id of the trial.
         source: Id of the trial whose model it takes over; ``from`` in the file.
-        params: Hyper-parameters with which the trial continues, by the names of the search space.
+        params: Hyper-parameters with which the trial resumes, by the names of the search space.
         config: The source's config, with a schedule that ends in ``params``.
     """
 
@@ -178,13 +178,13 @@ class MovedTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationMoved(Record):
-    """A population (pbt) decided after an epoch which of its trials continue from the model of another trial.
+    """A population (pbt) decided after an epoch which of its trials resume from the model of another trial.
 
     Attributes:
         study: Name of the population's study.
         epoch: Epoch after which trials moved, >= 1.
         moves: The trials that take over a model: ``trial``; ``from``, the trial whose model it takes; ``params`` and
-            ``config`` with which the trial continues.
+            ``config`` with which the trial resumes.
     """
 
     kind: ClassVar[str] = "population_moved"

@@ -49,7 +49,7 @@ class History:
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
-        options: Options of the newest start's command line that a command which continues needs, without dashes.
+        options: Options of the newest start's command line that a command which resumes needs, without dashes.
         footprints: Study -> GPU memory that a trial takes, see ``workload.Footprint``, as measured with the resources
             and on the machine of the newest start.
         fusions: Study -> number of fused trials that train fastest, see ``trainables.cost.fused_pace``; measured as

@@ -17,12 +17,12 @@ from trainables.config import TrialConfig
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """A trial of a population that continues from the model of another trial.
+    """A trial of a population that resumes from the model of another trial.
 
     Attributes:
         trial: Trial that takes over a model.
         source: Trial whose model is taken over.
-        params: Hyper-parameters with which ``trial`` continues, by the names of the search space.
+        params: Hyper-parameters with which ``trial`` resumes, by the names of the search space.
         config: Config of ``source``, with a schedule that ends in ``params``.
     """
 

@@ -1,7 +1,7 @@
 """Where the trials of a running search are, and what their processes are doing, for live pages.
 
 The driver writes the file ``places.json`` beside the journal anew when trials have reported, at most every second. No
-search reads the file to continue; without the file a page shows the load of no machine but its own.
+search reads the file to resume; without the file a page shows the load of no machine but its own.
 """
 
 import json

@@ -80,7 +80,7 @@ class TrialPaused(TrialRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRetried(TrialRecord):
-    """A trial failed and is started again from its newest good checkpoint.
+    """A trial failed and resumes from its newest good checkpoint.
 
     Attributes:
         cause: ``error``, ``memory``, ``hung`` or ``preempted``, see ``tuner.failures.Cause``; ``None`` is an error.
@@ -110,7 +110,7 @@ class TrialEnded(TrialRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDamaged(TrialRecord):
-    """A checkpoint could not be used; its trial continues from an older checkpoint.
+    """A checkpoint could not be used; its trial resumes from an older checkpoint.
 
     Attributes:
         damage: The file and what is wrong with it.

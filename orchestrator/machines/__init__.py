@@ -1,1 +1,1 @@
-"""Which machines there are, and what a trial gets of them."""
+"""The machines of a search, and the share of a machine that a trial gets."""

@@ -1,7 +1,8 @@
-"""A process that ends, with all that it started, when the process that started it does, however that ends.
+"""Starts a process that ends, with all processes that it started, when its starter ends, however its starter ends.
 
-No process can clean up after ``kill -9``. What is started here holds the reading end of a pipe whose other end its
-starter holds: when the starter is gone, the system closes that end, and the pipe says so, on Linux and macOS alike.
+No process can clean up after ``kill -9``. A process that is started here holds the reading end of a pipe, and its
+starter the writing end: when the starter is gone, the system closes the writing end, and the reader finds the end of
+the pipe, on Linux and macOS alike.
 """
 
 import os
@@ -13,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 GRACE_SECONDS = 10.0
-"""How long the processes may take to end before they are killed."""
+"""Seconds that the processes have to end before they are killed."""
 
 
 @contextmanager
 def bound_process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command for the length of a ``with`` block, and no longer than this process lives."""
     watched = [sys.executable, "-m", __name__, *command]
-    # In a session of its own, so that all of its processes can be ended together.
+    # The command gets a session of its own, so that all of its processes can be ended together.
     with subprocess.Popen(watched, env=environment, stdin=subprocess.PIPE, start_new_session=True) as process:
         try:
             yield process
@@ -31,7 +32,7 @@ def bound_process(command: Sequence[str], environment: Mapping[str, str]) -> Ite
 
 def main() -> None:
     """Run the command of the arguments, end its session when standard input does, and exit with its code."""
-    # What it starts gets the signal as well; a handler, unlike a signal that is ignored, is not passed on.
+    # The command gets the signal as well: unlike an ignored signal, a handler is not passed on to it.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     threading.Thread(target=_end_with_input, args=(process,), daemon=True).start()
@@ -39,7 +40,7 @@ def main() -> None:
 
 
 def _end_with_input(process: subprocess.Popen[bytes]) -> None:
-    # Not through Python's buffer, whose lock a thread must not hold when the process exits.
+    # Read without Python's buffer, whose lock a thread must not hold when the process exits.
     while os.read(0, 1):
         pass
     os.killpg(0, signal.SIGTERM)

@@ -1,6 +1,6 @@
 """Which machines a search runs on: this machine alone, or the machines of a Ray cluster that runs already.
 
-All of it is known, or refused, before Ray is imported, which takes seconds and reads its settings once.
+A cluster is checked before Ray is imported, because the import takes seconds and reads the settings once.
 """
 
 import os
@@ -26,14 +26,14 @@ class ClusterError(ConfigError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a search runs, and where what must survive a machine is kept.
+    """Where a search runs, and where it keeps the checkpoints.
 
     Attributes:
-        address: ``host:port`` of the head of a Ray cluster, or ``auto`` for the one that this machine is in; ``None``
+        address: ``host:port`` of the head of a Ray cluster, or ``auto`` for the cluster of this machine; ``None``
             starts a Ray of our own here.
         storage: Folder or ``s3://bucket/prefix`` of the checkpoints; ``None`` is the experiment's own folder.
-        waiting: Trials that wait beyond those that there is room for, >= 1. What waits was suggested without the
-            results of what runs, so it is one unless the environment, where nodes come when they are wanted, says more.
+        waiting: How many trials wait though there is no room for them, >= 1. A waiting trial was suggested without
+            the results of the running trials, so one trial waits, unless an autoscaler is to see more.
     """
 
     address: str | None = None
@@ -41,10 +41,10 @@ class Cluster:
     waiting: int = 1
 
     def resolved(self) -> "Cluster":
-        """Return the same with everything looked up and found to answer; nothing is started for that.
+        """Return the cluster with its head and its storage looked up and found to answer; nothing is started.
 
         Raises:
-            ClusterError: If nothing listens at the address, or the environment says nonsense.
+            ClusterError: If nothing listens at the address, or a variable of the environment is no number.
             StorageError: If the storage cannot be written.
         """
         waiting = count_waiting()
@@ -59,14 +59,14 @@ class Cluster:
 
     @property
     def place(self) -> object:
-        """Where the checkpoints are, whatever region or other way leads there; equal of equal places."""
+        """The place of the checkpoints, equal for equal places, whatever region or other way leads there."""
         if self.storage is None or not is_bucket(self.storage):
             return self.storage
         store = ObjectStore.parse(self.storage)
         return store.bucket, store.prefix, store.endpoint
 
     def below(self, name: str) -> "Cluster":
-        """Return the same with a folder of the storage, where there is one, in its place."""
+        """Return the cluster with a folder of its storage, if it has one, as storage."""
         if self.storage is None:
             return self
         if is_bucket(self.storage):
@@ -74,11 +74,11 @@ class Cluster:
         return replace(self, storage=str(Path(self.storage) / name))
 
     def checkpoints(self, directory: Path) -> Checkpoints:
-        """Return where the checkpoints of an experiment lie, given its directory; call it on what is resolved.
+        """Return the checkpoints of an experiment, given its directory; only for a cluster that is ``resolved``.
 
         Raises:
             StorageError: If the folder cannot be written.
-            AlreadyRunningError: If another driver has claimed the bucket's that may live.
+            AlreadyRunningError: If another driver, which may be alive, has claimed the checkpoints in the bucket.
         """
         if self.storage is not None and is_bucket(self.storage):
             store = ObjectStore.parse(self.storage).below(f"{directory.name}/trials")
@@ -96,7 +96,7 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
     """Return ``host:port`` of a cluster's head after making sure that something listens there.
 
     Raises:
-        ClusterError: If not; the message has the way out.
+        ClusterError: If nothing listens there; the message has the way out.
     """
     named = _current_head(environ) if address == "auto" else address
     if "://" in named:
@@ -116,10 +116,10 @@ def find_head(address: str, environ: MutableMapping[str, str] = os.environ) -> s
 
 
 def count_waiting(environ: Mapping[str, str] = os.environ) -> int:
-    """Return how many trials are to wait for room, as the environment says; 1 where it does not.
+    """Return how many trials are to wait for room, from the environment; by default 1.
 
     Raises:
-        ClusterError: If that is not a number of at least 1.
+        ClusterError: If the environment has no whole number of at least 1.
     """
     said = environ.get(WAITING) or "1"
     if not said.isdecimal() or int(said) < 1:
@@ -128,13 +128,13 @@ def count_waiting(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set what Ray reads when it is imported by a process that will join a cluster.
+    """Set the variables that Ray reads when a process that will join a cluster imports it.
 
-    Token authentication is turned on where there is a token; for an address by name, Ray itself never does that. A head
+    Token authentication is turned on if there is a token; for an address by name, Ray itself never turns it on. A head
     that answers but refuses us is asked five times instead of twenty, a second apart.
 
     Raises:
-        ClusterError: If a token is asked for, and there is none.
+        ClusterError: If the environment asks for a token, and there is none.
     """
     token = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     there = bool(environ.get("RAY_AUTH_TOKEN")) or token.is_file()
@@ -143,13 +143,13 @@ def prepare_joining(environ: MutableMapping[str, str] = os.environ) -> None:
         environ.setdefault("RAY_AUTH_MODE", "token")
     elif environ.get("RAY_AUTH_MODE", "").lower() == "token":
         raise ClusterError(
-            f"RAY_AUTH_MODE=token, but there is no token: copy the one of the cluster's head to {token}, "
+            f"RAY_AUTH_MODE=token, but there is no token: copy the token of the cluster's head to {token}, "
             f"or set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
         )
 
 
 def ignored_address(cluster: Cluster, environ: MutableMapping[str, str] = os.environ) -> str | None:
-    """Return what to tell a person whose environment names a cluster that is not joined; ``None`` otherwise."""
+    """Return a sentence for a person whose environment names a cluster that is not joined, else ``None``."""
     named = environ.get("RAY_ADDRESS")
     if cluster.address is not None or not named:
         return None

@@ -16,7 +16,7 @@ PACKAGES = ("icr-orchestrator", "torch", "numpy", "ray", "optuna", "mlflow")
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return versions of Python and packages, the git revision of the code, and what the machine is."""
+    """Return versions of Python and packages, the git revision of the code, and a description of the machine."""
     return {
         "versions": {"python": platform.python_version(), **package_versions()},
         "git_revision": git_revision(),
@@ -25,7 +25,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that decide what numbers come out; one that is missing is left out."""
+    """Return the versions of the packages on which results depend; a missing package is left out."""
     found = {}
     for name in PACKAGES:
         try:

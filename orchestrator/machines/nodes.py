@@ -12,7 +12,7 @@ class Node:
     """One machine, with the CPUs and GPUs that Ray counts on it.
 
     Attributes:
-        name: For people.
+        name: Name for people.
         cpus: All CPUs of the machine, >= 0, taken or not.
         gpus: All GPUs of the machine, >= 0, taken or not.
     """
@@ -38,7 +38,7 @@ def total(nodes: Iterable[Node]) -> dict[str, float]:
 
 
 def check_fits(cpus: float, gpus: float, nodes: Sequence[Node]) -> None:
-    """Refuse a trial that no machine has room for: Ray would wait for one for ever, and say nothing.
+    """Refuse a trial that fits on no machine: Ray would silently wait for ever.
 
     Args:
         cpus: CPUs that a trial asks for, > 0.

@@ -1,4 +1,4 @@
-"""What a trial's process and its machine are doing, measured by the process itself, for pages on other machines."""
+"""The load of a trial's process and its machine, measured by the process itself, for pages on other machines."""
 
 import os
 import threading
@@ -12,38 +12,38 @@ import psutil
 from orchestrator.machines.usage import Gpu, MachineMeter, MachineUsage, ProcessUsage
 
 SECONDS = 1.0
-"""Between two measurements at least: of epochs that are shorter, not each is measured."""
+"""Least number of seconds between two measurements; not every epoch that is shorter is measured."""
 
 GPU_SECONDS = 10.0
-"""Between two questions to ``nvidia-smi`` at least."""
+"""Least number of seconds between two calls of ``nvidia-smi``."""
 
 UNTOLD = (psutil.Error, OSError, ValueError, RuntimeError)
-"""What a measurement may fail with on an unusual machine: a trial trains on without."""
+"""Errors of a measurement on an unusual machine; the trial trains on without the measurement."""
 
 
 @dataclass(frozen=True)
 class OwnLoad:
-    """One measurement.
+    """One measurement of load.
 
     Attributes:
         process: The process that measured.
-        machine: The machine that it runs on; its GPUs were measured up to ``GPU_SECONDS`` and an epoch before.
+        machine: The process's machine; its GPUs were measured up to ``GPU_SECONDS`` and an epoch before.
     """
 
     process: ProcessUsage
     machine: MachineUsage
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON, without the other processes on the GPUs."""
+        """Return plain values for JSON, without the other processes on the GPUs."""
         gpus = tuple(replace(gpu, processes={}) for gpu in self.machine.gpus)
         return {"process": asdict(self.process), "machine": asdict(replace(self.machine, gpus=gpus))}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "OwnLoad":
-        """Return it from plain values.
+        """Return the load that plain values describe.
 
         Raises:
-            TypeError: If a value is missing, or is none that this version knows.
+            TypeError: If a value is missing or unknown to this version.
             KeyError: If a part is missing.
         """
         machine = values["machine"]
@@ -52,7 +52,7 @@ class OwnLoad:
 
 
 class OwnMeter:
-    """Measures the process that it lives in; made once a process."""
+    """Measures its own process; each process makes one meter."""
 
     def __init__(self) -> None:
         self._meter = MachineMeter()

@@ -1,4 +1,4 @@
-"""The use of this machine's CPUs, memory and GPUs, by all processes and by some.
+"""The use of this machine's CPUs, memory and GPUs, by all processes and by single processes.
 
 Processes are measured through psutil. GPUs are measured through ``nvidia-smi``, which comes with every driver and asks
 NVML; a machine without ``nvidia-smi`` has no GPUs for this module.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import psutil
 
 SECONDS = 5.0
-"""How long ``nvidia-smi`` may take; after this time the GPUs are left out."""
+"""Seconds that ``nvidia-smi`` may take; after this time the GPUs are left out."""
 
 GPU_FIELDS = "index,uuid,name,utilization.gpu,memory.used,memory.total"
 PROCESS_FIELDS = "pid,gpu_uuid,used_memory"
@@ -79,7 +79,7 @@ class MachineUsage:
 
 
 class MachineMeter:
-    """Measures this machine and processes on it; shares of time are those since the last measurement."""
+    """Measures this machine and processes on it; shares of time count since the last measurement."""
 
     def __init__(self) -> None:
         self._seen: dict[int, psutil.Process] = {}
@@ -92,10 +92,10 @@ class MachineMeter:
         return self._smi is not None
 
     def machine(self, gpus: tuple[Gpu, ...] | None = None) -> MachineUsage:
-        """Return what the whole machine is doing.
+        """Return the use of the whole machine.
 
         Args:
-            gpus: What its GPUs are doing, where that is known; by default they are measured.
+            gpus: Use of its GPUs, if known; by default the GPUs are measured.
         """
         memory = psutil.virtual_memory()
         return MachineUsage(
@@ -108,7 +108,7 @@ class MachineMeter:
         )
 
     def processes(self, wanted: Iterable[int], machine: MachineUsage) -> dict[int, ProcessUsage]:
-        """Return what processes take; those that are gone, or that this user must not look at, are left out."""
+        """Return the use by processes; a process that is gone, or that this user may not inspect, is left out."""
         numbers = set(wanted)
         self._seen = {number: process for number, process in self._seen.items() if number in numbers}
         found = {}
@@ -125,16 +125,16 @@ class MachineMeter:
         return found
 
     def _busy(self) -> float:
-        """Return the share of the CPUs since the last measurement, in percent, whichever threads have measured."""
+        """Return the busy share of the CPUs since the last measurement by any thread, in percent."""
         before, self._times = self._times, psutil.cpu_times()
         passed = {name: getattr(self._times, name) - getattr(before, name) for name in before._fields}
-        # The time of guests is in the time of their users, too.
+        # The time of virtual machines is also contained in the time of their users.
         total = sum(time for name, time in passed.items() if not name.startswith("guest"))
         idle = passed["idle"] + passed.get("iowait", 0.0)
         return 100 * (1 - idle / total) if total > 0 else 0.0
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return what the GPUs are doing, which takes up to ``SECONDS`` twice; none without ``nvidia-smi``."""
+        """Return the use of the GPUs, within twice ``SECONDS``; empty without ``nvidia-smi``."""
         if self._smi is None:
             return ()
         gpus = _ask(self._smi, "gpu", GPU_FIELDS)
@@ -158,7 +158,7 @@ def _memory_on_gpus(process: int, gpus: Iterable[Gpu]) -> int | None:
 
 
 def _ask(smi: str, what: str, fields: str) -> list[list[str]]:
-    """Return the rows that ``nvidia-smi`` prints; none where it fails, as on a machine whose driver is not loaded."""
+    """Return the rows that ``nvidia-smi`` prints; none if it fails, e.g. because no driver is loaded."""
     command = [smi, f"--query-{what}={fields}", "--format=csv,noheader,nounits"]
     try:
         printed = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
@@ -169,5 +169,5 @@ def _ask(smi: str, what: str, fields: str) -> list[list[str]]:
 
 
 def _bytes(mebibytes: str) -> int:
-    """Return what a cell of ``nvidia-smi`` says in bytes; 0 where the driver does not tell."""
+    """Return the bytes of a cell of ``nvidia-smi``; 0 if the driver does not tell."""
     return int(mebibytes) * 2**20 if mebibytes.isdigit() else 0

@@ -9,15 +9,15 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 RETRIEVAL, TRIPLET_COCOS, NT_XENT_COCOS, SMOOTH_AP_COCOS = 1, 2, 3, 4
-"""What each table of Bleeker and de Rijke (2022) holds."""
+"""Numbers of the tables of Bleeker and de Rijke (2022)."""
 
 DATASETS = {"Flickr30k": "flickr30k", "MS-COCO": "coco"}
 SYNONYMS = {"mscoco": "coco", "coco2014": "coco", "f30k": "flickr30k", "f8k": "flickr8k"}
-"""What people call the folders of the datasets, in lower-case letters and digits."""
+"""Other names of datasets, in lower-case letters and digits -> the names of published rows."""
 MODELS = {"VSE++": "vsepp", "VSRN": "vsrn"}
 LOSSES = {"Triplet loss": "triplet", "Triplet loss SH": "triplet_sh", "NT-Xent": "nt_xent", "SmoothAP": "smooth_ap"}
 PARAMETERS = {"alpha": "margin", "tau": "temperature"}
-"""What is printed -> what it is called here."""
+"""Printed name of a parameter -> name in this software."""
 
 _METRICS = {
     "avg_recall": "average_recall",
@@ -37,11 +37,12 @@ class PublishedRow:
     Attributes:
         number: Number of the experiment in Bleeker and de Rijke (2022), e.g. ``1.1``, or the name of another paper.
         dataset: ``flickr30k`` or ``coco``.
-        model: As in ``TrialConfig``, and so ``loss``.
+        model: Name of the model, as in ``TrialConfig``.
+        loss: Name of the loss, as in ``TrialConfig``.
         parameters: The loss's hyper-parameter; of another paper the ``setting`` in words.
-        runs: Behind each mean.
-        values: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation, ``None`` where the
-            source prints none.
+        runs: Number of runs behind each mean.
+        values: Metric without prefix, e.g. ``i2t_r1`` -> mean and population standard deviation, ``None`` if the
+            source prints no deviation.
     """
 
     number: str
@@ -61,7 +62,7 @@ def published_rows(table: int) -> tuple[PublishedRow, ...]:
 
 
 def study_dataset(dataset: str) -> str:
-    """Return what the published rows call a dataset, given its name or folder."""
+    """Return the published rows' name of a dataset, given its name or folder."""
     name = "".join(letter for letter in PurePath(dataset).name.lower() if letter.isalnum())
     return SYNONYMS.get(name, name)
 
@@ -69,7 +70,7 @@ def study_dataset(dataset: str) -> str:
 def published_row(
     table: int, dataset: str, model: str, loss: str, parameters: Mapping[str, object]
 ) -> PublishedRow | None:
-    """Return the row of a training with these hyper-parameters, or ``None``; the published ones may be left out."""
+    """Return the row of a training with these hyper-parameters, or ``None``; published values may be left out."""
     for row in published_rows(table):
         same = (row.dataset, row.model, row.loss) == (study_dataset(dataset), model, loss)
         if same and all(parameters.get(name, value) == value for name, value in row.parameters.items()):

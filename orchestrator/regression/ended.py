@@ -10,7 +10,7 @@ from trainables.errors import UserError
 from trainables.json_files import read_state
 
 SUMMARY = "summary.json"
-"""File of a rerun that has ended; a rerun without this file is gone on with."""
+"""File of a rerun that has ended; a rerun without this file is resumed."""
 
 SLIPS = ("regression", "failed")
 """Findings for which ``regress`` ends with exit code 5."""

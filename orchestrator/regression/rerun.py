@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class RerunInterruptedError(UserError):
-    """A rerun that was told to stop; the same command goes on with it."""
+    """A rerun that was told to stop; the same command resumes it."""
 
     exit_code = 130
 
@@ -92,7 +92,7 @@ class Rerun:
 
 
 def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun:
-    """Rerun a suite, or go on with a rerun that was interrupted.
+    """Rerun a suite, or resume a rerun that was interrupted.
 
     Raises:
         UserError: If suite, data, reference or output is refused, or the suite is running already.
@@ -132,7 +132,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             _write_results(request, ledger, accepted, found, directory)
-            # The rerun has ended, so no training goes on from its checkpoints.
+            # The rerun has ended, so no training resumes from its checkpoints.
             checkpoints.rewind({})
     summary = read_summary(directory)
     return Rerun(directory, summary, found, summary.slipped, tracker.problem, past.warning)
@@ -202,7 +202,7 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
         signal = run_trials(shown, source, RecordingScheduler(ledger))
     if signal is not None:
         ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
-        raise RerunInterruptedError(f"{work.directory}: the same command goes on from here")
+        raise RerunInterruptedError(f"{work.directory}: resume with the same command")
     if work.suite.published:
         evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, _finished(ledger))
 

@@ -1,5 +1,5 @@
-"""The report of an experiment: one HTML file that needs nothing else.
+"""The report of an experiment: one self-contained HTML file.
 
-``page.py`` says what is on it, ``figures.py`` and its neighbours draw, ``render.py`` writes. All but ``queries.py`` are
-pure functions of a ``History``; none of them imports torch when it is loaded.
+``page.py`` has the content of the page, ``figures.py`` and its neighbours draw, ``render.py`` writes. All modules but
+``queries.py`` are pure functions of a ``History``; none imports torch when it is loaded.
 """

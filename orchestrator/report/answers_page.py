@@ -1,4 +1,4 @@
-"""The answers to one query as a page with pictures: what ``orchestrator retrieve --html`` writes."""
+"""The answers to one query as a page with pictures, for ``orchestrator retrieve --html``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Found:
     """An answer on the page.
 
     Attributes:
-        name: What the source calls the image, with the name of its file where this is another one.
-        image: JPEG as a data URI; empty where the image file is not at hand.
-        captions: Of an image that was asked for all that belong to it, of a caption the caption alone.
-        score: As shown.
+        name: The source's name of the image, with the name of its file if that differs.
+        image: JPEG as a data URI; empty if the image file is missing.
+        captions: All captions of an image, or the caption that is the answer.
+        score: The score as shown.
     """
 
     name: str
@@ -34,14 +34,14 @@ class Found:
 
 @dataclass(frozen=True)
 class AnswersPage:
-    """The page.
+    """The page with the answers to a query.
 
     Attributes:
         model: Name and version of the model that was asked.
         query: The caption, or the name of the image.
-        picture: Of the image that was asked with, as a data URI; empty where there is none.
-        notes: What is to be known before believing the answers, and why pictures are missing.
-        found: The best answer first.
+        picture: The image of the query as a data URI; empty without one.
+        notes: Cautions about the answers, and the reason for missing pictures.
+        found: Answers, the best first.
     """
 
     model: str
@@ -52,7 +52,7 @@ class AnswersPage:
 
 
 def find_pictures(dataset: str, data_root: Path) -> tuple[Callable[[str], str], str]:
-    """Return what gives the picture of a file name as a data URI, and why it gives none where the data are missing."""
+    """Return a function from a file name to its picture as a data URI, and the reason if the data are missing."""
     from trainables.data.source import find_source
 
     try:
@@ -69,8 +69,8 @@ def found_answers(
     """Return answers with their pictures.
 
     Args:
-        answers: The best first.
-        captions: Image -> its captions; empty where captions were asked for.
+        answers: Answers, the best first.
+        captions: Image -> its captions; empty if captions were asked for.
         picture: File name -> data URI.
     """
     return [
@@ -85,5 +85,5 @@ def found_answers(
 
 
 def write_answers(page: AnswersPage, path: Path) -> None:
-    """Write the page whole, or not at all; every string of the page is text in it, whatever it holds."""
+    """Write the page whole, or not at all; every string is escaped."""
     write_whole(path, templates("report").get_template("answers.html.j2").render(page=page, style=stylesheet()))

@@ -1,4 +1,4 @@
-"""What each loss reaches at equal budgets, how much the search flatters itself, and how a race went."""
+"""Figures of each loss at equal budgets, of the optimism of the search, and of a race."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,13 +15,13 @@ def budget_figure(found: Mapping[str, EqualBudget], studies: Sequence[Study]) ->
     """Return the expected best value of each loss over trials, epochs and hours, with bands.
 
     Args:
-        found: Dataset -> its answers.
-        studies: Of the experiment, for their colours.
+        found: Dataset -> its answers at equal budgets.
+        studies: Studies of the experiment, for their colours.
     """
     return Figure(
         key="budget",
         title="Equal budget",
-        note="The expected best of so many trials drawn from those of the search without replacement; the band holds 8 "
+        note="The expected best of so many trials drawn from the search without replacement; the band holds 8 "
         "of 10 draws. With all trials there is one draw, so the band closes there, whatever another search would give. "
         "Trials of a sampler that learns get better, so the left of its curve is too high.",
         options=[
@@ -38,7 +38,7 @@ def incumbent_figure(found: Mapping[str, EqualBudget]) -> Figure:
     """Return the value of the search's leader over the search, beside the values that fresh seeds confirmed."""
     return Figure(
         key="incumbents",
-        title="How much the search flatters itself",
+        title="How optimistic the search was",
         note="The line is the highest value so far. A dot is the mean of a leader's trainings with fresh seeds; its "
         "distance to the line is what being picked for the highest value added.",
         options=[Option(Path(dataset).name, [_incumbents(each)]) for dataset, each in found.items() if _known(each)],
@@ -51,8 +51,8 @@ def race_figure(races: Mapping[str, Race], metric: str, names: Mapping[str, str]
 
     Args:
         races: Dataset -> its race.
-        metric: Of val, by which a race is run.
-        names: What the page calls each trial, by its id.
+        metric: Metric on val that decides a race.
+        names: Id of a trial -> its name on the page.
     """
     return Figure(
         key="race",
@@ -75,13 +75,13 @@ def _budget(dataset: str, found: EqualBudget, unit: Unit, studies: Sequence[Stud
 
 
 def _caption(sentences: Sequence[str]) -> str:
-    """Return statements as one sentence; a name that begins one keeps its letters."""
+    """Return statements as one sentence; a statement that begins with a name keeps its first letter."""
     joined = "; ".join(sentences)
     return f"{joined[:1].upper()}{joined[1:]}." if joined else ""
 
 
 def _shade(dataset: str, loss: LossCurve, place: int, studies: Sequence[Study]) -> str:
-    """Return the colour of the study that a loss was searched in."""
+    """Return the colour of the study of a loss."""
     wanted = (Path(dataset).name, loss.model, loss.loss)
     own = next((study for study in studies if (study.dataset, study.model, study.loss) == wanted), None)
     return f"--c{place % COLOURS + 1}" if own is None else colour(own)

@@ -1,4 +1,4 @@
-"""The studies of an experiment as a table of contents: what each came to, and the way to its charts and trials."""
+"""The studies of an experiment as a table of contents: the best of each, with links to its charts and trials."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ class Entry:
     """A line of the table of contents.
 
     Attributes:
-        label: Of the study, by which the page finds its charts and its trials.
-        trials: How many it has, and how many were trained to their end.
-        best: Its highest value, as shown.
-        leader: The trial with this value, with its hyper-parameters; empty where none has finished.
+        label: Label of the study, by which the page finds its charts and its trials.
+        trials: The number of trials, and of trials that were trained to their end.
+        best: The highest value of the study, as shown.
+        leader: The trial with this value, with its hyper-parameters; empty if none has finished.
     """
 
     label: str

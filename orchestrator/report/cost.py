@@ -1,4 +1,4 @@
-"""What an experiment cost, from the times that the trials themselves reported."""
+"""The cost of an experiment, from the times that the trials reported."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Fact:
     """A number with its name.
 
     Attributes:
-        label: What it is.
-        value: As shown.
-        note: What to know about it; may be empty.
+        label: Name of the number.
+        value: The number as shown.
+        note: Explanation; may be empty.
     """
 
     label: str
@@ -34,11 +34,11 @@ class Fact:
 
 
 def cost_facts(trials: Sequence[Trial], resources: Mapping[str, Any]) -> list[Fact]:
-    """Return trial time, GPU hours where GPUs were given, epochs, elapsed time, what early stopping saved, and retries.
+    """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries.
 
     Args:
-        trials: All of the experiment.
-        resources: Of the experiment; GPU hours need a number under ``gpus``.
+        trials: All trials of the experiment.
+        resources: Resources of the experiment; GPU hours need a number under ``gpus``.
     """
     seconds = sum(map(seconds_of, trials))
     facts = [Fact("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")]
@@ -102,7 +102,7 @@ def _total(study: Study) -> float:
 
 
 def _saved(trial: Trial) -> float:
-    """Return the seconds that the epochs an early stop left out would have taken."""
+    """Return the seconds of the epochs that an early stop left out."""
     if trial.state is not TrialState.STOPPED_EARLY or not trial.epochs:
         return 0.0
     return max(0, trial.total_epochs - trial.last_epoch) * seconds_of(trial) / len(trial.epochs)

@@ -1,4 +1,4 @@
-"""The report of an experiment's directory: what is read from the disk, and where the page goes."""
+"""Reads an experiment's directory, and writes its report there."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ NAME = "report.html"
 
 
 def report_experiment(directory: Path, *, data_root: Path | None, device: str = "auto") -> Path:
-    """Write ``report.html`` into an experiment's directory, whatever state the experiment is in, and return its path.
+    """Write ``report.html`` into the directory of an experiment in any state, and return its path.
 
     Args:
-        directory: Holds ``journal.jsonl``.
+        directory: The directory, which holds ``journal.jsonl``.
         data_root: Folder of the datasets, to ask the winners for the page's queries; ``None`` asks none, and then
             torch is not imported.
-        device: Of these queries.
+        device: Device of these queries.
 
     Raises:
         JournalError: If there is no journal, or it is damaged.
@@ -42,11 +42,11 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
 def report_experiments(
     directories: Sequence[Path], output: Path, *, data_root: Path | None, device: str = "auto"
 ) -> list[Path]:
-    """Write the report of each experiment, and a page over all of them into ``output``; the last path is that page's.
+    """Write the report of each experiment, and a page over all into ``output``; the last path is this page's.
 
     Args:
-        directories: Of the experiments, in the order of the page.
-        output: Folder of the page over all; made if it is missing.
+        directories: Directories of the experiments, in the order of the page.
+        output: Folder of the page over all experiments; made if it is missing.
         data_root: See ``report_experiment``.
         device: See ``report_experiment``.
 
@@ -61,7 +61,7 @@ def report_experiments(
 
 
 def _report(directory: Path, root: Path, data_root: Path | None, device: str) -> tuple[Path, Reported]:
-    """Write the report of an experiment; return its path, and what a page in ``root`` says of the experiment."""
+    """Write the report of an experiment; return its path, and its entry for a page in ``root``."""
     history = History.of(read_journal(directory / "journal.jsonl"))
     verdicts = verdicts_of(history)
     extras = Extras(
@@ -88,10 +88,10 @@ def _write(write: Callable[[], None], path: Path) -> None:
 
 
 def ask_winners(history: History, directory: Path, data_root: Path, device: str) -> list[Queries]:
-    """Return what the winner of each dataset retrieves; where it can't be asked, the reason."""
+    """Return the retrievals of the winner of each dataset, or the reason if it can't be asked."""
     asked = []
     for dataset, trial in find_champions(history).items():
-        # Selection never looked at the test split; a page may not open it either.
+        # The selection never looked at the test split, and a page may not open it either.
         split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
         title = f"{trial.id} on {Path(dataset).name} {split}"
         try:
@@ -103,7 +103,7 @@ def ask_winners(history: History, directory: Path, data_root: Path, device: str)
 
 
 def _shown(compared: ComparedQueries, history: History, data_root: Path) -> ComparedQueries:
-    """Return a comparison with pictures and captions; where the data are not at hand, with the reason."""
+    """Return a comparison with pictures and captions, or with the reason if the data are missing."""
     from trainables.data.dataset import open_dataset
     from trainables.data.source import find_source
 

@@ -1,4 +1,4 @@
-"""A page over several experiments: what each came to, on one scale where that is fair, and how each search went."""
+"""A page over several experiments: their winners, on one scale if that is fair, and the course of each search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from orchestrator.journal.trial import Stage, seconds_of
 from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, axis, plain, short, whole
 from orchestrator.report.page import Page
 from orchestrator.report.search_figures import highest_means
-from orchestrator.report.studies import Study, by_dataset, podium, studies_of
+from orchestrator.report.studies import Study, by_dataset, leaders_of, studies_of
 from orchestrator.report.verdict import Standing, bars, interval_note, interval_of, scale, spread_text
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.text.values import duration_text, metric_text, values_text
@@ -21,10 +21,10 @@ class Reported:
     """One of the experiments.
 
     Attributes:
-        history: What its journal says.
-        page: Its own page.
-        link: Where its own page is, relative to the page over all.
-        verdicts: On each dataset whose candidates were confirmed.
+        history: History of the experiment.
+        page: Page of the experiment alone.
+        link: Path of this page, relative to the page over all experiments.
+        verdicts: Verdicts on the datasets whose candidates were confirmed.
     """
 
     history: History
@@ -35,15 +35,15 @@ class Reported:
 
 @dataclass(frozen=True)
 class Line:
-    """An experiment in the table of all.
+    """A row in the table of all experiments.
 
     Attributes:
-        name: Of the experiment.
+        name: Name of the experiment.
         link: See ``Reported``.
-        outcome: How its newest start ended.
-        trials: Of its search.
+        outcome: How the newest start of the experiment ended.
+        trials: Number of trials of its search.
         took: Time of all its trainings.
-        headlines: Its verdicts, a line a dataset.
+        headlines: Its verdicts, a line for each dataset.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Card:
     """Winners of several experiments that were measured alike, on one scale.
 
     Attributes:
-        dataset: On which all these experiments trained.
-        measure: What the values are.
-        standings: Best first.
+        dataset: The dataset of all these experiments.
+        measure: Description of the values.
+        standings: Winners, best first.
         scale: See ``report.verdict.Verdict``.
     """
 
@@ -73,14 +73,14 @@ class Card:
 
 @dataclass(frozen=True)
 class ExperimentsPage:
-    """The page.
+    """The page over several experiments.
 
     Attributes:
-        name: Its title.
-        lines: In the order in which the experiments were named.
-        warnings: What makes experiments hard to compare.
-        cards: A dataset and a measure each.
-        figures: By key.
+        name: Title of the page.
+        lines: Rows of the table, in the order in which the experiments were named.
+        warnings: Reasons why experiments are hard to compare.
+        cards: A card for each dataset and measure.
+        figures: Figures by key.
     """
 
     name: str
@@ -92,14 +92,14 @@ class ExperimentsPage:
 
 @dataclass(frozen=True)
 class _Winner:
-    """The winner of an experiment on a dataset, with low, mean and high of what it reached."""
+    """The winner of an experiment on a dataset, with low, mean and high of its value."""
 
     standing: Standing
     interval: tuple[float, float, float] = field(default=(0.0, 0.0, 0.0))
 
 
 def build_experiments_page(reported: Sequence[Reported]) -> ExperimentsPage:
-    """Return the page over experiments, whatever state each is in; a pure function of their histories."""
+    """Return the page over experiments in any state; a pure function of their histories."""
     figure = searches_figure(reported)
     return ExperimentsPage(
         name=", ".join(one.page.name for one in reported),
@@ -211,7 +211,7 @@ def _confirmed(one: Reported, verdict: DatasetVerdict) -> tuple[str, _Winner | N
 
 
 def _searched(one: Reported, studies: Sequence[Study]) -> tuple[str, _Winner | None]:
-    ranked = podium(studies)
+    ranked = leaders_of(studies)
     if not ranked:
         return "", None
     study, trial = ranked[0]

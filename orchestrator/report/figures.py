@@ -1,4 +1,4 @@
-"""What all figures share: plotly's JSON written by hand, colours by name, and strings that stay strings.
+"""Shared parts of all figures: plotly's JSON written by hand, colours by name, and strings that stay strings.
 
 A colour is the name of a CSS custom property (``--c1``); the page looks it up when it draws, so that light and dark
 are a matter of the stylesheet alone.
@@ -29,9 +29,9 @@ class Panel:
     """One drawing.
 
     Attributes:
-        caption: Above it, in words.
+        caption: Text above the drawing.
         data: Traces.
-        layout: Axes and what else is particular to it.
+        layout: Axes and other settings of this drawing.
     """
 
     caption: str
@@ -52,12 +52,12 @@ class Figure:
     """A figure of the report.
 
     Attributes:
-        key: Its anchor.
-        title: What it shows.
-        note: How to read it.
-        options: What can be chosen; the first is shown at first.
-        height: Of a panel in CSS pixels.
-        absent: Why there is nothing to draw, where there are no options.
+        key: Anchor of the figure.
+        title: Title of the figure.
+        note: How to read the figure.
+        options: Choices, of which the first is shown at first.
+        height: Height of a panel in CSS pixels.
+        absent: Why there is nothing to draw, if there are no options.
     """
 
     key: str
@@ -79,18 +79,18 @@ def colour(study: Study) -> str:
 
 
 def symbol(study: Study) -> str:
-    """Return the marker of a study, which tells studies apart without colour."""
+    """Return the marker of a study, which distinguishes studies without colour."""
     return SYMBOLS[study.place % len(SYMBOLS)]
 
 
 def hollow(study: Study, trials: Sequence[Trial]) -> list[str]:
-    """Return the marker of each trial: hollow where it was not trained to its end."""
+    """Return the marker of each trial: hollow if it was not trained to its end."""
     finished = symbol(study)
     return [finished if trial.state is TrialState.FINISHED else f"{finished}-open" for trial in trials]
 
 
 def log_ticks(low: float, high: float) -> Json:
-    """Return the ticks of a logarithmic axis: decades, with 2 and 5 between them where there are few."""
+    """Return the ticks of a logarithmic axis: decades, with 2 and 5 between them if there are few."""
     steps = (1, 2, 5) if high < 200 * low else (1,)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     values = [float(f"{step}e{decade}") for decade in decades for step in steps]
@@ -108,7 +108,7 @@ def axis(title: str, **rest: Any) -> Json:
 
 
 def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[Any], **marker: Any) -> Json:
-    """Return one dot a trial; ``text`` holds the ids, by which the page finds the trial of a dot."""
+    """Return a dot for each trial; ``text`` holds the ids, by which the page finds the trial of a dot."""
     size = 8 if len(study.trials) <= MANY else 5
     return {
         "type": "scatter",
@@ -124,7 +124,7 @@ def dots(study: Study, trials: Sequence[Trial], x: Sequence[Any], y: Sequence[An
 
 
 def short(metric: str) -> str:
-    """Return a metric as an axis names it: ``val/rsum`` is ``val rsum``."""
+    """Return the name of a metric on an axis: ``val/rsum`` is ``val rsum``."""
     return metric.replace("/", " ").replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""The Pareto front of a search with several objectives, drawn: every finished setting, and those that none beats."""
+"""The Pareto front of a search with several objectives, drawn among all finished settings."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -18,9 +18,9 @@ def front_figure(history: History, studies: Sequence[Study], names: Mapping[str,
     """Return each pair of objectives of each dataset, the front as a line through its members.
 
     Args:
-        history: Of the search.
-        studies: Of the experiment.
-        names: What the page calls each trial, by its id.
+        history: History of the search.
+        studies: Studies of the experiment.
+        names: Id of a trial -> its name on the page.
     """
     goals = goals_of(history)
     fronts = pareto_fronts(history, goals) if len(goals) > 1 else {}
@@ -34,7 +34,7 @@ def front_figure(history: History, studies: Sequence[Study], names: Mapping[str,
         key="front",
         title="Pareto front",
         note="Every setting that was trained to its end is a mark. Filled: on the front, which is listed below. "
-        "Hollow: another is better in one objective at least, and worse in none.",
+        "Hollow: another setting is better in at least one objective, and worse in none.",
         options=options,
         absent="The search had one objective, or none of its trials has finished.",
     )
@@ -47,13 +47,13 @@ def _label(dataset: str, pair: Sequence[Goal], goals: int) -> str:
 def _panel(studies: Sequence[Study], front: Sequence[Point], pair: Sequence[Goal], names: Mapping[str, str]) -> Panel:
     first, second = pair
     members = {point.first.id for point in front}
-    # A setting with several trainings stands at their means, once.
+    # A setting with several trainings has one mark, at their means.
     points = {point.first.id: point for study in studies for point in study.points.values() if point.finished}
     beaten = [point for point in points.values() if point.first.id not in members]
     ordered = sorted(front, key=lambda point: point.mean(second[0]) or 0.0)
     traces = [_marks(beaten, pair, names, "beaten", "circle-open", "--muted")] if beaten else []
     line = _marks(ordered, pair, names, "on the front", "circle", "--c1")
-    # Two objectives have a front that is a line; of more, the members of their front need not lie on one.
+    # The front of two objectives is a line; the members of a front of more objectives need not lie on a line.
     traces.append({**line, "mode": "lines+markers", "line": {"color": "--c1", "width": 1.5, "dash": "dot"}})
     return Panel("", traces, {"xaxis": _axis(second), "yaxis": _axis(first)})
 

@@ -1,4 +1,4 @@
-"""The Pareto front of each dataset, where a search had several objectives."""
+"""The Pareto front of each dataset, if a search had several objectives."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Member:
     """A trial of a front.
 
     Attributes:
-        name: What the page calls it.
-        detail: Its hyper-parameters.
+        name: Name on the page.
+        detail: Hyper-parameters.
         reached: Objectives and their values, as shown.
     """
 
@@ -26,11 +26,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Front:
-    """The trials of a dataset that no other beats in every objective.
+    """The trials of a dataset that no other trial beats in every objective.
 
     Attributes:
-        sentence: What the front is of.
-        members: Best in the first objective first.
+        sentence: Sentence about the objectives.
+        members: Members, the best in the first objective first.
     """
 
     dataset: str
@@ -39,11 +39,11 @@ class Front:
 
 
 def fronts_of(history: History, names: Mapping[str, str]) -> list[Front]:
-    """Return a front for each dataset; none where there is one objective.
+    """Return a front for each dataset; none for one objective.
 
     Args:
-        history: Of the search.
-        names: What the page calls each trial, by its id.
+        history: History of the search.
+        names: Id of a trial -> its name on the page.
     """
     goals = goals_of(history)
     if len(goals) < 2:

@@ -5,8 +5,8 @@ The trials are cut into groups by the parameter's value (quantiles of a number, 
     share = (SS_between - df_between * MS_within) / SS_total,
 
 the bias-corrected correlation ratio epsilon squared [Kelley1935], which is 0 in expectation for a parameter without
-effect, however many groups there are. It finds effects of any shape, and of one parameter at a time: interactions count
-for nobody, and a sampler that crowds the good region makes what it has settled look less important than it was.
+effect, however many groups there are. It finds effects of any shape of a single parameter: interactions are not
+counted, and a parameter that the sampler settled early looks less important than it is.
 
 References:
     [Kelley1935] Kelley, An unbiased correlation ratio measure. PNAS 21(9):554-559.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 FEWEST = 10
-"""Trials below which no share is given."""
+"""Fewest trials with which a share is given."""
 
 MOST_GROUPS = 8
 
@@ -28,10 +28,10 @@ def main_effect(values: Sequence[Any], metric: Sequence[float]) -> float | None:
 
     Args:
         values: The parameter in each of N trials; numbers, or words.
-        metric: What each trial reached, N finite numbers.
+        metric: Value of each trial, N finite numbers.
 
     Returns:
-        A share in [0, 1]; ``None`` where it can't be told: fewer than ``FEWEST`` trials, or no variance.
+        A share in [0, 1]; ``None`` with fewer than ``FEWEST`` trials, or without variance.
     """
     y = np.asarray(metric, dtype=float)
     group = _groups(values)

@@ -16,10 +16,10 @@ class Column:
     """A column of the leaderboard.
 
     Attributes:
-        key: Of the rows' ``sort`` and ``shown``.
-        heading: As shown.
+        key: Key in the rows' ``sort`` and ``shown``.
+        heading: Heading as shown.
         numeric: Whether it is right-aligned and sorted from high to low at first.
-        minor: Whether a narrow screen leaves it to the row's details.
+        minor: Whether a narrow screen shows it in the row's details.
     """
 
     key: str
@@ -33,10 +33,10 @@ class Row:
     """A trial in the leaderboard.
 
     Attributes:
-        id: Of the trial.
-        sort: What each column is sorted by; ``None`` sorts last either way.
-        shown: What each column shows.
-        state: As in the journal.
+        id: Id of the trial.
+        sort: Column -> value by which it is sorted; ``None`` sorts last either way.
+        shown: Column -> text that it shows.
+        state: State in the journal.
         study: Label of its study.
         details: Names and values that are shown when the row is opened.
     """
@@ -100,7 +100,7 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
 
 
 def _trainings(point: Point) -> str:
-    """Say of how many trainings a value is the mean, where there are several."""
+    """Say of how many trainings a value is the mean, if there are several."""
     return f" (mean of {len(point.finished)})" if len(point.finished) > 1 else ""
 
 

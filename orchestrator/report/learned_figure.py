@@ -1,4 +1,4 @@
-"""How the hyper-parameters moved that a loss learned with the model, epoch by epoch."""
+"""The values of learned hyper-parameters of a loss, epoch by epoch."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,17 +7,17 @@ from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colou
 from orchestrator.report.studies import Study
 
 PREFIX = "loss/"
-"""What the metrics begin with that hold these values."""
+"""Prefix of the metrics that hold these values."""
 
 DRAWN = 20
-"""Trials of a study that are drawn, the best ones."""
+"""Most trials of a study that are drawn, the best trials."""
 
 WIDE = 20
-"""An axis is logarithmic where its largest value is more than this many times its smallest."""
+"""Ratio of the largest to the smallest value above which an axis is logarithmic."""
 
 
 def learned_figure(studies: Sequence[Study]) -> Figure:
-    """Return each learned hyper-parameter over the epochs, a line a trial, the leader of each study in bold."""
+    """Return each learned hyper-parameter over the epochs, a line for each trial, the leader of each study in bold."""
     names = dict.fromkeys(_learned_names(studies))
     return Figure(
         key="learned",
@@ -36,7 +36,7 @@ def learns(studies: Sequence[Study]) -> bool:
 
 def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
     """Yield the name of each metric that holds a learned hyper-parameter, once for each trial."""
-    # All epochs of a trial have the same, and of a long journal few are to be read whole.
+    # All epochs of a trial have equal names; few epochs of a long journal should be read whole.
     epochs = (trial.epochs[trial.last_epoch] for study in studies for trial in study.valued)
     return (name for metrics in epochs for name in metrics if name.startswith(PREFIX))
 
@@ -56,7 +56,7 @@ def _lines(study: Study, name: str) -> list[Json]:
     having = [trial for trial in study.valued if any(name in metrics for metrics in trial.epochs.values())]
     best = sorted(having, key=lambda trial: -(trial.best_value or 0.0))[:DRAWN]
     leader = study.leader if study.leader in best else next(iter(best), None)
-    # The leader last, so that no other line hides it.
+    # The leader is drawn last, so that no other line hides it.
     ordered = [*(trial for trial in best[::-1] if trial is not leader), *([leader] if leader is not None else [])]
     return [_line(study, trial, name, is_leader=trial is leader) for trial in ordered]
 

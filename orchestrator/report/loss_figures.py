@@ -1,4 +1,4 @@
-"""What the losses do: their weight curves, and their COCOS statistics against what was retrieved."""
+"""Figures of losses: weight curves, and COCOS statistics against retrieval metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import numpy as np
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, dots, hollow, plain, short
 from orchestrator.report.importance import rank_correlation
-from orchestrator.report.studies import Study, by_dataset, podium
+from orchestrator.report.studies import Study, by_dataset, leaders_of
 from orchestrator.results.weight_curves import POINTS, weight_curves
 from orchestrator.text.values import values_text
 
@@ -31,7 +31,7 @@ _AXES = {
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A loss whose weight curve is drawn, what is said of it, and the style of its line."""
+    """A loss whose weight curve is drawn, with its label and the style of its line."""
 
     name: str
     words: str
@@ -43,10 +43,10 @@ class _Drawn:
 def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]]) -> Figure:
     """Return the weight curves of winner and runner-up of each dataset beside the triplet's.
 
-    Where these two have one loss, the best of another loss is drawn as well.
+    If these two have one loss, the best trial of another loss is drawn as well.
 
     Args:
-        studies: All of the experiment.
+        studies: All studies of the experiment.
         ranked: Ids of the confirmed trials of each dataset, the winner first.
     """
     groups = by_dataset(studies).items()
@@ -89,7 +89,7 @@ def cocos_figure(studies: Sequence[Study]) -> Figure:
 def counted(study: Study) -> Counted:
     """Return the trials of a study whose contributing samples were counted, each with the metrics of that epoch.
 
-    Finished trials come first: a legend shows the marker of the first one.
+    Finished trials come first, because a legend shows the marker of the first trial.
     """
     epochs = [(trial, epoch) for trial in study.valued if (epoch := counted_epoch(trial))]
     epochs.sort(key=lambda pair: pair[0].state is not TrialState.FINISHED)
@@ -97,16 +97,16 @@ def counted(study: Study) -> Counted:
 
 
 def counted_epoch(trial: Trial) -> int | None:
-    """Return the epoch with COCOS statistics nearest to the best one, the later of two; ``None`` without any."""
+    """Return the epoch with COCOS statistics nearest to the best epoch, the later of two; ``None`` without any."""
     best = trial.best_epoch or 0
-    # The nearest first: nearly always the best epoch itself was counted, and no other one has to be read.
+    # The nearest epoch is read first: nearly always the best epoch itself has statistics.
     nearest = sorted(trial.epochs, key=lambda epoch: (abs(epoch - best), -epoch))
     return next((epoch for epoch in nearest if any(name.startswith(PREFIX) for name in trial.epochs[epoch])), None)
 
 
 def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Panel]:
     known = {trial.id: (study, trial) for study in studies for trial in study.trials}
-    leaders = _leaders([known[name] for name in ranked if name in known]) or podium(studies)[:2]
+    leaders = _leaders([known[name] for name in ranked if name in known]) or leaders_of(studies)[:2]
     if not leaders:
         return []
     drawn = [
@@ -126,14 +126,14 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         for curve in weight_curves(one.loss, one.parameters):
             traces.setdefault(curve.of, []).append(_weight_line(one, curve.weights, curve.peak))
     for of in {"positive", "negative"} & set(traces):
-        # While its hinge is active the triplet pulls at both with weight 1, wherever they are.
+        # While its hinge is active, the triplet loss pulls at both with weight 1, wherever they are.
         traces[of].append(_weight_line(drawn[-1], np.ones_like(POINTS), 1.0))
     panels = [Panel("", traces[of], _weight_axes(of)) for of in _AXES if of in traces]
     return [replace(panels[0], caption=caption), *panels[1:]]
 
 
 def _leaders(ranked: Sequence[tuple[Study, Trial]]) -> list[tuple[Study, Trial]]:
-    """Return winner and runner-up and, where both have one loss, the best of another."""
+    """Return winner and runner-up and, if both have one loss, the best trial of another loss."""
     others = [pair for pair in ranked[2:] if pair[0].loss != ranked[0][0].loss]
     return [*ranked[:2], *(others[:1] if ranked[1:2] and ranked[1][0].loss == ranked[0][0].loss else [])]
 

@@ -1,6 +1,6 @@
-"""The numbers of a page in few bytes: a list that stands there several times is written once, without idle digits.
+"""The numbers of a page in few bytes: a repeated list is written once, and digits that no screen shows are dropped.
 
-``data.js`` has the other half: it puts the lists back where they belong.
+``data.js`` puts the lists back into their places.
 """
 
 import json
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 FEWEST = 8
-"""Items of a list that is worth a place of its own."""
+"""Fewest items of a list that is written once."""
 
 DIGITS = 6
-"""Significant digits of a coordinate: less than a pixel on the widest screen."""
+"""Significant digits of a coordinate; the error is below a pixel on the widest screen."""
 
 PLACE = "$list"
-"""Key of the object that stands in the place of a list, with the list's number."""
+"""Key of the object that replaces a list, with the list's number."""
 
 
 def packed(data: Any) -> dict[str, Any]:
-    """Return plain values, in which each long list that stands there several times is written once.
+    """Return plain values, in which each repeated long list is written once.
 
     Returns:
-        ``lists``, the lists; and ``data``, in which ``{"$list": N}`` stands in the places of the Nth of them.
+        ``lists``, the lists; and ``data``, in which ``{"$list": N}`` replaces the Nth list.
     """
     times = Counter(_long_lists(data))
     places: dict[str, int] = {}
@@ -68,7 +68,7 @@ def _long_lists(value: Any) -> Iterator[str]:
 
 
 def _text(value: list[Any] | tuple[Any, ...]) -> str | None:
-    """Return what tells a list from others; ``None`` for a short list, and for one that holds lists or objects."""
+    """Return the JSON text of a list; ``None`` for a short list, and for a list that holds lists or objects."""
     if len(value) < FEWEST or any(isinstance(item, dict | list | tuple) for item in value):
         return None
     return json.dumps(value)

@@ -1,6 +1,6 @@
-"""What is on the page: a plain model of the report, made of a ``History`` alone.
+"""The content of the page: a plain model of the report, made from a ``History`` alone.
 
-Nothing here draws, reads files or knows HTML; ``asdict`` of a ``Page`` is JSON.
+This module does not draw, read files or write HTML; ``asdict`` of a ``Page`` is JSON.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ class Reproduction:
     Attributes:
         commands: Shell lines.
         experiment: The resolved experiment as YAML.
-        digests: Dataset and SHA-256.
+        digests: Datasets, each with its SHA-256.
         versions: Packages, revision and machine as recorded, by name.
     """
 
@@ -73,11 +73,11 @@ class Page:
     Attributes:
         outcome: How the newest start ended, in a word or two.
         as_of: Time of the newest record about a trial, UTC; empty before the first.
-        facts: What to know first, as numbers.
-        fronts: Of a search with several objectives, one a dataset.
-        contents: The studies, where there are several.
-        figures: By key.
-        queries: What the winner of each dataset retrieves; a dataset without says why.
+        facts: The most important numbers.
+        fronts: A front for each dataset, if the search had several objectives.
+        contents: The studies, if there are several.
+        figures: Figures by key.
+        queries: Retrievals of the winner of each dataset, or why there are none.
         compared: The winner of each confirmed dataset beside the best of another loss, query by query.
         learns: Whether a hyper-parameter of a loss was learned with the model.
     """
@@ -102,13 +102,13 @@ class Page:
 
 @dataclass(frozen=True)
 class Extras:
-    """What a page shows beyond the history.
+    """Content of a page that is not in the history.
 
     Attributes:
-        verdicts: On each dataset whose candidates were confirmed.
-        queries: A dataset each, with what its winner retrieves.
-        compared: A confirmed dataset each, with its winner and another candidate query by query.
-        unended: How an experiment without an end stands, which its journal cannot tell: ``running`` or ``killed``.
+        verdicts: Verdicts on the datasets whose candidates were confirmed.
+        queries: Retrievals of the winner of each dataset.
+        compared: The winner of each confirmed dataset beside another candidate, query by query.
+        unended: State of an experiment without an end, which its journal cannot tell: ``running`` or ``killed``.
     """
 
     verdicts: Sequence[DatasetVerdict] = ()
@@ -118,12 +118,12 @@ class Extras:
 
 
 def build_page(history: History, extras: Extras | None = None, *, drawn: bool = True) -> Page:
-    """Return the page of an experiment, whatever state it is in.
+    """Return the page of an experiment in any state.
 
     Args:
-        history: Of the experiment.
-        extras: What the page shows beyond the history.
-        drawn: Make the figures, which takes most of the time; a page without figures gets each when it is looked at.
+        history: History of the experiment.
+        extras: Content of the page that is not in the history.
+        drawn: Make the figures, which takes most of the time; a served page gets each figure when it is looked at.
     """
     extras = extras or Extras()
     studies = studies_of(history)
@@ -158,7 +158,7 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
 
 
 def figure_makers(history: History, studies: Sequence[Study], extras: Extras) -> dict[str, Callable[[], Figure]]:
-    """Return what makes each figure of the page, by the figure's key."""
+    """Return key of a figure -> function that makes the figure."""
     names = names_of(studies)
     budgets = cache(lambda: equal_budgets(history) if history.experiment else {})
     space = cache(lambda: {figure.key: figure for figure in space_figures(studies)})
@@ -187,7 +187,7 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
 
 
 def _named(compared: ComparedQueries, names: Mapping[str, str]) -> ComparedQueries:
-    """Return a comparison whose trials are called as everywhere on the page."""
+    """Return a comparison with the page's names of trials."""
     return replace(compared, first=names.get(compared.first, ""), second=names.get(compared.second, ""))
 
 
@@ -227,7 +227,7 @@ def _reproduction(history: History) -> Reproduction:
             "orchestrator search experiment.yaml --data-root DATA --output OUTPUT",
             f"orchestrator report {name} --output OUTPUT",
         ],
-        # ASCII only: safe_dump then escapes whatever could not be seen.
+        # In ASCII, safe_dump escapes all characters that could not be seen.
         experiment=yaml.safe_dump(_plain(history.experiment), sort_keys=False, allow_unicode=False, width=100),
         digests=dict(history.data),
         versions=_versions(history.environment),
@@ -235,7 +235,7 @@ def _reproduction(history: History) -> Reproduction:
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was recorded about packages, revision and machine, flat."""
+    """Return the recorded packages, revision and machine as a flat mapping."""
     facts: dict[str, str] = {}
     for name, value in environment.items():
         if isinstance(value, Mapping):

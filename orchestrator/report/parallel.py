@@ -1,6 +1,6 @@
-"""Parallel coordinates: one line a trial through all of its parameters to what it reached.
+"""Parallel coordinates: a line for each trial through all of its parameters to its value.
 
-Drawn as ordinary lines rather than plotly's own ``parcoords``, which shows nothing where a browser has no WebGL.
+The lines are ordinary lines, because plotly's own ``parcoords`` shows nothing in a browser without WebGL.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _bundle(space: Searched, heights: np.ndarray, part: np.ndarray, shade: float
 
 
 def _heights(space: Searched, name: str) -> list[float]:
-    """Return where values lie on an axis of [0, 1]; words are spread evenly in the order of the alphabet."""
+    """Return the places of values on an axis of [0, 1]; words are spread evenly in alphabetical order."""
     values = space.parameters[name]
     if not is_word(values):
         return space.unit(name)

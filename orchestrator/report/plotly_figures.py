@@ -17,10 +17,10 @@ _RGB = re.compile(r"rgb\((\d+) (\d+) (\d+) / ([\d.]+)\)")
 
 
 def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
-    """Return what the report draws of an experiment, by name; a figure without data is left out.
+    """Return the drawings of the report of an experiment, by name; a figure without data is left out.
 
-    A figure of the report with a choice, or with several drawings side by side, is several here: their names have what
-    tells them apart after a colon, such as ``curves: nt_xent``.
+    A figure with a choice, or with several drawings side by side, becomes several figures, whose names differ after a
+    colon, such as ``curves: nt_xent``.
     """
     return {
         name: _figure(f"{figure.title}: {panel.caption}" if panel.caption else figure.title, panel, figure.height)
@@ -35,7 +35,7 @@ def _panels(figure: Figure) -> list[tuple[str, Panel]]:
     for option in figure.options:
         for panel in option.panels:
             parts = [option.label] if len(figure.options) > 1 else []
-            # What follows the dot is a number of this drawing, which changes with the next trial.
+            # A number of this drawing follows the dot, and changes with the next trial.
             parts += [panel.caption.partition(" · ")[0]] if len(option.panels) > 1 else []
             told = ": ".join([figure.key, *(part for part in dict.fromkeys(parts) if part)])
             again = sum(name == told or name.startswith(f"{told} (") for name, _ in found)

@@ -1,6 +1,6 @@
-"""What a page may load and run, told to the browser: its own scripts and styles, each named by its hash, and no others.
+"""Tells the browser what a page may load and run: only its own scripts and styles, each named by its hash.
 
-A text that got into a page as markup could then neither run as a script nor load anything.
+A text that got into a page as markup could then neither run as a script nor load a file.
 
 References:
     [CSP3] Content Security Policy Level 3, section 8.4, https://www.w3.org/TR/CSP3/#match-element-to-source-list
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 
 EMPTY_STYLE = ""
-"""The style element that plotly makes, which is empty when the browser asks whether it may stand: rules come later."""
+"""The style element that plotly makes, which is empty when the browser checks it, because its rules come later."""
 
 _MADE_STYLE = re.compile(r"createElement\(\"style\"\);\w+\.id=\"\w+\",\w+\.textContent=('(?:[^'\\\\]|\\\\.)*')")
 """How plotly puts the style sheet of its maps into a page, drawn or not."""
@@ -22,7 +22,7 @@ _ATTRIBUTE = re.compile(r'\sstyle="([^"]*)"')
 
 
 def digest(content: str) -> str:
-    """Return the source expression that lets an inline script or style with this content stand [CSP3]."""
+    """Return the source expression that allows an inline script or style with this content [CSP3]."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
@@ -33,7 +33,7 @@ def made_styles(script: str) -> list[str]:
 
 
 def style_sources(html: str, styles: Iterable[str]) -> str:
-    """Return what a policy says of styles: the style elements, and the style attributes of a page.
+    """Return the part of a policy about styles: the style elements, and the style attributes of a page.
 
     Args:
         html: The page without its scripts, whose style attributes are the lengths and places that its template writes.
@@ -46,7 +46,7 @@ def style_sources(html: str, styles: Iterable[str]) -> str:
 def set_aside_styles(html: str) -> str:
     """Return a piece of a page whose style attributes are data: its receiver sets them as its own script may.
 
-    The policy of a page that is open names the style attributes of the page as it was sent, and no later ones.
+    The policy of an open page names the style attributes of the page as it was sent, and no later attributes.
     """
     return _ATTRIBUTE.sub(r' data-style="\1"', html)
 

@@ -1,4 +1,4 @@
-"""Ten queries in each direction with what a checkpoint retrieves for them."""
+"""Ten queries in each direction, with the retrievals of a checkpoint."""
 
 import base64
 import io
@@ -27,8 +27,8 @@ class Item:
     """An image or a caption.
 
     Attributes:
-        text: The caption, or what the source calls the image.
-        image: JPEG as a data URI; empty for a caption, and where the image file is not at hand.
+        text: The caption, or the source's name of the image.
+        image: JPEG as a data URI; empty for a caption, and if the image file is missing.
         score: Similarity to the query; ``None`` for the query itself.
         correct: Whether it belongs to the query.
     """
@@ -44,7 +44,7 @@ class Query:
     """A query and its first answers.
 
     Attributes:
-        rank: Of the first answer that belongs to it, from 1, among all of the split; ties count against it.
+        rank: Rank of the first right answer, from 1, in the whole split; ties count against it.
     """
 
     query: Item
@@ -54,11 +54,11 @@ class Query:
 
 @dataclass(frozen=True)
 class Queries:
-    """What one checkpoint retrieved.
+    """Retrievals of one checkpoint.
 
     Attributes:
         title: Trial, dataset and split.
-        note: Why there is nothing to show, or what is missing.
+        note: Reason for missing retrievals or pictures.
         i2t: Images that query captions.
         t2i: Captions that query images.
     """
@@ -70,16 +70,16 @@ class Queries:
 
 
 def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
-    """Ask a checkpoint's best model and return what it retrieves.
+    """Ask a checkpoint's best model, and return its retrievals.
 
     The queries are spread evenly over the split, so nobody picked them.
 
     Args:
         checkpoint: An ``epoch_NNNN`` directory.
         data: The dataset that the model was trained on.
-        source: Where its image files may lie.
+        source: Source of its image files.
         split: ``val``, or ``test`` once it has been opened.
-        device: As for training.
+        device: See ``trainables.devices``.
 
     Raises:
         CheckpointError: If the checkpoint is damaged or of other data.
@@ -132,11 +132,11 @@ class Pictures:
 
 
 def embedded_picture(filename: str, folders: Sequence[Path], source: "Source") -> str:
-    """Return an image file of a dataset as a small data URI; empty where the file is not at hand.
+    """Return an image file of a dataset as a small data URI; empty if the file is missing.
 
     Args:
-        filename: Of the image, as the dataset names it.
-        folders: Where image files of the dataset may lie.
+        filename: Name of the image in the dataset.
+        folders: Folders in which image files of the dataset may lie.
         source: The dataset; a link that leads out of its roots is not followed.
     """
     path = _find(filename, folders, source)

@@ -7,11 +7,11 @@ import numpy as np
 
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, dots, hollow, plain, short, whole
-from orchestrator.report.studies import Study, best_studies, by_dataset, podium
+from orchestrator.report.studies import Study, best_studies, by_dataset, leaders_of
 from orchestrator.text.values import values_text
 
 DRAWN = 40
-"""Most learning curves of a study that are drawn one by one; of more, the best ``NAMED`` and quantiles of all."""
+"""Most learning curves of a study that are drawn one by one; else the best ``NAMED`` and quantiles of all."""
 NAMED = 10
 FEW = 30
 """Most trials of a dataset whose curves are all in the chart that is shown first."""
@@ -122,7 +122,7 @@ def _everyone(studies: Sequence[Study]) -> Panel:
 
 
 def _leaders(studies: Sequence[Study]) -> Panel:
-    """Return the curve of the leader of each study; of a study that nobody finished, of its best so far."""
+    """Return the curve of the leader of each study; or, if none has finished, of its best trial so far."""
     traces = [trace for study in studies for trace in _leading(study)]
     return Panel("", traces, _epoch_axes(studies))
 
@@ -138,7 +138,7 @@ def _best(study: Study) -> Trial | None:
 
 def _curves(study: Study) -> Panel:
     ranked = sorted(study.valued, key=lambda trial: -(trial.best_value or 0.0))
-    first = next((trial for _, trial in podium([study])), ranked[0])
+    first = next((trial for _, trial in leaders_of([study])), ranked[0])
     many = len(ranked) > DRAWN
     others = [trial for trial in (ranked[:NAMED] if many else ranked) if trial is not first]
     traces = _bands(ranked) if many else []

@@ -1,4 +1,4 @@
-"""The search space of a study as its trials saw it: which parameters differed, and on what axes they are drawn."""
+"""The search space of a study from its trials: the parameters that differed, and the axes on which they are drawn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Searched:
 
     Attributes:
         parameters: Value in each trial by name, in the order of the search space.
-        importance: Main effect of each parameter, ``None`` where it can't be told.
+        importance: Main effect of each parameter, ``None`` if unknown.
         logs: Names of the parameters whose axis is logarithmic.
     """
 
@@ -31,7 +31,7 @@ class Searched:
 
     @property
     def shares(self) -> list[tuple[str, float]]:
-        """Names and importances of the parameters that have one, the least important first."""
+        """Names and known importances of the parameters, the least important first."""
         told = [(name, share) for name, share in self.importance.items() if share is not None]
         return sorted(told, key=lambda pair: pair[1])
 
@@ -60,7 +60,7 @@ class Searched:
 
 
 def searched(study: Study) -> Searched:
-    """Return what a study says about its search space."""
+    """Return the searched parameters of a study."""
     # In some spaces a trial has a parameter or not; only parameters that every trial has can be drawn.
     names = [name for trial in study.valued[:1] for name in trial.params]
     names = [name for name in names if all(name in trial.params for trial in study.valued)]
@@ -74,7 +74,7 @@ def searched(study: Study) -> Searched:
 
 
 def is_word(values: Sequence[Any]) -> bool:
-    """Say whether a parameter is something else than a number in some trial."""
+    """Say whether a parameter is no number in some trial."""
     return any(isinstance(value, str | bool) or not isinstance(value, int | float) for value in values)
 
 

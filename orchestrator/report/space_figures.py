@@ -1,4 +1,4 @@
-"""Where in the search space the good trials lie: parallel coordinates, importance, slices and contours."""
+"""The good trials in the search space: parallel coordinates, importance, slices and contours."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,9 +16,9 @@ from orchestrator.report.surface import smooth
 GRID = 36
 """Places along each side of a contour."""
 SLICES = 6
-"""Parameters of a study that get a slice, the most important ones."""
+"""Most parameters of a study that get a slice; the most important are taken."""
 PAIRS_AMONG = 3
-"""Parameters of a study that are paired in contours."""
+"""Most parameters of a study that are paired in contours."""
 
 
 def space_figures(studies: Sequence[Study]) -> list[Figure]:
@@ -30,7 +30,7 @@ def space_figures(studies: Sequence[Study]) -> list[Figure]:
         Figure(
             "parallel",
             "Parallel coordinates",
-            "One line a trial, coloured by what it reached; the best are drawn last. Each axis runs from the lowest to "
+            "One line a trial, coloured by its value; the best are drawn last. Each axis runs from the lowest to "
             "the highest value tried, by its logarithm where the search space is logarithmic.",
             [Option(space.study.label, [parallel(space)]) for space in spaces],
             height=400,

@@ -1,4 +1,4 @@
-"""The studies of an experiment as a report sees them: who leads, who may win, and what they are called."""
+"""The studies of an experiment for a report: their leaders, the trials that may win, and names on the page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from orchestrator.results.log_ranges import log_ranges
 from trainables.config import TrialConfig
 
 WITH_VALUE = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.RUNNING)
-"""States whose best value says something about the parameters; a diverged trial's says when it broke."""
+"""States whose best value depends on the parameters; a diverged trial's value depends on when it diverged."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class Study:
     """The trials of one dataset, model and loss.
 
     Attributes:
-        name: As in the journal, with the loss behind it where the study chose that as well.
-        label: Name without what all studies of the experiment share.
+        name: Name in the journal, followed by the loss if the study searched the loss as well.
+        label: The part of the name in which the studies of the experiment differ.
         place: Position in the experiment, from 0; decides colour and symbol.
-        trials: Of its search, in the order of their numbers.
-        repeats: Of its confirmation: trials of the search, trained again with fresh seeds.
-        logs: Which of its ranges are logarithmic, see ``log_ranges``; a parameter that is none is not named.
+        trials: Trials of its search, in the order of their numbers.
+        repeats: Trials of its confirmation, trained again with fresh seeds.
+        logs: Range -> whether it is logarithmic, see ``log_ranges``.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Study:
     logs: Mapping[str, bool] = field(default_factory=dict)
 
     def name_of(self, trial: Trial) -> str:
-        """Return what a trial is called on the page: its id without what all studies share."""
+        """Return the name of a trial on the page: its id without the parts that all studies share."""
         return f"{self.label} {trial.number:04d}"
 
     @cached_property
     def finished(self) -> list[Trial]:
-        """The trials that may win, best first: of each setting the first that was trained to the end."""
+        """The trials that may win, best first: the first trial of each setting that was trained to its end."""
         return [point.finished[0] for point in best_points(self.trials)]
 
     @cached_property
@@ -53,7 +53,7 @@ class Study:
         return {trial.id: point for point in points_of(self.trials) for trial in point.trainings}
 
     def value_of(self, trial: Trial) -> float | None:
-        """Return what a trial's setting counts with: the mean of its finished trainings, or the trial's own value."""
+        """Return the value of a trial's setting: the mean of its finished trainings, or the trial's own value."""
         mean = self.points[trial.id].value
         return trial.best_value if mean is None else mean
 
@@ -64,14 +64,15 @@ class Study:
 
     @property
     def leader(self) -> Trial | None:
-        """The best finished trial; where none has finished, ``None``."""
+        """The best finished trial; ``None`` if none has finished."""
         return next(iter(self.finished), None)
 
 
 def studies_of(history: History) -> list[Study]:
     """Return the studies in the order in which their first trials were created.
 
-    A study that chose among losses counts as one for each: coefficients of different losses share no axis.
+    A study that searches the loss counts as a study for each loss, because coefficients of different losses share no
+    axis.
     """
     losses: dict[str, set[str]] = {}
     for trial in history.trials.values():
@@ -108,18 +109,18 @@ def by_dataset(studies: Sequence[Study]) -> dict[str, list[Study]]:
 
 
 def names_of(studies: Sequence[Study]) -> dict[str, str]:
-    """Return what each trial of the search is called on the page, by its id."""
+    """Return id -> name on the page of each trial of the search."""
     return {trial.id: study.name_of(trial) for study in studies for trial in study.trials}
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a text in which every id of a trial is what the page calls the trial, see ``names_of``."""
+    """Return a text with every id of a trial replaced by the trial's name on the page, see ``names_of``."""
     for name in (name for name in names if name in text):
         text = text.replace(name, names[name])
     return text
 
 
-def podium(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
+def leaders_of(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
     """Return the leader of each study, best first, and behind a lone study's leader its second."""
     if len(studies) == 1:
         return [(studies[0], trial) for trial in studies[0].finished[:2]]

@@ -7,16 +7,16 @@ halved): no model that could extrapolate, and no value where no trial is near.
 import numpy as np
 
 NEAR = 0.35
-"""Sum of kernel weights below which a place is left blank: about one trial at 1.4 widths."""
+"""Sum of kernel weights below which a place is left blank; about the weight of one trial at 1.4 widths."""
 
 
 def smooth(points: np.ndarray, values: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return the mean of the values around each place.
 
     Args:
-        points: Where the trials are, shape (N, d), scaled to [0, 1].
-        values: What they reached, shape (N,).
-        places: Where to tell, shape (M, d).
+        points: Points of the trials, shape (N, d), scaled to [0, 1].
+        values: Values of the trials, shape (N,).
+        places: Places of the means, shape (M, d).
 
     Returns:
         Weighted means, shape (M,); NaN where no trial is near.

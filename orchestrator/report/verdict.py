@@ -1,4 +1,4 @@
-"""The verdict on each dataset as the page tells it: confirmed with its statistics, or said to be unconfirmed."""
+"""The verdict on each dataset on the page: confirmed, with its statistics, or unconfirmed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.journal.trial import Trial
-from orchestrator.report.studies import Study, names_of, podium, renamed
+from orchestrator.report.studies import Study, leaders_of, names_of, renamed
 from orchestrator.results.candidates import Comparison as ConfirmedComparison
 from orchestrator.results.candidates import DatasetVerdict, OverImages
 from orchestrator.results.candidates import Standing as ConfirmedStanding
@@ -18,7 +18,7 @@ from orchestrator.text.values import count_text, metric_text, values_text
 SHOWN = 5
 
 TICKS = 4
-"""Of a scale, about."""
+"""Approximate number of ticks of a scale."""
 
 _HEADLINES = {
     "better": "{winner} wins",
@@ -30,15 +30,15 @@ _HEADLINES = {
 
 @dataclass(frozen=True)
 class Standing:
-    """How one candidate stands.
+    """The values of one candidate.
 
     Attributes:
-        label: Of its study.
+        label: Label of its study.
         detail: Trial and parameters.
-        value: As shown.
+        value: The value as shown.
         bar: Left end and width of its interval and the place of its value, in percent of the scale; without an interval
             the width is 0.
-        note: Under the value, e.g. how many seeds.
+        note: Text under the value, e.g. the number of seeds.
     """
 
     label: str
@@ -50,10 +50,10 @@ class Standing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the tests say about the winner and another.
+    """The tests of the winner against another candidate.
 
     Attributes:
-        against: The other's label.
+        against: Label of the other candidate.
         verdict: ``better``, ``tie``, ``worse`` or ``untested``.
         statistics: Names and values, as shown.
     """
@@ -70,16 +70,16 @@ class Verdict:
     Attributes:
         tone: ``better``, ``tie``, ``worse``, ``untested``, ``unconfirmed`` or ``none``.
         headline: The verdict in words.
-        sentence: What it rests on.
-        measure: What the standings show.
-        standings: Best first.
-        scale: Places on the scale of the standings in percent, and the values there; empty where all values are equal.
-        comparisons: With the runner-up and the baseline, where there was a confirmation.
-        warnings: What a reader must know before believing it.
-        compared: What was compared; empty without a confirmation.
-        found: What each comparison found.
-        change: What would change it.
-        judged: Whether it survives people's judgements of pairs, one sentence of each source.
+        sentence: The basis of the verdict.
+        measure: Description of the values.
+        standings: Candidates, best first.
+        scale: Places on the scale of the standings in percent, and the values there; empty if all values are equal.
+        comparisons: Comparisons with the runner-up and the baseline, if there was a confirmation.
+        warnings: Cautions about the verdict.
+        compared: Sentence about the comparison; empty without a confirmation.
+        found: Finding of each comparison.
+        change: What would change the verdict.
+        judged: Whether the verdict survives people's judgements of pairs, a sentence for each source.
     """
 
     dataset: str
@@ -98,8 +98,8 @@ class Verdict:
 
 
 def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
-    """Return what can be said of a dataset before any trial was confirmed with fresh seeds."""
-    ranked = podium(studies)
+    """Return the verdict on a dataset without trials that were confirmed with fresh seeds."""
+    ranked = leaders_of(studies)
     warnings = _warnings(studies)
     if not ranked:
         return Verdict(
@@ -115,7 +115,7 @@ def unconfirmed(dataset: str, studies: Sequence[Study]) -> Verdict:
         "unconfirmed",
         f"Unconfirmed: {study.label} leads",
         f"{_trained(study, best)} {metric_text(best.metric, study.value_of(best))}. "
-        "It was picked for being the highest, so it flatters itself; confirm it with fresh seeds before believing it.",
+        "It was picked because it is the highest, so it is probably too high; confirm it with fresh seeds first.",
         measure=f"{best.metric}, best epoch of {_of_how_many(study, best)}",
         standings=_standings(ranked[:SHOWN]),
         scale=scale([(value, value) for pair in ranked[:SHOWN] if (value := pair[0].value_of(pair[1])) is not None]),
@@ -172,7 +172,7 @@ def scale(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, str]]:
     """Return the ticks of the scale on which ``bars`` places intervals: places in percent, and round values.
 
     Args:
-        intervals: Low and high of each.
+        intervals: Low and high of each interval.
     """
     low, high = min((low for low, _ in intervals), default=0.0), max((high for _, high in intervals), default=0.0)
     if high <= low:
@@ -194,9 +194,9 @@ def confirmed(given: DatasetVerdict, studies: Sequence[Study], names: Mapping[st
     """Return the verdict on a dataset whose candidates were confirmed.
 
     Args:
-        given: What is known of it.
-        studies: Of the dataset.
-        names: What the page calls each trial, by its id.
+        given: The verdict with its statistics.
+        studies: Studies of the dataset.
+        names: Id of a trial -> its name on the page.
     """
 
     def sentences(texts: Iterable[str]) -> list[str]:
@@ -243,19 +243,19 @@ def _confirmed_standings(
 
 
 def interval_of(standing: ConfirmedStanding) -> tuple[float, float, float]:
-    """Return low, mean and high of what a candidate reached; without an interval the mean is all three."""
+    """Return low, mean and high of a candidate's value; without an interval all three are the mean."""
     mean, interval = standing.result.mean, standing.bootstrap
     return (interval.low, mean, interval.high) if interval else (mean, mean, mean)
 
 
 def spread_text(result: Measure, metric: str) -> str:
-    """Return a mean over seeds with its standard deviation, where this is known."""
+    """Return a mean over seeds with its standard deviation, if known."""
     mean = metric_text(metric, result.mean)
     return mean if result.sample_std is None else f"{mean} ± {metric_text(metric, result.sample_std)}"
 
 
 def interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
-    """Return an interval, where there is one, and of how many seeds."""
+    """Return an interval, if there is one, and its number of seeds."""
     words = count_text(seeds, "seed")
     low, _, high = interval
     return words if low == high else f"[{metric_text(metric, low)}, {metric_text(metric, high)}], {words}"
@@ -275,7 +275,7 @@ def _comparison(given: ConfirmedComparison, metric: str, names: Mapping[str, str
 
 
 def _over_images(found: OverImages | None, metric: str) -> list[tuple[str, str]]:
-    """Return the statistics over seeds and images, where these were compared."""
+    """Return the statistics over seeds and images, if these were compared."""
     if found is None:
         return []
     return [
@@ -304,12 +304,12 @@ def verdicts_of(
     names: Mapping[str, str],
     judged: Mapping[str, Sequence[str]],
 ) -> list[Verdict]:
-    """Return the verdict on each dataset: the confirmed one where it was given, else what can be said without.
+    """Return the verdict on each dataset: the confirmed verdict if there is one, else the unconfirmed verdict.
 
     Args:
-        studies: By dataset.
-        given: On each dataset whose candidates were confirmed.
-        names: What the page calls each trial, by its id.
+        studies: Studies by dataset.
+        given: Verdicts on the datasets whose candidates were confirmed.
+        names: Id of a trial -> its name on the page.
         judged: Dataset -> sentences about people's judgements.
     """
     sentences = {Path(dataset).name: each for dataset, each in judged.items()}

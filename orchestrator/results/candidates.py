@@ -52,15 +52,15 @@ class Candidate:
     """One configuration that was trained again with fresh seeds.
 
     Attributes:
-        dataset: Candidates of one dataset compete.
-        model: As in ``TrialConfig``.
-        loss: The same.
-        parameters: What tells it from other candidates, see ``history.Trial.parameters``.
+        dataset: Name of the dataset, within which candidates compete.
+        model: Name of the model, as in ``TrialConfig``.
+        loss: Name of the loss.
+        parameters: Parameters in which candidates differ, see ``history.Trial.parameters``.
         label: Tells it from the other candidates of its dataset.
-        values: Metrics by seed, finite, larger is better for those that select and decide.
-        missing: What became of the seeds without metrics, e.g. ``{3: "diverged"}``.
-        left: How it left a race before its end, after which it cannot win; ``None`` where it did not.
-        has_seeds: Whether another seed could give other values; a closed-form model has one run, which says all.
+        values: Metrics by seed, finite, larger is better for metrics that select and decide.
+        missing: Seed without metrics -> reason, e.g. ``{3: "diverged"}``.
+        left: How it left a race before its end, after which it cannot win; ``None`` if it did not.
+        has_seeds: Whether another seed could give other values; a closed-form model has one run.
         images: The value of each image, shape (I,), in the metric that decides, by seed; their mean is the metric. For
             no seed or for each that has values.
     """
@@ -97,7 +97,7 @@ class Standing:
 
     Attributes:
         rank: From 1; the rest follows the winner in the order of the selection metric.
-        selected_by: Mean of the selection metric. Of the winner it is too high, being the best of several.
+        selected_by: Mean of the selection metric. For the winner it is too high, because it is the best of several.
         result: Mean and standard deviation (``ddof=0``) of the metric that decides.
         bootstrap: 95 % interval of that mean within the range of the metric, ``None`` for one or two seeds; see
             ``bootstrap_interval``.
@@ -141,7 +141,7 @@ class OverImages:
         probability: Probability that the winner is better at all, in [0, 1]; of this comparison alone.
         smallest_difference: The least lead that matters, in the metric's unit.
         probability_of_smallest: Probability that the winner is better by at least ``smallest_difference``.
-        on_this_test_set: How the winner stands where only seeds vary.
+        on_this_test_set: Verdict if only seeds vary.
         on_this_test_set_p: The corrected p-value of Welch's test, which said so; ``None`` where it can't be made.
         error: Standard error of the difference.
         share_of_images: Part of the variance that only more images make smaller, in [0, 1].
@@ -182,8 +182,8 @@ class Comparison:
         paired_p: Over the ``pairs`` of equal seeds; ``None`` where that test can't be made. It decides nothing.
         effect: Hedges' g, ``None`` without spread.
         verdict: How the winner stands to the other.
-        reason: Why there was no test; empty where there was.
-        over_images: What seeds and images say, where they decide; ``None`` where seeds alone do.
+        reason: Why there was no test; empty after a test.
+        over_images: The test over seeds and images, if it decides; ``None`` if seeds alone decide.
     """
 
     label: str
@@ -222,12 +222,12 @@ class DatasetVerdict:
         reason: One sentence about the verdict.
         standings: The winner first; without candidates that have no finished seed.
         comparisons: With the runner-up, the rival and the baseline.
-        warnings: What a reader must know about seeds that are missing; a sentence each.
-        level: A corrected p-value up to this makes a difference; what looks before this one left of the whole level.
+        warnings: Sentences about missing seeds.
+        level: Corrected p-values up to this level make a difference; earlier looks have spent the rest of the level.
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
-        compared: What was compared, in a sentence for people; empty where there was one candidate.
-        found: What each comparison found, a sentence each.
-        would_change: What would change the verdict, a sentence each; empty where nothing is known about it.
+        compared: A sentence about the comparison; empty for a single candidate.
+        found: A sentence about the finding of each comparison.
+        would_change: Sentences about what would change the verdict; empty if unknown.
     """
 
     dataset: str

@@ -1,7 +1,7 @@
 """Which trials are confirmed after a search: its best trials are trained again with seeds that the search has not used.
 
-A search's best value flatters itself, being the highest of many. What counts is how its configuration does again, with
-the same fresh seeds as its rivals, so that runs of equal seeds can be paired.
+A search's best value is too high on average, because it is the highest of many. Its configuration counts with the
+values of fresh seeds, which all candidates share, so that runs of equal seeds can be paired.
 """
 
 from collections.abc import Iterable, Sequence

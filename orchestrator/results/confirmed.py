@@ -59,7 +59,7 @@ def judged_datasets(history: History) -> list[str]:
 
 
 def champion_of(history: History, verdict: DatasetVerdict) -> Trial | None:
-    """Return the trained model that stands for a winner: of its seeds the one with the best validation value.
+    """Return the trained model of a winner: the model of the seed with the best validation value.
 
     Returns:
         ``None`` where no seed of any candidate finished.
@@ -73,7 +73,7 @@ def champion_of(history: History, verdict: DatasetVerdict) -> Trial | None:
 
 
 def metrics_of(trial: Trial, history: History) -> dict[str, float]:
-    """Return a trial's metrics at its best epoch and, under ``test/``, those on the test split."""
+    """Return a trial's metrics at its best epoch and, under ``test/``, its metrics on the test split."""
     at_best = {} if trial.best_epoch is None else trial.epochs[trial.best_epoch]
     test = {f"test/{name}": value for name, value in history.tests.get(trial.id, {}).items()}
     return {name: value for name, value in at_best.items() if not name.endswith("_best")} | test
@@ -88,12 +88,12 @@ def _has_finished(trial: Trial) -> bool:
 
 
 def answer(history: History, dataset: str, question: Question) -> DatasetVerdict:
-    """Return what a confirmation that is over says to a question of its own.
+    """Return the answer of a finished confirmation to a question.
 
     Args:
         history: History of the experiment.
         dataset: One of ``judged_datasets``.
-        question: What is asked.
+        question: The question.
     """
     trials = repeats_of(history, dataset)
     names = dict.fromkeys(trial.candidate for trial in trials if trial.candidate is not None)

@@ -1,7 +1,7 @@
-"""How a confirmation goes on: which trainings are due by what is measured so far, and what level its verdict has.
+"""The next trainings of a confirmation, by what is measured so far, and the level of its verdict.
 
 A fixed design knows all its trainings beforehand. A race (``race.py``) knows the trainings of its next round. Both are
-read from the journal, so a confirmation that was killed goes on as if nothing had happened.
+read from the journal, so a confirmation that was killed resumes as if nothing had happened.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
-"""Which loss is ahead at which budget, and how much a search flatters itself: answers from the journal alone.
+"""Which loss is ahead at which budget, and how optimistic a search is: answers from the journal alone.
 
 The unit is a candidate: all trials of a search with equal settings, whatever their seeds. Its value is the mean over
-those that finished, or what was reached where none did; its cost is that of all its trials. A candidate without any
-value (diverged, failed) counts as the worst of its loss, so that a loss which often fails pays for that.
+the finished trials or, without any, the value that the other trials reached; its cost is the cost of all its trials. A
+candidate without any value (diverged, failed) counts as the worst of its loss, so that a loss which often fails pays
+for that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ class SearchedLoss:
 
     Attributes:
         model: As in ``TrialConfig``.
-        loss: The same.
+        loss: Name of the loss.
         label: The loss, with the model before it where the dataset has several.
         values: Value of each candidate, in the order in which the candidates were created.
         epochs: Epochs that a candidate trained on average.
@@ -58,7 +59,7 @@ class SearchedLoss:
     hours: float
 
     def cost(self, unit: Unit) -> float:
-        """Return what a candidate costs on average, in one unit."""
+        """Return the mean cost of a candidate, in one unit."""
         return {"trials": 1.0, "epochs": self.epochs, "hours": self.hours}[unit]
 
 
@@ -85,7 +86,7 @@ def equal_budgets(history: History) -> dict[str, EqualBudget]:
 
 
 def searched_losses(trials: Sequence[Trial], metric: str, gpus: float) -> list[SearchedLoss]:
-    """Return the losses that have enough candidates, the one with the highest value first."""
+    """Return the losses that have enough candidates, the loss with the highest value first."""
     several = len({trial.config.model for trial in trials}) > 1
     groups: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
@@ -113,7 +114,7 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
 
 
 def _value(trials: Sequence[Trial], metric: str) -> float | None:
-    """Return the mean over the trials that finished; where none did, over those that were stopped early."""
+    """Return the mean over the finished trials or, if none finished, over the trials that were stopped early."""
     for state in (TrialState.FINISHED, TrialState.STOPPED_EARLY):
         ended = [trial for trial in trials if trial.state is state]
         values = [trial.epochs[trial.best_epoch or 0][metric] for trial in ended]
@@ -144,7 +145,7 @@ def _curve(loss: SearchedLoss) -> LossCurve:
 
 
 def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
-    """Compare the loss with the highest value with another one: where they cross, and how sure the lead is."""
+    """Compare the loss with the highest value with another loss: where they cross, and how sure the lead is."""
     both = min(len(first.values), len(other.values))
     expected = [float(expected_best(loss.values, [both])[0]) for loss in (first, other)]
     crossed = {}
@@ -159,7 +160,7 @@ def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
         difference=expected[0] - expected[1],
         probability=lead_probability(first.values, other.values, both),
         crossings=crossed,
-        # The best of twice as many is among the new ones with probability 1/2, whatever the distribution.
+        # The best of twice as many trials is among the new trials with probability 1/2, for any distribution.
         further_trials=len(other.values),
         chance=chance_to_improve(len(other.values), len(other.values)),
     )

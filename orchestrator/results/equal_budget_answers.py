@@ -1,4 +1,4 @@
-"""The answers at equal budget as values: curves, comparisons, and who led the search when; see ``equal_budget.py``."""
+"""The answers at equal budget as values: curves, comparisons, and the leaders over time; see ``equal_budget.py``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,13 +15,13 @@ class LossCurve:
     """The expected best of one loss over growing budgets, a point for each number of trials.
 
     Attributes:
-        label: The loss, with the model before it where the dataset has several.
-        model: As in ``TrialConfig``.
-        loss: The same.
+        label: The loss, with the model before it if the dataset has several.
+        model: Name of the model.
+        loss: Name of the loss.
         candidates: How many candidates the search tried.
         trials: Number of candidates that are drawn, at each point.
-        epochs: What these cost in epochs.
-        hours: What these cost in hours, see ``EqualBudget.hours_are``.
+        epochs: Cost of these trials in epochs.
+        hours: Cost of these trials in hours, see ``EqualBudget.hours_are``.
         expected: The expected best.
         low: Lower end of the band.
         high: Upper end of the band.
@@ -39,7 +39,7 @@ class LossCurve:
     high: Sequence[float]
 
     def costs(self, unit: Unit) -> Sequence[float]:
-        """Return what the points cost in one unit."""
+        """Return the costs of the points in one unit."""
         return {"trials": self.trials, "epochs": self.epochs, "hours": self.hours}[unit]
 
 
@@ -58,7 +58,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class LossComparison:
-    """The loss with the highest value against another one.
+    """The loss with the highest value against another loss.
 
     Attributes:
         first: Label of the loss with the highest value.
@@ -102,15 +102,15 @@ class Incumbent:
 
 @dataclass(frozen=True)
 class EqualBudget:
-    """What the losses of a dataset reach at equal budgets, and how much the search flatters itself.
+    """The losses of a dataset at equal budgets, and the optimism of the search.
 
     Attributes:
-        metric: Of val, which selects.
+        metric: Metric on val, which selects.
         hours_are: ``GPU hours``, or ``trial hours`` where the GPUs of a trial are not known.
         losses: Best first.
         comparisons: The best with each other loss.
         ended: How many trials of the search have ended.
-        incumbents: Who led the search when, oldest first.
+        incumbents: Leaders of the search, oldest first.
         flattery: Mean of the confirmed candidates' values in the search minus those with fresh seeds; ``None`` without
             a confirmation.
     """
@@ -124,7 +124,7 @@ class EqualBudget:
     flattery: float | None
 
     def name_of(self, unit: Unit) -> str:
-        """Return what people call a unit."""
+        """Return the name of a unit for people."""
         return self.hours_are if unit == "hours" else unit
 
     def to_dict(self) -> dict[str, Any]:

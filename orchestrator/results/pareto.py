@@ -1,4 +1,4 @@
-"""Which points nobody beats in every objective at once: what a search with several goals comes to."""
+"""The points of a search with several objectives that no other point beats in every objective at once."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, lis
         goals: Its objectives.
 
     Returns:
-        Dataset -> points, those that are best in the first goal first; of equal points all.
+        Dataset -> points, the best in the first goal first; of equal points all.
     """
     finished = [point for point in points_of(history.stage(Stage.SEARCH)) if point.finished]
     gains = {point.first.id: [_gain(point, goal) for goal in goals] for point in finished}
@@ -56,7 +56,7 @@ def _beats(rival: Sequence[float], point: Sequence[float]) -> bool:
 
 
 def explain_front(objectives: Sequence[Objective]) -> str:
-    """Return a sentence that says what a Pareto front is of."""
+    """Return a sentence about the objectives of a Pareto front."""
     goals = [f"{goal.metric} {'maximised' if goal.direction == 'maximize' else 'minimised'}" for goal in objectives]
     return (
         f"No finished trial of the search is better than one of these in one objective without being worse in another: "

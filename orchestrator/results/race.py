@@ -1,7 +1,7 @@
-"""A race between candidates: after each round, who gets a further seed, who leaves, and whether the race is decided.
+"""A race: after each round, which candidates get a further seed, which leave, and whether the race is decided.
 
 A fixed design gives every candidate as many seeds as the winner gets. A race gives each candidate ``FIRST`` seeds, and
-what is left of its trainings to those that still matter:
+the rest of its trainings to the candidates that still matter:
 
 - A candidate that *trails* leaves: if it had the leader's true mean, so large a lag would come about with a probability
   below ``TRAILS`` (one-sided, Student's distribution, with the spread of all candidates together [Maron1994]). Leaving
@@ -56,7 +56,7 @@ class RaceRules:
     Attributes:
         trainings: At most so many in all, >= ``FIRST`` times the number of candidates.
         seeds: In the order in which every candidate gets them; at least as many as a candidate can get.
-        metric: Of val, which decides who goes on.
+        metric: Metric on val, which decides which candidates stay in the race.
         baseline: Label or loss of the baseline among the candidates; ``None`` where there is none.
         level: Level of the whole race.
     """
@@ -149,8 +149,9 @@ def run_race(candidates: Sequence[Candidate], rules: RaceRules) -> Race:
     """Run a race as far as there are values.
 
     Args:
-        candidates: Of one dataset, in an order that never changes; seeds that a candidate was not given are ignored.
-        rules: What the race is run by.
+        candidates: Candidates of one dataset, in an order that never changes; seeds that a candidate was not given
+            are ignored.
+        rules: Rules of the race.
 
     Returns:
         The race; where it has not ended, the seeds of the round for which trainings are missing are in ``seeds``.
@@ -238,7 +239,7 @@ def _means(verdict: DatasetVerdict) -> dict[str, float]:
 
 
 def _leaving(current: Sequence[Candidate], leader: Candidate, verdict: DatasetVerdict) -> dict[str, Departure]:
-    """Return who leaves after a round, and how."""
+    """Return the candidates that leave after a round, and how."""
     comparisons = {one.label: one.verdict for one in verdict.comparisons}
     spread, freedom = _pooled([one.sample(verdict.selection) for one in current])
     leaving: dict[str, Departure] = {}

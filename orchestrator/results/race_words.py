@@ -1,4 +1,4 @@
-"""A race in sentences, for people: who is in, who left after which round and why, and how the race ended."""
+"""A race in sentences: its candidates, which left after which round and why, and how the race ended."""
 
 from orchestrator.results.candidates import Departed
 from orchestrator.results.race import Race, Round
@@ -13,11 +13,11 @@ WHY = {
 
 
 def describe_race(race: Race, metric: str) -> list[str]:
-    """Return how a race stands, and who left it after which round and why, a sentence each.
+    """Return sentences about the state of a race, and about which candidate left after which round and why.
 
     Args:
-        race: Of one dataset.
-        metric: Of val, by which the race is run.
+        race: The race of a dataset.
+        metric: Metric on val that decides the race.
     """
     numbered = enumerate(race.rounds, start=1)
     return [
@@ -27,7 +27,7 @@ def describe_race(race: Race, metric: str) -> list[str]:
 
 
 def describe_round(one: Round, number: int, metric: str) -> str:
-    """Return what a round of a race brought, in one sentence; rounds are numbered from 1."""
+    """Return a sentence about the result of a round of a race; rounds are numbered from 1."""
     leads = f"{one.leader} leads with {metric} {one.means[one.leader]:.2f} over {_seeds(one.seeds)}"
     left = "".join(f"; {_departure(one, number, label, metric)}" for label in one.left)
     return f"race, round {number}: {leads}{left}"
@@ -52,7 +52,7 @@ def _standing(race: Race) -> str:
 
 
 def _departure(one: Round, number: int, label: str, metric: str) -> str:
-    """Return why a candidate left after a round; one all of whose trainings were lost has no mean."""
+    """Return why a candidate left after a round; a candidate without finished trainings has no mean."""
     why = WHY[one.left[label].how]
     if label not in one.means:
         return f"{label} left after round {number}: {why}"

@@ -38,7 +38,7 @@ STEPS = 48
 
 
 def level_of_plan(level: float, looks_before: int) -> float:
-    """Return what a plan may spend: the whole level where nobody has looked yet, else half of what is left in reserve.
+    """Return the level that a plan may spend: the whole level before any look, else half of the remaining reserve.
 
     Whoever looks, and then plans more seeds, has spent the level of the first plan; so all plans together err with at
     most ``level + RESERVE``, however many there are.

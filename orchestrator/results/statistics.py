@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Sample = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-"""Of every interval."""
+"""Level of every interval."""
 
 FEWEST = 3
 """Values that a bootstrap needs: of two, the kernel alone makes the interval, some 22 standard deviations wide."""
@@ -46,7 +46,7 @@ class Measure:
     seeds: int
 
     def __post_init__(self) -> None:
-        """Refuse what no table and no test can use."""
+        """Refuse values that no table and no test can use."""
         for name, value in (("mean", self.mean), ("std", self.std)):
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, got {value}")

@@ -1,4 +1,4 @@
-"""Two trials side by side: where their settings differ, and what came of it."""
+"""Two trials side by side: the settings in which they differ, and their metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class Side:
     Attributes:
         experiment: Name of its experiment.
         trial: As the journal has it.
-        test: Its test metrics, where the test split was opened for it.
-        why: Why this trial stands for its experiment; empty where it was named itself.
-        verdict: On the trial's dataset, where the confirmation of the experiment is over.
+        test: Metrics on test, if the test split was opened for the trial.
+        why: Why this trial stands for its experiment; empty if the user named the trial.
+        verdict: Verdict on the trial's dataset, if the confirmation of the experiment is over.
     """
 
     experiment: str
@@ -130,7 +130,7 @@ def which_is_better(first: Side, second: Side) -> str:
     """Return which of two trials is better, and how sure that is: a sentence without its full stop.
 
     Where a confirmation has compared the two with fresh seeds, its verdict is told. Otherwise two single trainings
-    stand against each other, and nobody knows what other seeds would have brought.
+    are compared, which says nothing about other seeds.
     """
     one, other = first.trial, second.trial
     if (one.config.dataset, one.metric) != (other.config.dataset, other.metric):
@@ -152,7 +152,7 @@ def which_is_better(first: Side, second: Side) -> str:
 
 
 def _confirmed(first: Side, second: Side) -> str:
-    """Return what the confirmation of one experiment found about the two; empty where it did not compare them."""
+    """Return the findings of an experiment's confirmation about the two trials; empty if it did not compare them."""
     verdict = first.verdict
     if first.experiment != second.experiment or verdict is None or verdict.winner is None:
         return ""
@@ -174,16 +174,16 @@ def _confirmed(first: Side, second: Side) -> str:
 
 
 def _short(side: Side, other: Side) -> str:
-    """Return a trial's name, with its experiment where the two have different ones."""
+    """Return a trial's name, with its experiment if the two trials are of different experiments."""
     return side.trial.id if side.experiment == other.experiment else f"{side.experiment}/{side.trial.id}"
 
 
 def _winner(history: History, name: str) -> tuple[Trial, str]:
     """Return the trial that stands for an experiment, and why.
 
-    It is a trial of the search that finished: the one whose settings won the confirmation, if that is over, else the
-    one with the highest value. One that was stopped early, diverged or failed never wins, and the repeats of a
-    confirmation are the same settings again, of which the highest is only the luckiest.
+    It is a finished trial of the search: the trial whose settings won the confirmation, if that is over, else the trial
+    with the highest value. A trial that was stopped early, diverged or failed never wins. Repeats of a confirmation
+    have equal settings, and the highest repeat is only the luckiest.
 
     Raises:
         NoSuchTrialError: If no trial has finished, or there is a winner on each of several datasets.

@@ -39,7 +39,7 @@ def search(
     storage: str | None = None,
     quiet: bool = False,
 ) -> LoadedExperiment:
-    """Search and confirm an experiment, or continue an interrupted one; see ``orchestrator search --help``.
+    """Search and confirm an experiment, or resume an interrupted one; see ``orchestrator search --help``.
 
     Args:
         experiment: Name of a shipped experiment, a YAML file, keys and values of such a file, or an ``Experiment``.
@@ -57,7 +57,7 @@ def search(
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
-        SearchInterruptedError: If a signal ended the search; the same call continues it.
+        SearchInterruptedError: If a signal ended the search; the same call resumes it.
     """
     chosen = make_experiment(experiment, overrides, plugins)
     result = run_experiment(

@@ -1,8 +1,8 @@
 """When a search ends although trials are left: hours, GPU hours, a target, a plateau, all read from the journal.
 
 A limit of hours or a target ends the search at once; running trials keep their checkpoints and the state ``running``,
-so that the same command with a larger budget continues them. On a plateau a study gets no new trials; if a running
-trial still finds a better value, the study goes on.
+so that the same command with a larger budget resumes them. On a plateau a study gets no new trials; if a running
+trial still finds a better value, the study continues.
 """
 
 import time
@@ -39,7 +39,7 @@ class Meter:
         self._heard = time.monotonic()
 
     def limit(self) -> str | None:
-        """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if the search may go on."""
+        """Return which limit is reached: ``hours``, ``gpu_hours`` or ``target``; ``None`` if none is."""
         self._count_ended()
         spending, since = self._history.spending, time.monotonic() - self._heard
         seconds = spending.seconds + since
@@ -71,7 +71,7 @@ class Meter:
         value = None
         if trial.state is TrialState.FINISHED:
             # The mean of a setting's trainings counts, over the trainings that had finished by then: a process that
-            # continues the search goes through past ends with a history that already has later trainings.
+            # resumes the search goes through past ends with a history that already has later trainings.
             trainings = self._finished.setdefault(trial.candidate or trial.id, [])
             trainings.append(trial)
             point = Point(tuple(trainings))

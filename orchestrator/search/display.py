@@ -70,7 +70,7 @@ class Progress:
         return parts + ([] if left is None else [f"ETA {time.strftime('%H:%M:%S', time.gmtime(left))}"])
 
     def best(self) -> Point | None:
-        """Return the point with the highest value so far among those that could win or still run."""
+        """Return the point with the highest value so far among points that could win or still run."""
         trials = self.history.stage(self.stage)
         # In other stages each trial has a seed of its own, so each trial stands for itself.
         points = points_of(trials) if self.stage is Stage.SEARCH else [Point((trial,)) for trial in trials]
@@ -90,7 +90,7 @@ class Progress:
 
 
 class Display:
-    """A display that hears of new records and is called several times a second; this one shows nothing."""
+    """A display, which hears of new records and is called several times a second; this display shows nothing."""
 
     def listen(self, record: Record) -> None:
         """Take note of a record."""
@@ -117,12 +117,12 @@ class PlainDisplay(Display):
             say(f"{trial.id}: {describe_end(trial)}")
             self._tell_rounds(trial)
         elif isinstance(record, PopulationMoved):
-            moved = ", ".join(f"{move.trial} goes on from {move.source}" for move in record.moves)
+            moved = ", ".join(f"{move.trial} resumes from {move.source}" for move in record.moves)
             say(f"{record.study}: epoch {record.epoch}: {moved or 'nobody moves'}")
         elif isinstance(record, TrialRetried):
-            say(f"{record.trial}: starts again: {record.error}")
+            say(f"{record.trial}: resumes after a failure: {record.error}")
         elif isinstance(record, CheckpointDamaged):
-            say(f"{record.trial}: goes on from an older checkpoint: {record.damage}")
+            say(f"{record.trial}: resumes from an older checkpoint: {record.damage}")
         elif isinstance(record, LimitNoted):
             say(record.message)
 
@@ -164,7 +164,7 @@ class LiveDisplay(Display):
         live.update(self._drawn())
 
     def listen(self, record: Record) -> None:
-        """Note what is shown beside the trials: ends of epochs, the state of a race, limits of trials at a time."""
+        """Note ends of epochs, the state of a race and limits of trials at a time, shown beside the trials."""
         self._epochs.listen(record)
         if isinstance(record, EpochEnded):
             self._heartbeat.hear()

@@ -12,7 +12,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.results import frames
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import Winner, summarise, winners_of
-from orchestrator.search.continuation import read_experiment
+from orchestrator.search.resuming import read_experiment
 from orchestrator.winners.champions import packed_champions
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -29,14 +29,14 @@ class Best:
     """The winner of a dataset.
 
     Attributes:
-        dataset: As the experiment names it.
-        trial: Whose settings won.
-        loss: Of the trial.
-        parameters: What was searched, by name.
+        dataset: Name of the dataset in the experiment.
+        trial: The trial whose settings won.
+        loss: Loss of the trial.
+        parameters: Values of the searched parameters, by name.
         confirmed: Whether the settings were trained again with fresh seeds; else it is the best trial of the search.
-        val: Metrics on the val split; of a confirmed winner means over the seeds.
-        test: The same on the test split; empty where it was not opened.
-        folder: Of the packed model; ``None`` where none was packed.
+        val: Metrics on the val split; for a confirmed winner, means over the seeds.
+        test: Metrics on the test split, likewise; empty if the split was not opened.
+        folder: Folder of the packed model; ``None`` if none was packed.
     """
 
     dataset: str
@@ -53,14 +53,14 @@ class Best:
 
         Args:
             device: See ``trainables.devices``.
-            trust_plugins: Run the packed code of a plug-in where the model is that of one.
+            trust_plugins: Run the packed code if the model is a plug-in's.
 
         Raises:
-            ConfigError: If the search has packed none.
-            CheckpointError: If it is damaged, or would run code that is not trusted.
+            ConfigError: If the search has packed no model.
+            CheckpointError: If the model is damaged, or would run code that is not trusted.
         """
         if self.folder is None:
-            raise ConfigError(f"{self.dataset}: no model is packed yet; go on with the search until it has a winner")
+            raise ConfigError(f"{self.dataset}: no model is packed yet; resume the search until it has a winner")
         from trainables.serving.retriever import Retriever
 
         return Retriever(self.folder, device=device, trust_plugins=trust_plugins)
@@ -68,57 +68,57 @@ class Best:
 
 @dataclass(frozen=True)
 class LoadedExperiment:
-    """What an experiment came to so far; its data frames are read from the journal whenever they are asked for.
+    """The results of an experiment so far; each access reads the journal anew.
 
     Attributes:
-        directory: Of the experiment.
+        directory: Directory of the experiment.
     """
 
     directory: Path
 
     @property
     def history(self) -> History:
-        """All that the journal says now."""
+        """The present content of the journal."""
         return History.of(read_journal(self.directory / JOURNAL_FILE))
 
     @property
     def experiment(self) -> Experiment:
-        """What was asked for when it was started last."""
+        """The experiment of the newest start."""
         return read_experiment(self.directory)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What ``summary.json`` holds, as it is now."""
+        """The content that ``summary.json`` would have now."""
         return summarise(self.history)
 
     @property
     def trials(self) -> "DataFrame":
-        """A row a trial, by its id, with its settings and its metrics at its best epoch."""
+        """A row for each trial, by its id, with its settings and its metrics at its best epoch."""
         return frames.trials_frame(self.history)
 
     @property
     def epochs(self) -> "DataFrame":
-        """A row an epoch of a trial, by both, with the metrics of the epoch."""
+        """A row for each epoch of a trial, by trial and epoch, with the metrics of the epoch."""
         return frames.epochs_frame(self.history)
 
     @property
     def cocos(self) -> "DataFrame":
-        """A row a counter of a trial at its best epoch: mean and standard deviation over the batches counted."""
+        """A row for each counter of a trial at its best epoch: mean and standard deviation over the counted batches."""
         return frames.cocos_frame(self.history)
 
     @property
     def candidates(self) -> "DataFrame":
-        """A row a candidate that was confirmed, best first: its metric on the test split over its seeds."""
+        """A row for each confirmed candidate, best first: its metric on the test split over its seeds."""
         return frames.candidates_frame(self.history)
 
     @property
     def verdicts(self) -> "DataFrame":
-        """A row a comparison of a winner with another candidate: difference, interval, p values, verdict."""
+        """A row for each comparison of a winner with another candidate: difference, interval, p values, verdict."""
         return frames.verdicts_frame(self.history)
 
     @property
     def winners(self) -> "DataFrame":
-        """A row a dataset: the winner's trial, settings and metrics."""
+        """A row for each dataset: the winner's trial, settings and metrics."""
         return frames.winners_frame(self.history)
 
     @property

@@ -1,4 +1,4 @@
-"""Checks, and opens what an experiment needs, before its first trial runs."""
+"""Checks an experiment, and opens its files and stores, before its first trial runs."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -175,14 +175,14 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     if plugins := changed_plugins(history.experiment, experiment.plugins):
         raise ConfigError(
             f"{directory}: was started with other plug-ins than now: {'; '.join(plugins)}; trials of both could not be "
-            f"compared: {way_out}, or continue with the recorded code: `orchestrator resume {directory.name}`"
+            f"compared: {way_out}, or resume with the recorded code: `orchestrator resume {directory.name}`"
         )
     changed = changed_keys(history.experiment, experiment.to_dict())
     if changed:
         told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
         raise ConfigError(
             f"{directory}: was started with other settings than now: {told}; {way_out}; "
-            f"`orchestrator resume {directory}` goes on as it was started"
+            f"`orchestrator resume {directory}` resumes it as it was started"
         )
     for key, digest in history.data.items():
         if digests.get(key) != digest:

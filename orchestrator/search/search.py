@@ -20,7 +20,6 @@ from orchestrator.machines.cluster import Cluster, prepare_joining
 from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
 from orchestrator.results.summary import summarise
 from orchestrator.search.budget import SPENT, Meter
-from orchestrator.search.continuation import command_to_go_on
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import (
     check_unchanged,
@@ -30,6 +29,7 @@ from orchestrator.search.preparation import (
     start,
     tracked,
 )
+from orchestrator.search.resuming import command_to_resume
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.terminal import say
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class SearchInterruptedError(UserError):
-    """A search that was told to stop; the same command continues it."""
+    """A search that was told to stop; the same command resumes it."""
 
     exit_code = 130
 
@@ -93,7 +93,7 @@ def run_search(
     data_root: str | None = None,
     confirm_alone: bool = False,
 ) -> SearchResult:
-    """Search and confirm an experiment, or continue one that was interrupted or extended.
+    """Search and confirm an experiment, or resume one that was interrupted or extended.
 
     Args:
         experiment: The experiment to search.
@@ -102,15 +102,15 @@ def run_search(
         tracking_uri: MLflow's store; by default a database under ``output``.
         quiet: Print nothing.
         cluster: Where trials run, and where their checkpoints are kept.
-        data_root: Where the workload's data lie, for the command line that continues; ``None`` where unknown.
-        confirm_alone: Confirm the best trials so far, and do not continue the search.
+        data_root: Where the workload's data lie, for the command line that resumes; ``None`` where unknown.
+        confirm_alone: Confirm the best trials so far, and do not resume the search.
 
     Raises:
         UserError: If experiment, data, output or cluster is refused, or the experiment is running already.
         SearchInterruptedError: If SIGINT or SIGTERM ended it.
     """
     stages = (Stage.CONFIRM,) if confirm_alone else (Stage.SEARCH, Stage.CONFIRM)
-    # Options of the command line, beside ``--output``, that a command which continues needs.
+    # Options of the command line, beside ``--output``, that a command which resumes needs.
     given = {"data-root": data_root, "address": cluster.address, "tracking-uri": tracking_uri}
     options = {name: without_password(value) for name, value in given.items() if value is not None}
     if not quiet:
@@ -119,7 +119,7 @@ def run_search(
     place = opened(experiment, workload, output, tracking_uri=tracking_uri, cluster=cluster)
     with place as here, closing(Ledger(here.directory / JOURNAL_FILE)) as ledger:
         uri, cluster, digests, directory = here.uri, here.cluster, here.digests, here.directory
-        experiment = experiment.continuing(ledger.history.experiment)
+        experiment = experiment.as_begun(ledger.history.experiment)
         check_unchanged(experiment, digests, ledger.history, directory)
         checkpoints = open_checkpoints(cluster, ledger.history, directory)
         if cluster.address is not None:
@@ -147,7 +147,7 @@ def run_search(
                 signal = confirm_stage(session, quiet)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
-                raise SearchInterruptedError(_how_to_go_on(directory, ledger.history, stages))
+                raise SearchInterruptedError(_how_to_resume(directory, ledger.history, stages))
             chosen = selected(ledger.history)
             evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
             unwritten = write_files(chosen, workload, checkpoints, directory)
@@ -173,13 +173,13 @@ def answered(directory: Path, ledger: Ledger, stages: Collection[Stage]) -> Iter
     except KeyboardInterrupt:
         # Printed before MLflow gets its last records, which may take seconds.
         say("stopping; what the journal holds is kept", error=True)
-        raise SearchInterruptedError(_how_to_go_on(directory, ledger.history, stages)) from None
+        raise SearchInterruptedError(_how_to_resume(directory, ledger.history, stages)) from None
 
 
-def _how_to_go_on(directory: Path, history: History, stages: Collection[Stage]) -> str:
+def _how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:
     verb = None if Stage.SEARCH in stages else "confirm"
-    command = command_to_go_on(directory, history, verb)
-    return f"{directory}: " + (f"go on with: {command}" if command else "the same command goes on from here")
+    command = command_to_resume(directory, history, verb)
+    return f"{directory}: " + (f"resume with: {command}" if command else "resume with the same command")
 
 
 def describe_start(experiment: Experiment, history: History, directory: Path) -> str:

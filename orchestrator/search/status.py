@@ -14,8 +14,8 @@ from orchestrator.journal.lock import find_holder
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirming import current_plans, most_trainings, races_of
-from orchestrator.search.continuation import command_to_go_on
 from orchestrator.search.followed import Followed
+from orchestrator.search.resuming import command_to_resume
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Status:
         history: What its journal says.
         stages: Those that have begun, or are certain to come.
         budget: What of each limit is used: name -> (used, limit).
-        command: What goes on with it; ``None`` where it runs, or where nothing is left to do.
+        command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
     """
 
     name: str
@@ -125,7 +125,7 @@ def status_of(followed: Followed) -> Status:
     if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):
         total = most_trainings(current_plans(experiment, history), history)
         stages.append(_stage(history, Stage.CONFIRM, total))
-    command = command_to_go_on(directory, history) if holder is None else None
+    command = command_to_resume(directory, history) if holder is None else None
     return Status(directory.name, holder, history, stages, _used(experiment.budget, followed), command)
 
 

@@ -106,7 +106,7 @@ def _worst_last(trial: Trial) -> tuple[bool, bool, float]:
 def _columns(history: History) -> Table:
     table = Table()
     table.add_column("trial", no_wrap=True)
-    # The only column that shrinks on a narrow terminal; its texts stay on one line.
+    # Only this column shrinks on a narrow terminal; its texts stay on one line.
     table.add_column("parameters", overflow="ellipsis")
     table.add_column("epoch", justify="right", no_wrap=True, min_width=5)
     table.add_column("best", justify="right", no_wrap=True)

@@ -1,7 +1,8 @@
 """A place in an S3 bucket that every node of a cluster reaches: directories there are whole or not there at all.
 
-An object store has neither renames nor appends. A directory's files go up first and its manifest last; what has no
-manifest does not exist. No key is ever written twice, so that two writers cannot spoil each other's files.
+An object store has neither renames nor appends. A directory's files are uploaded first and its manifest last; a
+directory without a manifest does not exist. No key is ever written twice, so that two writers cannot spoil each other's
+files.
 """
 
 import logging
@@ -25,7 +26,7 @@ from trainables.checkpoint import MANIFEST
 from trainables.errors import UserError
 
 PATIENCE_SECONDS = 600.0
-"""How long requests to a store that does not answer are repeated; a training waits so long for its checkpoint."""
+"""Seconds for which requests to a store without an answer are repeated; a training waits so long for its checkpoint."""
 
 QUERY = frozenset({"endpoint_override", "region", "scheme"})
 """The parameters that may follow the question mark of an address."""
@@ -42,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class StorageError(UserError):
-    """A storage that cannot be used as it is: no such bucket, no credentials, no permission, no answer."""
+    """A storage that cannot be used: no such bucket, no credentials, no permission, no answer."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ class ObjectStore:
         """Read ``s3://bucket/prefix?endpoint_override=...``.
 
         Raises:
-            StorageError: If the text is no such address, or holds credentials.
+            StorageError: If the text is no address of a bucket, or holds credentials.
         """
         try:
             parts = urlsplit(address)
         except ValueError:
             raise StorageError("--storage and --data-root: must be s3://bucket/prefix") from None
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-        # Without what follows the question mark, which may be anything.
+        # The text behind the question mark is not shown, because it may be anything.
         shown = without_password(address.partition("?")[0])
         if parts.scheme != "s3" or not parts.netloc:
             raise StorageError(f"{shown}: must be s3://bucket/prefix")
@@ -108,7 +109,7 @@ class ObjectStore:
         """Prove that files can be written to the store and deleted, without waiting for a server that is not there.
 
         Raises:
-            StorageError: If they cannot; the message says why, and the way out.
+            StorageError: If files cannot be written or deleted; the message says why, and the way out.
         """
         self.reach()
         key = f".writable-{secrets.token_hex(8)}"
@@ -119,10 +120,10 @@ class ObjectStore:
             raise StorageError(f"{self.address}: {explain(error)}") from None
 
     def reach(self) -> None:
-        """Make sure that there is a server and that there are credentials, without waiting for either.
+        """Make sure that there are a server and credentials, without waiting for either.
 
         Raises:
-            StorageError: If not.
+            StorageError: If there is no server, or no credentials.
         """
         if problem := endpoint_problem(self.endpoint) or credentials_problem():
             raise StorageError(f"{self.address}: {problem}")
@@ -134,10 +135,10 @@ class ObjectStore:
             self._patiently(partial(self._upload, source / name, f"{key}/{name}"))
 
     def get(self, key: str, target: Path) -> None:
-        """Download a directory, with those in it, into a local one.
+        """Download a directory, with its subdirectories, into a local directory.
 
         Raises:
-            FileNotFoundError: If there is none.
+            FileNotFoundError: If the store has none.
         """
         names = list(self.listing(key))
         if not names:
@@ -152,13 +153,13 @@ class ObjectStore:
         """Return the content of a file.
 
         Raises:
-            FileNotFoundError: If there is none.
+            FileNotFoundError: If the store has none.
         """
         content: bytes = self._patiently(partial(self._read, key))
         return content
 
     def write(self, key: str, content: bytes) -> None:
-        """Write a file, over an older file of the key."""
+        """Write a file; an older file of the key is replaced."""
         self._patiently(partial(self._write, key, content))
 
     def remove(self, key: str) -> None:
@@ -201,7 +202,7 @@ class ObjectStore:
             self._patiently(lambda: self._system.delete_dir(self._path(key)))
 
     def _patiently(self, action: Callable[[], _T]) -> _T:
-        """Repeat an action whose failure may pass; a file that is missing is reported at once."""
+        """Repeat an action while its failure may pass; a missing file is reported at once."""
         attempts = retry(
             retry=retry_if_exception(_may_pass),
             stop=stop_after_delay(self.patience),
@@ -253,7 +254,7 @@ def is_bucket(place: str) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Say whether trying again may help: the store did not answer, or had too much to do."""
+    """Say whether another attempt may help: the store did not answer, or had too much to do."""
     if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
         return False
     return not any(reason in str(error) for reason in ("NO_SUCH_BUCKET", "ACCESS_DENIED"))
@@ -278,7 +279,7 @@ def _open(endpoint: str, region: str) -> Any:
     if endpoint:
         parts = urlsplit(endpoint)
         options |= {"endpoint_override": parts.netloc, "scheme": parts.scheme, "region": region or "us-east-1"}
-    # Files go up in the foreground, so that an upload that failed is known to have failed.
+    # Files are uploaded in the foreground, so that a failure of an upload is known.
     return S3FileSystem(
         **options, background_writes=False, connect_timeout=5, retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3)
     )

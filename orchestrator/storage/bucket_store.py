@@ -17,18 +17,18 @@ from trainables.checkpoint import epoch_of, save_epoch
 from trainables.reports import EpochReport
 
 SCRATCH = "actors-"
-"""Kind of the scratch directories in which actors write what goes into a bucket."""
+"""Kind of the scratch directories in which actors write checkpoints before the upload."""
 
 
 @dataclass(frozen=True)
 class BucketStore:
-    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; each method does what ``Store`` says.
+    """Each checkpoint is ``TRIAL/epoch_0007-`` and eight random digits; ``Store`` describes the methods.
 
-    The digits keep an actor that was given up but still lives from spoiling what its successor writes.
+    The digits keep an actor that was given up but still lives from spoiling the checkpoints of its successor.
 
     Attributes:
-        bucket: Under which each trial has a directory.
-        claim: The driver's; ``None``: not looked at.
+        bucket: The part of a bucket in which each trial has a directory.
+        claim: The driver's claim; ``None``: no claim is looked at.
     """
 
     bucket: ObjectStore
@@ -39,7 +39,7 @@ class BucketStore:
         """Claim a part of a bucket for the driver of an experiment's directory.
 
         Raises:
-            AlreadyRunningError: If another driver has claimed it that may live.
+            AlreadyRunningError: If another driver, which may be alive, has claimed it.
         """
         return cls(bucket, Claim.make(bucket, directory))
 
@@ -47,7 +47,7 @@ class BucketStore:
         """Do nothing: an address means one place on all machines, and ``save`` and ``copy`` look at the claim."""
 
     def entries(self, trial: str | None = None) -> list[Entry]:
-        """List the directories that are whole, with one request."""
+        """List the whole directories, with one request."""
         paths = self.bucket.names("", depth=2) if trial is None else [(trial, *n) for n in self.bucket.names(trial)]
         found = (self._entry(trial, name) for trial, name in paths)
         return sorted((entry for entry in found if entry), key=lambda entry: (entry.trial, entry.epoch, entry.name))
@@ -60,7 +60,7 @@ class BucketStore:
         return target
 
     def save(self, trial: str, report: EpochReport, keep: int) -> None:
-        """Write a folder on this machine, upload it, then delete older ones."""
+        """Write a folder on this machine, upload the folder, then delete older checkpoints."""
         self._check_claim()
         self._upload(save_epoch(_scratch_of(trial), report), trial, report.epoch)
         for old in self.entries(trial)[:-keep]:
@@ -93,7 +93,7 @@ class BucketStore:
             self.claim.release()
 
     def _entry(self, trial: str, name: str) -> Entry | None:
-        """Return the checkpoint of a directory's name; ``None`` where the name is no checkpoint's."""
+        """Return the checkpoint with a directory's name; ``None`` if the name is not of a checkpoint."""
         stem, _, digits = name.partition("-")
         epoch = epoch_of(stem)
         if epoch is None or re.fullmatch("[0-9a-f]{8}", digits) is None:
@@ -113,7 +113,7 @@ def actor_scratch() -> Path:
     """Return a folder of this process alone, and remove the folders of processes that were killed."""
     remove_abandoned(SCRATCH)
     own = make(SCRATCH)
-    # Its mark stays open, and so locked, for as long as the process lives.
+    # The folder's mark stays open, and so locked, for as long as the process lives.
     mark(own, "")
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     return own

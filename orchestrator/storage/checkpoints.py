@@ -1,8 +1,8 @@
-"""The checkpoints of a search's trials: which one a trial goes on from, and which ones are not needed any more.
+"""The checkpoints of a search's trials: from which checkpoint a trial resumes, and which are not needed any more.
 
 The process that runs a trial asks here for the trial's newest good checkpoint, and hands in each new checkpoint. A
-checkpoint that ``save`` returned from outlives the process and, in a bucket or on a shared disk, the machine. A store
-(``storage.store``) knows how checkpoints lie in a folder or in a bucket; what is here holds for both.
+checkpoint that ``save`` has written outlives the process and, in a bucket or on a shared disk, the machine. A store
+(``storage.store``) knows how checkpoints lie in a folder or in a bucket; this module works with both.
 """
 
 import shutil
@@ -18,16 +18,16 @@ from trainables.files import aside, take_place
 from trainables.reports import EpochReport
 
 KEPT = 3
-"""Checkpoints of a running trial, because the newest may be damaged by what ended its process."""
+"""How many checkpoints a running trial keeps: the end of its process may damage the newest."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The checkpoint that a trial goes on from.
+    """The checkpoint from which a trial resumes.
 
     Attributes:
         path: Local directory with the trial's newest undamaged checkpoint; ``None`` where the trial has none.
-        damage: What is wrong with the newer checkpoints, which were passed over, a line each.
+        damage: A line for each newer checkpoint that cannot be used.
     """
 
     path: Path | None
@@ -45,7 +45,7 @@ class Checkpoints:
     store: Store
 
     def find(self, trial: str) -> Found:
-        """Return what a trial goes on from, and which newer checkpoints cannot be used any more."""
+        """Return the checkpoint from which a trial resumes, and which newer checkpoints cannot be used any more."""
         self.store.check()
         passed_over: list[str] = []
         for entry in reversed(self.store.entries(trial)):
@@ -61,19 +61,18 @@ class Checkpoints:
         return self.find(trial).path
 
     def save(self, trial: str, report: EpochReport) -> None:
-        """Keep the checkpoint of a report; the checkpoint is safe when this returns."""
+        """Write the checkpoint of a report; the checkpoint is safe when this method returns."""
         self.store.save(trial, report, KEPT)
 
     def adopt(self, trial: str, source: str, epoch: int) -> None:
-        """Put another trial's checkpoint of an epoch in the place of all checkpoints that a trial has.
+        """Replace all checkpoints of a trial by another trial's checkpoint of an epoch.
 
-        Where the source has no such checkpoint any more, the trial is left without: its config holds all that it takes
-        to train it.
+        If the source does not have this checkpoint any more, the trial has none: its config suffices to train it anew.
         """
         self.store.copy(trial, source, epoch)
 
     def prune(self, trial: str) -> None:
-        """Remove the checkpoints of an ended trial but the newest, which holds its best model."""
+        """Remove all checkpoints of an ended trial but the newest, which holds its best model."""
         for entry in self.store.entries(trial)[:-1]:
             self.store.delete(entry)
 
@@ -86,13 +85,13 @@ class Checkpoints:
         return [entry for entry in self.store.entries() if _is_ahead(entry, epochs)]
 
     def rewind(self, epochs: Mapping[str, int], ended: Collection[str] = ()) -> None:
-        """Remove checkpoints that go beyond the journal, which may have lost its end with a machine, or are not needed.
+        """Remove checkpoints that are newer than the journal, which may have lost its end, or that are not needed.
 
-        Checkpoints that a killed process had half written go as well.
+        Checkpoints that a killed process had half written are removed as well.
 
         Args:
             epochs: Id of each trial -> its newest epoch in the journal. A checkpoint may be one epoch ahead of the
-                journal; from a later one, a trial would go on without ever reporting the epochs between.
+                journal; from a later checkpoint, a trial would resume without ever reporting the epochs between.
             ended: Trials of which the newest checkpoint is enough; the process that ended them may have been killed
                 before it could prune.
 
@@ -100,7 +99,7 @@ class Checkpoints:
             StorageError: If a checkpoint that goes beyond the journal cannot be removed.
         """
         self.store.remove_partial()
-        # One listing for all trials, and a request only where there is something to remove.
+        # One listing serves all trials; further requests are sent only to remove checkpoints.
         kept: dict[str, list[Entry]] = {}
         removed = False
         for entry in self.store.entries():
@@ -112,7 +111,7 @@ class Checkpoints:
         if removed and (left := self.ahead(epochs)):
             raise StorageError(f"{left[0].address}: cannot be removed, but the journal does not know it")
         for trial in (trial for trial in ended if len(kept.get(trial, ())) > 1):
-            # The newest may be damaged by what ended the process that should have pruned.
+            # The end of the process that should have pruned may have damaged the newest checkpoint.
             whole = self.latest(trial)
             newest = 0 if whole is None else epoch_of(whole.name) or 0
             for entry in (entry for entry in kept[trial] if entry.epoch < newest):
@@ -141,11 +140,11 @@ class Checkpoints:
         return final
 
     def keep(self, trial: str, file: Path) -> None:
-        """Keep a small file beside a trial's checkpoints, whole or not at all, over one of its name."""
+        """Write a small file beside a trial's checkpoints, whole or not at all; a file of its name is replaced."""
         self.store.keep(trial, file)
 
     def close(self) -> None:
-        """Let go of the checkpoints: no actor of this driver saves any more, and another driver may claim them."""
+        """Give up the claim: no actor of this driver saves any more, and another driver may claim the checkpoints."""
         self.store.close()
 
 

@@ -1,8 +1,8 @@
 """Which driver writes the checkpoints in a bucket: an object beside them names the driver, like a lock file on a disk.
 
-A bucket has no locks that go with their process. A claim is believed until its driver has let go of it, or is known to
-be gone: because it ran in the same directory, whose lock a second driver could not hold beside it, or on this machine,
-which does not know its process any more.
+A bucket has no locks that end with their process. A claim holds until its driver has released it, or is known to be
+gone: because the driver ran in the same directory, whose lock this process holds now, or on this machine, which has no
+such process any more.
 """
 
 import json
@@ -23,11 +23,11 @@ CLAIM_FILE = ".driver"
 """Name of the object beside the checkpoints in a bucket, and of the file beside the checkpoints in a folder."""
 
 RELEASE_SECONDS = 10.0
-"""How long the end of a search waits for a store that does not answer."""
+"""Seconds that the end of a search waits for a store that does not answer."""
 
 
 class ClaimLostError(RuntimeError):
-    """Another driver has claimed the checkpoints; the trial that notices it made no mistake."""
+    """Another driver has claimed the checkpoints; the trial that notices it has not failed itself."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Claim:
 
     Attributes:
         store: The part of a bucket in which the checkpoints lie.
-        token: Random digits that the driver wrote there, and no other driver knows.
+        token: Random digits that the driver wrote there, and that no other driver knows.
     """
 
     store: ObjectStore
@@ -66,7 +66,7 @@ class Claim:
         """Make sure that no other driver has claimed the store since.
 
         Raises:
-            ClaimLostError: If another driver has, or this claim was released.
+            ClaimLostError: If another driver has claimed the store, or this claim was released.
         """
         holder = _read(self.store)
         if holder.get("token") != self.token:
@@ -76,14 +76,14 @@ class Claim:
     def release(self) -> None:
         """Release the claim, unless another driver has claimed the store by now."""
         store = replace(self.store, patience=RELEASE_SECONDS)
-        # Where the store does not answer, the claim stays; a start in the same directory takes it over.
+        # If the store does not answer, the claim stays; the next start in the same directory takes it over.
         with suppress(OSError):
             if _read(store).get("token") == self.token:
                 store.remove(CLAIM_FILE)
 
 
 def _read(store: ObjectStore) -> Mapping[str, Any]:
-    """Return the content of the claim; empty where there is no claim, or none that can be read."""
+    """Return the content of the claim; empty if there is no claim, or it cannot be read."""
     try:
         found = parse_state(store.read(CLAIM_FILE))
     except (FileNotFoundError, ValueError):

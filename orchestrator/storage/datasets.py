@@ -41,10 +41,10 @@ def fetch_dataset(store: ObjectStore, name: str) -> Path:
 
 
 def _fetch(store: ObjectStore, target: Path, record: Path, listing: str) -> None:
-    """Fetch a folder unless its files in the bucket are those that were fetched last."""
+    """Fetch a folder unless its files in the bucket are unchanged since the last fetch."""
     if target.is_dir() and record.is_file() and record.read_text(encoding="utf-8") == listing:
         return
-    # A killed fetch leaves its partial folder, and no other process can be writing one now.
+    # A killed fetch leaves its partial folder; the lock keeps other processes from writing a folder now.
     for old in (target, *target.parent.glob(f".{target.name}.*/")):
         shutil.rmtree(old, ignore_errors=True)
     record.unlink(missing_ok=True)

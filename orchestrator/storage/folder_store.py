@@ -1,4 +1,4 @@
-"""Checkpoints in a folder: of this machine, or one that all nodes reach under the same path."""
+"""Checkpoints in a folder of this machine, or in a folder that all nodes reach under the same path."""
 
 import fcntl
 import os
@@ -19,12 +19,13 @@ from trainables.reports import EpochReport
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Each checkpoint is ``TRIAL/epoch_0007``; each method does what ``Store`` says.
+    """Each checkpoint is ``TRIAL/epoch_0007``; ``Store`` describes the methods.
 
     Attributes:
-        trials: Has, or gets, a folder for each trial; absolute.
-        token: What the driver wrote into the folder. By the token, another node knows the folder again, and an actor
-            that has outlived its driver notices that another driver has taken the folder over; empty: not looked at.
+        trials: Absolute path of the folder, in which each trial has a folder.
+        token: Random digits that the driver wrote into the folder. By it, another node recognises the folder,
+            and an actor that has outlived its driver notices that another driver has claimed the folder; empty: not
+            looked at.
     """
 
     trials: Path
@@ -35,7 +36,7 @@ class FolderStore:
         """Mark a folder as this driver's: no actor that another driver sent writes there from now on."""
         token = secrets.token_hex(16)
         with (trials / CLAIM_FILE).open("a+", encoding="ascii") as file:
-            # Waits for an actor that is giving a checkpoint its name.
+            # This call waits for an actor that is giving a checkpoint its name.
             fcntl.flock(file, fcntl.LOCK_EX)
             file.truncate(0)
             file.write(token)
@@ -60,8 +61,8 @@ class FolderStore:
         return self.trials / entry.trial / entry.name
 
     def save(self, trial: str, report: EpochReport, keep: int) -> None:
-        """Write a folder aside; the claim is looked at while the folder gets its name and older ones go."""
-        # Looked at before as well, so that an actor that is too late writes nothing that would be left half written.
+        """Write a folder aside; the claim is held while the folder gets its name and older folders are removed."""
+        # The claim is checked before as well, so that an actor that is too late leaves nothing half written.
         self.check()
         save_epoch(self.trials / trial, report, keep, self._undisputed())
 
@@ -79,9 +80,9 @@ class FolderStore:
         return [path for folder in sorted(self.trials.glob("*/")) for path in list_partial(folder)]
 
     def remove_partial(self) -> None:
-        """Remove what ``partial`` lists."""
+        """Remove the directories that ``partial`` lists."""
         for path in self.partial():
-            # What a living process still writes may not let itself be removed.
+            # A directory to which a living process writes may resist.
             shutil.rmtree(path, ignore_errors=True)
 
     def keep(self, trial: str, file: Path) -> None:
@@ -92,7 +93,7 @@ class FolderStore:
             write_whole(target, file.read_bytes())
 
     def close(self) -> None:
-        """Do nothing: the next driver's claim takes the place of this one."""
+        """Do nothing: the claim of the next driver replaces this claim."""
 
     @contextmanager
     def _undisputed(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Whether the server of a bucket can be reached: that something listens there, and that there are credentials."""
+"""Checks whether the server of a bucket can be reached, and whether there are credentials."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 METADATA_SERVICE = ("169.254.169.254", 80)
-"""Where a machine of Amazon's finds the credentials of its role."""
+"""Host and port at which a machine of Amazon's finds the credentials of its role."""
 
 _CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
@@ -18,7 +18,7 @@ _CREDENTIALS = (
 
 
 def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None:
-    """Return why nothing listens at an address, or ``None`` where something does."""
+    """Return why nothing listens at an address; ``None`` if a server listens."""
     try:
         socket.create_connection((host, port), timeout=seconds).close()
     except OSError as error:
@@ -27,7 +27,7 @@ def connection_problem(host: str, port: int, seconds: float = 1.0) -> str | None
 
 
 def endpoint_problem(endpoint: str) -> str | None:
-    """Return why a server cannot be used, or ``None``; an empty endpoint is Amazon's."""
+    """Return why a server cannot be used, or ``None``; the empty endpoint is Amazon's server."""
     if not endpoint:
         return None
     parts = urlsplit(endpoint)
@@ -37,9 +37,9 @@ def endpoint_problem(endpoint: str) -> str | None:
 
 
 def credentials_problem() -> str | None:
-    """Return how to give credentials where this process has none, or ``None``.
+    """Return how to give credentials if this process has none, else ``None``.
 
-    The S3 client looks for the role of the machine as well, which takes it seconds where there is no role.
+    The S3 client looks for the role of the machine as well, which takes seconds if there is no role.
     """
     files = (Path.home() / ".aws" / name for name in ("credentials", "config"))
     if any(os.environ.get(name) for name in _CREDENTIALS) or any(path.is_file() for path in files):

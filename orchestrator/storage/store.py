@@ -9,7 +9,7 @@ from trainables.reports import EpochReport
 
 @dataclass(frozen=True)
 class Entry:
-    """A checkpoint in a store; it may be damaged, but none of its files is missing because it is half written.
+    """A checkpoint in a store; it may be damaged, but is not half written.
 
     Attributes:
         trial: Id of the trial.
@@ -28,20 +28,20 @@ class Store(Protocol):
     """A place for checkpoints; pickled, and used by the driver and by all actors at once."""
 
     def check(self) -> None:
-        """Make sure that this process sees the checkpoints of the driver that sent it.
+        """Make sure that this process sees the checkpoints of its driver.
 
         Raises:
-            StorageError: If this is another place than the driver's.
-            ClaimLostError: If the place is another driver's by now.
+            StorageError: If this process sees another place than its driver.
+            ClaimLostError: If another driver has claimed the place.
         """
         ...
 
     def entries(self, trial: str | None = None) -> list[Entry]:
-        """Return the checkpoints of a trial, or of all trials, the oldest epoch of each first, and nothing else."""
+        """Return the checkpoints of a trial, or of all trials, the oldest epoch of each trial first."""
         ...
 
     def fetch(self, entry: Entry) -> Path:
-        """Return a local directory with what is left of a checkpoint, until the next call for its trial."""
+        """Return a local directory with the files of a checkpoint, valid until the next call for its trial."""
         ...
 
     def save(self, trial: str, report: EpochReport, keep: int) -> None:
@@ -49,19 +49,19 @@ class Store(Protocol):
         ...
 
     def copy(self, trial: str, source: str, epoch: int) -> None:
-        """Put another trial's checkpoint of an epoch, if it is there, in the place of all checkpoints of a trial."""
+        """Replace all checkpoints of a trial by another trial's checkpoint of an epoch, or by none if it is gone."""
         ...
 
     def delete(self, entry: Entry) -> None:
-        """Remove a checkpoint; one that is gone already is none to remove."""
+        """Remove a checkpoint, unless it is gone already."""
         ...
 
     def remove_partial(self) -> None:
-        """Remove what processes that were killed while they wrote a checkpoint left behind."""
+        """Remove the remains of processes that were killed while they wrote a checkpoint."""
         ...
 
     def keep(self, trial: str, file: Path) -> None:
-        """Write a small file beside a trial's checkpoints, whole or not at all, over one of its name."""
+        """Write a small file beside a trial's checkpoints, whole or not at all; a file of its name is replaced."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Population-based training: which trials of a study continue from another trial's model, and how [Jaderberg2017].
+"""Population-based training: which trials of a study resume from another trial's model, and how [Jaderberg2017].
 
 All trials of a study train side by side, and wait for each other after every ``perturbation_epochs`` epochs. The worst
 trials then take the checkpoint of one of the best (exploit), and hyper-parameters near that trial's (explore). The

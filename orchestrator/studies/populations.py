@@ -1,7 +1,7 @@
 """Issues the trials of population-based training, again after each move (see ``source.TrialSource``).
 
 A trial that waits for the others has no actor. When the last trial of the study waits or has ended, the population
-moves, and each trial is issued again under its own id, with the checkpoint from which it is to continue.
+moves, and each trial is issued again under its own id, with the checkpoint from which the trial resumes.
 """
 
 from collections import deque
@@ -56,7 +56,7 @@ class Populations:
     def _adopt(self, trial: Trial) -> None:
         """Copy the checkpoint of a trial's newest move, if neither the trial nor its source has trained on since.
 
-        No trial is issued before all checkpoints have been copied, so a killed process can be continued at any point.
+        No trial is issued before all checkpoints have been copied, so a kill at any moment loses no move.
         """
         move = trial.moves[-1] if trial.moves else None
         trials = self._ledger.history.trials

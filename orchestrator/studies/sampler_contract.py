@@ -124,7 +124,7 @@ def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Point
 
     Args:
         name: Name of the sampler.
-        stops: Numbers of trials after which the search is interrupted and continued from its journal.
+        stops: Numbers of trials after which the search is interrupted and resumed from its journal.
         search: Keys of ``search``.
 
     Raises:
@@ -147,7 +147,7 @@ def suggested(name: str, *, stops: tuple[int, ...] = (), **search: Any) -> Point
 
 
 def _search(experiment: Experiment, ledger: Ledger, upto: int) -> Points:
-    """Begin or continue a search until it has ``upto`` trials; return the points of all trials."""
+    """Begin or resume a search until it has ``upto`` trials; return the points of all trials."""
     ledger.append(ExperimentStarted(experiment=experiment.to_dict(), data={}, environment={}))
     studies = Studies(experiment, ledger)
     trials = list(ledger.history.trials.values())

@@ -1,7 +1,7 @@
 """Result tables for people, papers and programs, in the layout of the published tables.
 
-``rows.py`` says what a row is, ``layouts.py`` which columns there are, ``cells.py`` how a number looks, and a module
-for each kind of reader writes it out, escaped for what it writes.
+``rows.py`` makes rows, ``layouts.py`` has the columns, ``cells.py`` formats numbers and names, and a module for each
+format writes the table, with its escapes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
     "latex": latex.render,
     "html": webpage.render,
 }
-"""Format -> what writes tables in it."""
+"""Format -> function that writes tables in the format."""
 
 
 def render(tables: Sequence[Table], form: str) -> str:

@@ -1,4 +1,4 @@
-"""How numbers and names look in a table that people read; nothing here is escaped yet."""
+"""Formats numbers and names for a table that people read; the texts are not escaped yet."""
 
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -29,7 +29,7 @@ PRINTED = {ours: printed for names in (DATASETS, MODELS, LOSSES) for printed, ou
     "triplet_selhn": "Triplet SelHN",
     "gradient_weights": "Gradient weights",
 }
-"""Our name -> the one in print."""
+"""Our name -> printed name."""
 
 
 def number(value: float, decimals: int) -> str:
@@ -38,12 +38,12 @@ def number(value: float, decimals: int) -> str:
 
 
 def spread(measure: Measure, decimals: int) -> str:
-    """Return the standard deviation, empty where it is not known."""
+    """Return the standard deviation, empty if unknown."""
     return "" if measure.std is None else number(measure.std, decimals)
 
 
 def mean_and_spread(measure: Measure | None, column: Column) -> str:
-    """Return ``353.8 ± 1.6``, ``353.8`` or, where there is no number, a dash."""
+    """Return ``353.8 ± 1.6``, ``353.8`` or, without a number, a dash."""
     if measure is None:
         return MISSING
     deviation = spread(measure, column.decimals)
@@ -61,7 +61,7 @@ def printed(name: str) -> str:
 
 
 def dataset(row: Row) -> str:
-    """Return the printed name of a dataset, of a path its last part."""
+    """Return the printed name of a dataset, or the last part of a path."""
     return printed(PurePath(row.dataset).name)
 
 
@@ -71,18 +71,18 @@ def parameters(row: Row) -> str:
 
 
 def loss(row: Row) -> str:
-    """Return the loss, of a published row with a mark."""
+    """Return the loss, with a mark if the row is published."""
     return f"{printed(row.loss)} (published)" if row.published else printed(row.loss)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as texts, the same for every format that writes a line a row.
+    """A table as texts, shared by all formats with one line for each row.
 
     Attributes:
-        groups: Above each heading: ``i2t``, ``t2i`` or nothing.
-        headings: One a column.
-        rows: As many texts each.
+        groups: Text above each heading: ``i2t``, ``t2i`` or empty.
+        headings: One heading for each column.
+        rows: One text for each column.
         texts: How many columns from the left are no numbers.
     """
 

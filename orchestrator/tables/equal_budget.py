@@ -1,4 +1,4 @@
-"""What each loss is expected to reach at equal numbers of trials, as a table in the formats of all others."""
+"""The expected best value of each loss at equal numbers of trials, as a table."""
 
 from orchestrator.results.equal_budget_answers import LossCurve
 from orchestrator.results.statistics import Measure
@@ -8,7 +8,7 @@ from orchestrator.tables.rows import Row
 from orchestrator.tables.table import Table
 
 BUDGETS = 4
-"""Numbers of trials that are shown at most, each twice as many as the one before."""
+"""Most numbers of trials that are shown, each twice the number before."""
 
 NOTE = (
     "Expected best of so many trials drawn from those of the search without replacement, and the band that holds 8 of "
@@ -17,11 +17,11 @@ NOTE = (
 
 
 def equal_budget_tables(summary: Summary, experiment: str = "") -> list[Table]:
-    """Return the table of the losses at equal numbers of trials; none where no loss has enough trials.
+    """Return the table of the losses at equal numbers of trials; none if no loss has enough trials.
 
     Args:
-        summary: Of the experiment.
-        experiment: Its name, where tables of several experiments stand together.
+        summary: Summary of the experiment.
+        experiment: Name of the experiment, if tables of several experiments stand together.
     """
     found = summary.equal_budget
     most = max((loss.candidates for each in found.values() for loss in each.losses), default=0)

@@ -1,9 +1,7 @@
-"""What experiments came to, as rows of tables like those of Bleeker and de Rijke (2022).
+"""Results of experiments as rows of tables like the tables of Bleeker and de Rijke (2022).
 
-The rows are confirmed candidates, or else the best trials.
-
-A dataset that was confirmed shows the metrics of its test split, over the seeds; one that was not shows those of
-val, of the trainings of the search, and says so.
+The rows of a confirmed dataset are its candidates, with metrics on test over the seeds. The rows of an unconfirmed
+dataset are its best trials, with metrics on val over the trainings of the search; a note says so.
 """
 
 from collections.abc import Sequence
@@ -30,12 +28,12 @@ from orchestrator.tables.table import class_tables
 
 @dataclass(frozen=True)
 class Result:
-    """What one experiment came to.
+    """Results of one experiment.
 
     Attributes:
-        name: Of the experiment.
-        summary: See ``summary.Summary``.
-        rows: A row a candidate.
+        name: Name of the experiment.
+        summary: Summary of the experiment.
+        rows: A row for each candidate.
         data: Digest of each dataset by name.
     """
 
@@ -63,13 +61,13 @@ def read_result(directory: Path) -> Result:
 def tables_of(
     results: Sequence[Result], *, with_published: bool = False, cocos: bool = False, brief: bool = False
 ) -> list[Table]:
-    """Return the table of retrieval metrics with what is to be known under it, and all further tables.
+    """Return the table of retrieval metrics with its notes, and all further tables.
 
     Args:
-        results: In the order of their rows.
+        results: Results in the order of their rows.
         with_published: Put the rows of Bleeker and de Rijke (2022) beside ours.
         cocos: Add the tables of COCOS.
-        brief: Say what was compared and found on each dataset under the table, without the statistics.
+        brief: Write only comparison and finding of each dataset under the table, without the statistics.
     """
     rows = [row for result in results for row in result.rows]
     table = retrieval_table(rows, with_published=with_published)
@@ -142,7 +140,7 @@ def _measure(values: Sequence[float]) -> Measure:
 
 
 def _notes(result: Result, several: bool, brief: bool) -> list[str]:
-    """Return the statements on each dataset, behind its name; values of an unconfirmed one are said to be of val."""
+    """Return statements about each dataset, with its name; for an unconfirmed dataset, that values are on val."""
     if not result.rows:
         state = f"`orchestrator status {result.name}` tells how it stands"
         return [f"{result.name}: no trial has been trained to its end yet, so there is nothing to compare; {state}."]

@@ -1,4 +1,4 @@
-"""Retrieval with the pairs that people judged to fit, as tables in the formats of all others."""
+"""Retrieval with the pairs that people judged to fit, as tables."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,9 +32,9 @@ def judged_tables(rows: Sequence[Row], summary: Summary, experiment: str = "") -
     """Return a table for each source of judgements that an experiment's candidates were evaluated with.
 
     Args:
-        rows: Of the experiment.
-        summary: Of the experiment.
-        experiment: Its name, where tables of several experiments stand together.
+        rows: Rows of the experiment.
+        summary: Summary of the experiment.
+        experiment: Name of the experiment, if tables of several experiments stand together.
     """
     titles = {one.name: one.title for judged in summary.judged.values() for one in judged}
     return [_table(name, title, rows, experiment) for name, title in titles.items()]

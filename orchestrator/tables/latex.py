@@ -1,4 +1,4 @@
-"""Tables in LaTeX: a line a loss, in blocks of a dataset and a model, as [Bleeker2022]; needs ``booktabs``.
+"""Tables in LaTeX: a line for each loss, in blocks of a dataset and a model, as in [Bleeker2022]; needs ``booktabs``.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
@@ -31,7 +31,7 @@ _SPECIAL = {
     "–": r"\textendash{}",
     **{character: f"\\{character}" for character in "{}$&#%_"},
 }
-"""Brackets and stars are in braces because a line break before them would take them for its arguments."""
+"""Brackets and stars are in braces, because a line break before them would take them for its arguments."""
 
 _ABOUT = ("Loss", r"\#", "Hyper-parameters")
 

@@ -1,4 +1,4 @@
-"""Which columns the tables of [Bleeker2022] have, and what the columns are called there.
+"""The columns of the tables of [Bleeker2022], with their headings.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?
@@ -15,8 +15,8 @@ class Column:
     """A metric in a table.
 
     Attributes:
-        metric: Without prefix, e.g. ``i2t_r1``.
-        heading: As plain text.
+        metric: Name without prefix, e.g. ``i2t_r1``.
+        heading: Heading as plain text.
         latex: The heading for LaTeX.
         decimals: Digits after the point that [Bleeker2022] prints.
     """
@@ -28,7 +28,7 @@ class Column:
 
     @property
     def direction(self) -> str:
-        """``i2t``, ``t2i`` or, for what is about both, empty."""
+        """``i2t``, ``t2i``, or empty for a metric of both directions."""
         way = self.metric.partition("_")[0]
         return way if way in ("i2t", "t2i") else ""
 
@@ -38,11 +38,11 @@ class Layout:
     """The columns of one of the tables of [Bleeker2022].
 
     Attributes:
-        name: Tells it from the others.
-        published: Number of the table in [Bleeker2022]; ``None`` where the paper has none like it.
-        title: What it shows.
-        spread: What the standard deviations are over, where that is not the runs that the means are over.
-        caveat: What to know before comparing with the published rows; empty where there is nothing.
+        name: Name of the layout, unique.
+        published: Number of the table in [Bleeker2022]; ``None`` if the paper has no such table.
+        title: Title of the table.
+        spread: Sample of the standard deviations, if it is not the runs behind the means.
+        caveat: Warning about comparisons with the published rows; empty without any.
     """
 
     name: str

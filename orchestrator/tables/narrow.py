@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from orchestrator.tables.cells import VERDICT, Grid
 
 FIRST = ("rsum", VERDICT)
-"""Headings of the columns that say most, which come first where not all columns fit."""
+"""Headings of the most important columns, which come first if not all columns fit."""
 
 LONG = "Hyper-parameters"
-"""Heading of the column that is told in lines below."""
+"""Heading of the column that is written as lines below."""
 
 BETWEEN = 3
 """Characters that the frame of a terminal's table takes for each column."""
@@ -20,9 +20,9 @@ class Narrow:
     """A table in parts.
 
     Attributes:
-        common: What all rows have in common, e.g. ``Dataset Flickr8k, Model VSE++``; may be empty.
-        grids: The parts from top to bottom; each begins with what tells the rows apart.
-        lines: Hyper-parameters, a line a row; none where the table has none.
+        common: Values that all rows share, e.g. ``Dataset Flickr8k, Model VSE++``; may be empty.
+        grids: The parts from top to bottom; each begins with the columns that distinguish the rows.
+        lines: Hyper-parameters, a line for each row; empty if the table has none.
     """
 
     common: str

@@ -1,4 +1,4 @@
-"""The Pareto front of a search with several objectives, as a table in the formats of all others."""
+"""The Pareto front of a search with several objectives, as a table."""
 
 from orchestrator.journal.points import Point
 from orchestrator.results.pareto import explain_front, values_at_best
@@ -12,11 +12,11 @@ DECIMALS = 2
 
 
 def pareto_tables(summary: Summary, experiment: str = "") -> list[Table]:
-    """Return the table of the trials that no other beats in every objective; none where there is one objective.
+    """Return the table of the trials that no other trial beats in every objective; none for one objective.
 
     Args:
-        summary: Of the experiment.
-        experiment: Its name, where tables of several experiments stand together.
+        summary: Summary of the experiment.
+        experiment: Name of the experiment, if tables of several experiments stand together.
     """
     rows = [_row(point, summary) for front in summary.fronts.values() for point in front]
     if not rows:

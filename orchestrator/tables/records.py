@@ -37,7 +37,7 @@ def to_dict(table: Table) -> dict[str, Any]:
 
 
 def render_csv(tables: Sequence[Table]) -> str:
-    """Return one CSV of all tables: a column for each metric and one for its ``_std``, empty where a row has none."""
+    """Return one CSV of all tables: a column for each metric and for its ``_std``, empty if a row has none."""
     metrics = list(dict.fromkeys(column.metric for table in tables for column in table.layout.columns))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -47,7 +47,7 @@ def render_csv(tables: Sequence[Table]) -> str:
 
 
 def guarded(text: str) -> str:
-    """Return a text that a spreadsheet shows instead of computing: an apostrophe before what starts a formula."""
+    """Return a text that a spreadsheet shows instead of computing: an apostrophe before the start of a formula."""
     safe = visible(text)
     return f"'{safe}" if text.startswith(_FORMULA_STARTS) or safe.lstrip().startswith(_FORMULA_STARTS) else safe
 

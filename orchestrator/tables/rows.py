@@ -14,15 +14,15 @@ class Row:
     """One line of a table, about one candidate.
 
     Attributes:
-        dataset: As in ``TrialConfig``, and so ``model`` and ``loss``.
-        parameters: See ``history.Trial.parameters``; of a published row those of the loss.
-        measures: Metric without prefix, e.g. ``i2t_r1``, ``rsum``, ``i2t_negatives_per_query``; a metric that is not
-            there is shown as missing.
-        number: Its rank on the dataset; of a published row the number of the experiment in Bleeker and de Rijke (2022),
+        dataset: Name as in ``TrialConfig``; so are ``model`` and ``loss``.
+        parameters: See ``history.Trial.parameters``; for a published row, the parameters of the loss.
+        measures: Metric without prefix, e.g. ``i2t_r1``, ``rsum``, ``i2t_negatives_per_query``; other metrics are shown
+            as missing.
+        number: Rank on the dataset; for a published row, the number of the experiment in Bleeker and de Rijke (2022),
             or the name of another paper.
-        verdict: Of the winner how it stands to the others, of the others how they stand to the winner; empty for a
+        verdict: The winner's verdict against the other candidates, or a candidate's against the winner; empty for a
             candidate that was not compared.
-        published: Whether the row is from a paper and not ours.
+        published: Whether the row is from a paper.
     """
 
     dataset: str
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def seeds(self) -> int:
-        """How many runs its means are over, at most."""
+        """Largest number of runs behind a mean of the row."""
         return max((measure.seeds for measure in self.measures.values()), default=0)
 
 
@@ -67,7 +67,7 @@ def row_of_published(row: PublishedRow) -> Row:
 
 
 def _measures(standing: Standing, split: str) -> dict[str, Measure]:
-    """Return metrics without prefix; of COCOS, the spread is that over batches, as in the published tables."""
+    """Return metrics without prefix; the spread of COCOS is over batches, as in the published tables."""
     ours = standing.measures
     retrieval = {name.partition("/")[2]: value for name, value in ours.items() if name.startswith(f"{split}/")}
     cocos = {name: value for name, value in ours.items() if name.startswith("cocos/") and not name.endswith("_std")}

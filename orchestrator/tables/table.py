@@ -19,12 +19,12 @@ from orchestrator.tables.rows import Row, row_of_published
 
 @dataclass(frozen=True)
 class Table:
-    """Something to print.
+    """A table with its notes.
 
     Attributes:
-        layout: Its columns.
-        rows: The rows of a dataset stand together, and within a dataset the rows of a model.
-        notes: Sentences under it.
+        layout: Title and columns.
+        rows: Rows, sorted by dataset and within a dataset by model.
+        notes: Sentences under the table.
     """
 
     layout: Layout
@@ -36,14 +36,15 @@ def retrieval_table(rows: Iterable[Row], *, with_published: bool = False) -> Tab
     """Return the table of retrieval metrics, in the layout of table 1 of Bleeker and de Rijke (2022).
 
     Args:
-        rows: Of any datasets and models, best first.
-        with_published: Put the published row of the same loss under each of ours, and the model's others at the end.
+        rows: Rows of any datasets and models, best first.
+        with_published: Put the published row of a loss under our row of this loss, and other published rows of the
+            model at the end.
     """
     return _table(RETRIEVAL_LAYOUT, list(rows), with_published)
 
 
 def class_tables(rows: Iterable[Row]) -> tuple[Table, ...]:
-    """Return the table of Recall@K of images that retrieve images of their class; none where no row is of such."""
+    """Return the table of Recall@K of images that retrieve images of their class; none if no row has such images."""
     found = [row for row in rows if "i2t_r8" in row.measures]
     return (_table(CLASSES_LAYOUT, found, with_published=False),) if found else ()
 
@@ -51,7 +52,7 @@ def class_tables(rows: Iterable[Row]) -> tuple[Table, ...]:
 def cocos_tables(rows: Iterable[Row], *, with_published: bool = False) -> tuple[Table, ...]:
     """Return the tables of COCOS, in the layouts of tables 2 to 4 of Bleeker and de Rijke, without empty tables.
 
-    A loss that says no weights of its own, as most of plug-ins, has the general counts in a table of its kind.
+    A loss without weights of its own, such as most losses of plug-ins, has a table of general counts.
     """
     groups: dict[str, list[Row]] = {layout.name: [] for layout in COCOS_LAYOUTS}
     for row in rows:
@@ -87,7 +88,7 @@ def _of(published: Sequence[Row], dataset: str, model: str) -> list[Row]:
 
 
 def _beside(ours: Sequence[Row], published: Sequence[Row]) -> list[Row]:
-    """Put each published row under the last row with its loss, the others at the end."""
+    """Put each published row under the last row with its loss, and rows of other losses at the end."""
     rows = list(ours)
     for row in published:
         same = [index for index, one in enumerate(rows) if one.loss == row.loss]
@@ -109,7 +110,7 @@ def _runs(counts: Sequence[int]) -> str:
 
 
 def _published_notes(layout: Layout, rows: Sequence[Row]) -> list[str]:
-    """Say where the published rows are from, or that there is none to put beside ours."""
+    """Name the sources of the published rows, or say that there is no published row for ours."""
     if layout.published is None:
         return ["Bleeker and de Rijke (ECIR 2022) have no table of these losses."] if rows else []
     if not any(row.published for row in rows):

@@ -1,4 +1,4 @@
-"""Tables for a terminal, drawn by rich; no text is read as its markup."""
+"""Tables for a terminal, drawn by rich; no text is read as rich's markup."""
 
 import io
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 WIDEST = 1000
-"""Columns of a text that nobody folds; a terminal folds to its own width."""
+"""Columns of a text that is not folded; a terminal folds to its own width."""
 
 _STYLES = {"better": "green", "worse": "red", "tie": "yellow", "untested": "yellow"}
 

@@ -1,4 +1,4 @@
-"""Tables as one HTML page that needs nothing else."""
+"""Tables as one self-contained HTML page."""
 
 from collections.abc import Sequence
 from html import escape

@@ -1,7 +1,8 @@
-"""Addresses of servers, databases and buckets as they may be shown: without the secrets that they hold.
+"""Shows addresses of servers, databases and buckets without the secrets that they hold.
 
-Whatever is printed, written to a file or sent to another program goes through ``without_password``. It hides rather too
-much than too little: in an address that is not well formed, everything up to the last ``@`` may be the password.
+Every address that is printed, written to a file or sent to another program goes through ``without_password``, which
+rather hides too much than too little: in an address that is not well formed, all text up to the last ``@`` may be the
+password.
 """
 
 import os
@@ -14,7 +15,7 @@ from trainables.errors import ConfigError
 HIDDEN = "***"
 """Text that takes the place of a secret."""
 
-# A path made of an address has one slash.
+# An address that was made a path has one slash after the colon.
 _ADDRESS = re.compile(r"(:/+)([^\s/]\S*)")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]*\]|[^\s:@/?#]*)(:\d*)?")
 _WITH_HOST = re.compile(r"https?|(postgresql|mysql|mssql)(\+\w+)?", re.IGNORECASE)
@@ -29,10 +30,10 @@ _PARAMETER = re.compile(
 
 
 def without_password(text: str) -> str:
-    """Return an address, or a text with addresses in it, as it may be shown: each password as ``***``.
+    """Return an address, or a text with addresses in it, with each secret as ``***``.
 
-    Passwords are what stands between user name and ``@``, a user name without one, which may be a token, and the values
-    of parameters behind a question mark whose names tell of a secret. A text that went through already stays as it is.
+    Secrets are passwords, user names without a password, which may be tokens, and parameters behind a question mark
+    whose names tell of a secret. A text whose secrets are hidden already stays as it is.
     """
     return _PARAMETER.sub(rf"\1{HIDDEN}", _ADDRESS.sub(_hide_userinfo, text))
 
@@ -42,11 +43,11 @@ def check_well_formed(address: str, name: str) -> None:
 
     Args:
         address: A URI, which is not shown.
-        name: What to call it in the message.
+        name: The name of the address in the message.
 
     Raises:
-        ConfigError: If it is that of a server or a database on one and has white space, an ``@`` after the host, or a
-            port that is no number.
+        ConfigError: If the address names a host and has white space, an ``@`` after the host, or a port that is no
+            number.
     """
     scheme, _, rest = address.partition("://")
     if _WITH_HOST.fullmatch(scheme) is None or rest.startswith("/"):
@@ -64,7 +65,7 @@ def _can_be_split(address: str) -> bool:
     try:
         urlsplit(address)
     except ValueError:
-        # Of brackets or letters that stand for several; the error quotes them.
+        # The error, about brackets or letters that stand for several letters, would quote the address.
         return False
     return True
 
@@ -80,8 +81,8 @@ def split_password(address: str) -> tuple[str, str | None, str | None]:
 def hide_arguments(arguments: list[str]) -> None:
     """Overwrite, as far as the system allows it, the secrets of a command line that ``ps`` shows to every user.
 
-    Linux shows the memory that the process was started with, and so what stands there now. Ray, too, copies it from
-    there into what it tells of its jobs.
+    Linux shows, as the command line, the present content of the memory that held it at the start. Ray copies the
+    command line from there into the description of its jobs.
 
     Args:
         arguments: Arguments of the command line, as they were given.
@@ -92,7 +93,7 @@ def hide_arguments(arguments: list[str]) -> None:
         fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return
-    # The fields after the name of the process begin with the third; the 48th and 49th are where the arguments lie.
+    # The fields after the name of the process begin with the third; the 48th and 49th say where the arguments lie.
     start, end = int(fields[45]), int(fields[46])
     memory = ctypes.string_at(start, end - start) if 0 < start < end else b""
     for argument in arguments:
@@ -107,9 +108,9 @@ def _hide_userinfo(address: re.Match[str]) -> str:
     slashes, rest = address.groups()
     host = (_AUTHORITY.match(rest) or [""])[0]
     if ":" not in host and "@" not in host:
-        # No user, so that what follows belongs to the path; a parameter may hold an address of its own.
+        # Without a user, the rest belongs to the path; a parameter may hold another address.
         return slashes + host + _ADDRESS.sub(_hide_userinfo, rest[len(host) :])
-    # What looks like a port may be the beginning of a password with a slash in it.
+    # A text that looks like a port may be the beginning of a password with a slash in it.
     userinfo, at, after = rest.rpartition("@")
     if not at:
         return slashes + rest

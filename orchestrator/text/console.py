@@ -9,9 +9,9 @@ from orchestrator.text.values import visible
 
 
 class SafeConsole(Console):
-    """A console of rich whose texts are visible as a whole; what rich itself sends to move the cursor stays."""
+    """A console of rich that shows all characters of texts; control characters of rich itself still move the cursor."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of something to draw, and of all that is in it."""
+        """Yield the segments of an object and of all objects in it."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)

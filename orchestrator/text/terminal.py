@@ -1,8 +1,8 @@
-"""The one way to a terminal: what stands in data, journals and errors is shown there, and never obeyed.
+"""Prints to the terminal, which shows the texts of data, journals and errors, and never obeys them.
 
 A caption, the name of a dataset or the text of an error can hold escape sequences, which move the cursor, change the
-title of a window or hide lines, and marks that reverse or hide text. Both ways out of this module make them visible, so
-that nobody who prints needs to think of it: ``say`` for lines, ``make_console`` for everything that rich draws.
+title of a window or hide lines, and marks that reverse or hide text. Both functions of this module make such characters
+visible: ``say`` for lines, ``make_console`` for all that rich draws. Nothing else prints.
 """
 
 import sys
@@ -20,12 +20,12 @@ def make_console(
     """Return a console that shows texts as they are, without markup or names of emoji in them.
 
     Args:
-        plain_width: Columns where the output is no terminal; ``None`` is what the environment says.
+        plain_width: Columns if the output is no terminal; ``None`` takes the number from the environment.
         file: Where to draw; by default the standard output.
-        soft_wrap: Whether long lines are left to the terminal.
-        coloured: Whether a terminal, or one that the environment claims, gets colours.
+        soft_wrap: Whether the terminal wraps long lines.
+        coloured: Whether a terminal, real or claimed by the environment, gets colours.
     """
-    # Only now: commands that draw nothing need not wait for rich.
+    # Imported here, so that commands that draw nothing do not wait for rich.
     from orchestrator.text.console import SafeConsole
 
     width = None if file is None and sys.stdout.isatty() else plain_width

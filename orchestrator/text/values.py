@@ -1,4 +1,4 @@
-"""Numbers and strangers' strings as they are shown on a page."""
+"""Shows numbers, and strings from other people, on a page or a terminal."""
 
 import math
 import unicodedata
@@ -37,10 +37,10 @@ def visible(text: str) -> str:
     r"""Return a string whose control characters can be seen.
 
     Control characters, marks that reorder or hide text, and the separators of lines and paragraphs, which a terminal
-    may obey, become their escapes, e.g. ``\x00``; lone surrogates, which no file can hold, U+FFFD. Line feeds and tabs
-    stay.
+    may obey, become their escapes, e.g. ``\x00``; lone surrogates, which no file can hold, become U+FFFD. Line feeds
+    and tabs stay.
     """
-    # Nearly all texts have nothing of that, and this is asked of every cell of every table.
+    # Nearly all texts are printable, and every cell of every table comes here.
     return text if text.isprintable() else text.translate(_VISIBLE)
 
 
@@ -63,7 +63,7 @@ def visible_values(value: Any) -> Any:
 
 
 def metric_text(metric: str, value: float | None) -> str:
-    """Return a metric with the digits that mean something: three for fractions, one for all others, four of a count."""
+    """Return a metric with its meaningful digits: three decimals of fractions, one of others, four of a count."""
     if value is None:
         return "–"
     if metric.startswith("cocos/"):
@@ -116,11 +116,11 @@ def _short(value: Any) -> str:
 
 
 SYMBOLS = {"temperature": "τ"}
-"""Hyper-parameters that the field writes with a letter."""
+"""Hyper-parameters that papers write with a letter."""
 
 
 def short_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by their letters, or by names without their section, where that leaves them apart.
+    """Return values by their letters, or by names without their section, if these names differ.
 
     Example:
         >>> short_names({"temperature": 0.1, "training.weight_decay": 0.0})

@@ -170,7 +170,7 @@ class Store:
         self._set_status(run, "FINISHED", candidate.ended)
 
     def open_studies(self, history: History) -> None:
-        """Set the studies of an experiment that continues to RUNNING."""
+        """Set the studies of an experiment that is resumed to RUNNING."""
         for name in dict.fromkeys(trial.study for trial in history.trials.values()):
             if name in self._runs:
                 self._set_status(self._runs[name], "RUNNING")

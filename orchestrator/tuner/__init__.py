@@ -20,14 +20,14 @@ write these records of the journal:
     a step of Tune ended             TrialCallback.on_step_end               none: the display draws, hung actors end
     Tune asks whether to end         Interruption.stop_all                   none
 
-The order in which Ray Tune calls them matters: the scheduler writes an epoch into the journal before the issuer lets
-Optuna see the epoch, and the issuer forgets a failed trial before the callback decides whether the trial comes again.
+The order of these calls matters: the scheduler writes an epoch into the journal before the issuer lets Optuna see the
+epoch, and the issuer forgets a failed trial before the callback decides whether the trial comes again.
 """
 
 import os
 
-# Ray reads these when Ray is imported, so they are set here, before any module of this package can import Ray: no
-# statistics are sent, and what we don't use is not written or printed.
+# Ray reads these variables when Ray is imported, so they are set before any module of this package can import Ray: Ray
+# sends no statistics, and neither writes nor prints what this software does not use.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ |= {
     # By default, a process that asked Ray for no GPU sees all GPUs.
@@ -36,19 +36,19 @@ os.environ |= {
     # Work that still runs when Ray dies must not start another Ray.
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    # Many worker processes for few CPUs are intended where trials are fused or share a GPU.
-    # The last output of a raylet that died does not help users.
+    # Ray warns of many worker processes for few CPUs, which trials that are fused or share a GPU need, and prints the
+    # last output of a raylet that died, which does not help users.
     "RAY_DEDUP_LOGS_SKIP_REGEX": "worker processes have been started|Raylet is terminated",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",
-    # How many is the issuer's business.
+    # The issuer alone limits how many trials wait.
     "TUNE_MAX_PENDING_TRIALS_PG": "1000000",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
 }
-# Ray ends a process whose raylet is gone, without a word and with exit code 1. Which process is the raylet, Ray tells
-# its workers alone; a driver looks at its own parent, and takes a parent with the number 1 for a dead raylet: the
-# parent of what systemd or a container starts. `ray_watch` ends a driver of ours in order.
+# Ray ends a process whose raylet is gone, without a message and with exit code 1. A driver takes its own parent for the
+# raylet, and a parent with the number 1, which a process started by systemd or a container has, for a dead raylet. The
+# variable names a process that lives as long as the driver. `ray_watch` ends a driver whose Ray has died.
 os.environ.setdefault("RAY_RAYLET_PID", str(os.getpid()))

@@ -1,8 +1,8 @@
 """The Ray actor that trains trials, one after another.
 
 The actor knows no journal, no Optuna and no MLflow. Each step of the actor trains one epoch, whose checkpoint is on the
-disk before the driver hears of the epoch. A trial begins at its own newest undamaged checkpoint, so that the trial goes
-on wherever and however often it is started.
+disk before the driver hears of the epoch. A trial begins at its own newest undamaged checkpoint, so that the trial
+resumes wherever and however often it is started.
 """
 
 import json
@@ -23,15 +23,15 @@ from trainables.reports import EpochReport
 
 @dataclass(frozen=True)
 class Step:
-    """What an actor tells the driver after an epoch, or instead of an epoch.
+    """The answer of an actor to the driver, after an epoch or instead of an epoch.
 
     Attributes:
-        epoch: Epochs trained so far; 0 before the first.
+        epoch: Epochs trained so far; 0 before the first epoch.
         metrics: Finite numbers by name.
-        diverged: What stopped being finite, if the trial diverged.
+        diverged: Which loss or metric stopped being finite, if the trial diverged.
         refused: Why the trial cannot run, if trying again would not help.
-        damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial goes on.
-        load: What the actor's process and its machine are doing, see ``machines.own_load``; for people alone.
+        damage: A line for each damaged checkpoint that is newer than the checkpoint from which the trial resumes.
+        load: Load of the actor's process and its machine, see ``machines.own_load``; shown to people only.
     """
 
     epoch: int = 0
@@ -45,7 +45,7 @@ class Step:
 class TrialActor(Trainable):
     """A Ray Tune ``Trainable`` whose steps are the epoch reports of a trial."""
 
-    # Ray passes the config alone; ``trial_actor`` adds the rest.
+    # Ray passes the config alone; ``trial_actor`` adds the other arguments.
     def setup(  # type: ignore[override]
         self, config: dict[str, Any], workload: TrialRunner, checkpoints: Checkpoints, alone: TrialRunner | None = None
     ) -> None:
@@ -64,7 +64,7 @@ class TrialActor(Trainable):
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Drop the trial so far and take the next one; nothing of the former trial is left."""
+        """Drop the former trial, of which nothing is left, and take the next trial."""
         self.cleanup()
         self._take(new_config)
         return True
@@ -82,26 +82,29 @@ class TrialActor(Trainable):
             return {"step": Step(refused=str(error))}
 
     def cleanup(self) -> None:
-        """End the stream: the model, optimiser and open files of one trial go before those of the next are made."""
+        """End the stream, so that the model, optimiser and open files of one trial are freed before the next trial."""
         if self._stream is not None:
             self._stream.close()
         self._stream = None
 
     def _take(self, config: dict[str, Any]) -> None:
-        # Nothing is opened here: an error in ``setup`` would be Ray's, while ``step`` reports an error as ours.
+        # The data are opened in ``step``, which returns an error as a sentence. An error in ``setup`` would reach the
+        # driver as the text of a traceback.
         self._trial = TrialConfig.from_dict(json.loads(config["config"]))
-        self._id, self._trains = config["trial"], self._alone if config.get("alone") else self._workload
+        self._id, self._runner = config["trial"], self._alone if config.get("alone") else self._workload
 
     def _next(self) -> Step:
         if self._stream is None:
-            found = self._checkpoints.find(self._id)
-            self._stream = self._trains.train(self._trial, found.path)
-            report, damage = next(self._stream), found.damage
+            checkpoint = self._checkpoints.find(self._id)
+            self._stream = self._runner.train(self._trial, checkpoint.path)
+            report, damage = next(self._stream), checkpoint.damage
             # A resumed trial first reports the epoch of its checkpoint again, which needs no second checkpoint.
-            is_saved = found.path is not None
+            is_saved = checkpoint.path is not None
         else:
             report, is_saved, damage = next(self._stream), False, ()
         _check(report, self._trial.metric)
+        # The checkpoint is written before the step is returned, because the driver records each step that it gets: an
+        # epoch in the journal without a checkpoint could not be resumed.
         if not is_saved:
             self._checkpoints.save(self._id, report)
         return Step(report.epoch, dict(report.metrics), damage=damage, load=self._meter.look())

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float], int]:
-    """Return the resources that a trial asks Ray for, and how many trials are fused into one engine.
+    """Return the resources of a trial, by Ray's names, and how many trials are fused into one engine.
 
-    What limits the number of trials at a time is written into the journal, for people.
+    The journal gets a note for people about the limit of trials at a time.
 
     Args:
-        session: What this start of the experiment shares.
+        session: Shared objects of this start of the experiment.
         nodes: The machines on which trials can run.
 
     Raises:
-        ConfigError: If no machine has what a trial asks for.
+        ConfigError: If no machine has the resources of a trial.
     """
     wanted, available = session.experiment.resources, total(nodes)
     has_gpu = available["GPU"] >= 1
-    # Measurements take a whole GPU, and would wait for ever on machines without room.
+    # The check precedes the measurements, which take a whole GPU and would wait for ever on machines without room.
     check_fits(wanted.cpus, float(has_gpu) if wanted.gpus == "auto" else wanted.gpus, nodes)
     fuse = choose_fuse(session, has_gpu=has_gpu) if wanted.fuse == "auto" else wanted.fuse
     gpus = wanted.gpus
@@ -40,65 +40,66 @@ def allocate(session: "Session", nodes: Sequence[Node]) -> tuple[dict[str, float
         gpus = 0.0 if not has_gpu else 1.0 if fuse > 1 else choose_share(measure(session))
     if limit := describe_limit(wanted, gpus, available, fuse):
         session.ledger.append(LimitNoted(message=limit))
-    # Rounded down to the 1/10,000 in which Ray counts.
+    # Ray counts in 1/10,000. Shares are rounded down, so that together they are never more than the machine has.
     shares = {"cpu": wanted.cpus / fuse, "gpu": gpus / fuse}
     return {name: math.floor(share * 10_000) / 10_000 for name, share in shares.items()}, fuse
 
 
 def choose_fuse(session: "Session", *, has_gpu: bool) -> int:
     """Return how many trials are fused: the least of the studies' numbers; the journal notes which study sets it."""
-    found = measure_fusion(session, has_gpu=has_gpu)
-    if limit := describe_fusion(found):
+    fusions = measure_fusion(session, has_gpu=has_gpu)
+    if limit := describe_fusion(fusions):
         session.ledger.append(LimitNoted(message=limit))
-    return min(found.values())
+    return min(fusions.values())
 
 
 def measure(session: "Session") -> list[Footprint]:
-    """Return the GPU memory that a trial of each study takes; what the journal has is not measured again."""
+    """Return the GPU memory that a trial of each study takes; measures only studies that the journal lacks."""
     known = session.ledger.history.footprints
-    asked = {
+    measurements = {
         cell.name: _measure.options(num_cpus=session.experiment.resources.cpus).remote(
             session.workload, session.experiment.trial_config(cell, {})
         )
         for cell in session.experiment.cells()
         if cell.name not in known
     }
-    for study, answer in asked.items():
+    for study, measurement in measurements.items():
         try:
-            found: Footprint = ray.get(answer)
+            footprint: Footprint = ray.get(measurement)
         except RayError as error:
             reason = str(error).strip().splitlines()[-1]
             limit = f"{study}: its GPU memory could not be measured, so a trial gets a GPU: {reason}"
             session.ledger.append(LimitNoted(message=limit))
             return [Footprint(1, 1)]
-        session.ledger.append(MemoryMeasured(study=study, peak=found.peak, room=found.room))
+        session.ledger.append(MemoryMeasured(study=study, peak=footprint.peak, room=footprint.room))
     return [Footprint(**session.ledger.history.footprints[cell.name]) for cell in session.experiment.cells()]
 
 
 def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
-    """Return how many fused trials of each study train fastest; what the journal has is not measured again."""
+    """Return how many fused trials of each study train fastest; measures only studies that the journal lacks."""
     from trainables.cost.fused_pace import choose_fusion
 
     known, wanted = session.ledger.history.fusions, session.experiment.resources
     gpus = 1 if wanted.gpus != 0 and has_gpu else 0
-    asked = {
+    measurements = {
         cell.name: _rates.options(num_cpus=wanted.cpus, num_gpus=gpus).remote(
             session.workload, session.experiment.trial_config(cell, {})
         )
         for cell in session.experiment.cells()
         if cell.name not in known
     }
-    for study, answer in asked.items():
+    for study, measurement in measurements.items():
         try:
-            rates: Mapping[int, float] = ray.get(answer)
+            rates: Mapping[int, float] = ray.get(measurement)
         except RayError as error:
             reason = str(error).strip().splitlines()[-1]
             limit = f"{study}: trials are not fused, for timing them failed: {reason}"
             session.ledger.append(LimitNoted(message=limit))
             return {study: 1}
-        # As keys of JSON, which are text.
-        told = {str(trials): round(rate, 2) for trials, rate in rates.items()}
-        session.ledger.append(FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=told))
+        # Keys of JSON are text.
+        epochs_per_hour = {str(trials): round(rate, 2) for trials, rate in rates.items()}
+        record = FusionMeasured(study=study, trials=choose_fusion(rates), epochs_per_hour=epochs_per_hour)
+        session.ledger.append(record)
     return {cell.name: session.ledger.history.fusions[cell.name] for cell in session.experiment.cells()}
 
 
@@ -107,7 +108,7 @@ def _rates(workload: Workload, config: TrialConfig) -> Mapping[int, float]:
     return workload.rates(config)
 
 
-# In a process that ends with it, so that no memory stays with Ray's workers.
+# The process ends after one call (``max_calls``), so that Ray's workers hold no memory of the GPU.
 @ray.remote(num_gpus=1, max_calls=1, max_retries=1)
 def _measure(workload: Workload, config: TrialConfig) -> Footprint:
     return workload.measure(config)

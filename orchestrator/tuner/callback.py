@@ -1,8 +1,8 @@
 """Writes starts, failures and retries of trials into the journal, and ends trials that hang.
 
-A trial that is tried again is issued again, as the trial would be after a restart of the driver. Ray's own retries are
-not used: they cannot wait until fewer trials run, and they forget how often they tried when the driver dies. The one
-exception is a running trial whose machine was preempted: Ray counts no failure of it, and queues the trial by itself.
+A trial that is tried again is issued again, as after a restart of the driver. Ray's own retries are not used: they
+cannot wait until fewer trials run, and their count dies with the driver. The one exception is a running trial whose
+machine was preempted: Ray counts no failure, and queues the trial by itself.
 """
 
 import errno
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 PLACES_SECONDS = 1.0
-"""Seconds between two writings of the places of the trials: thousands of short trials must not wait for them."""
+"""Seconds between two writes of the places of the trials; thousands of short trials must not wait for writes."""
 
 
 class TrialCallback(NotPickled, TrialProgressCallback):
-    """Writes into the journal what Ray Tune tells neither searcher nor scheduler: starts, errors and retries.
+    """Writes starts, errors and retries into the journal, of which Ray Tune tells neither searcher nor scheduler.
 
     The class takes the place of Ray's own progress callback, which would print nothing here and yet keep every trial.
 
     Attributes:
-        problem: Why the search cannot go on: there is no room for checkpoints, or another driver has claimed them;
-            ``None`` while it can.
+        problem: Why the search has to end: there is no room for checkpoints, or another driver has claimed the
+            checkpoints; ``None`` while the search can continue.
     """
 
     def __init__(self, session: "Session", source: TrialSource, issuer: Issuer) -> None:
@@ -53,66 +53,68 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         self._heard: dict[RayTrial, float] = {}
         self._hung: set[RayTrial] = set()
         self._places: dict[str, Place] = {}
-        self._told_places = float("-inf")
-        self._has_untold_places = False
+        self._places_written = float("-inf")
+        self._has_new_places = False
         self.problem: OSError | AlreadyRunningError | None = None
 
     def on_step_end(self, iteration: int, trials: list[RayTrial], **info: Any) -> None:
         """Let the display draw, and kill the actors of trials that have been silent for too long."""
         self._on_step()
-        self._tell_places()
+        self._write_places()
         silent_since = time.monotonic() - 60 * self._patience.epoch_minutes
         for trial, heard in self._heard.items():
             actor = trial.temporary_state.ray_actor
             if heard < silent_since and trial not in self._hung and actor is not None:
+                # The trial is noted before the kill, because Ray then calls ``on_trial_error``, which reads the note.
                 self._hung.add(trial)
-                # Ray notices that the actor is gone and calls ``on_trial_error``, which finds the trial in ``_hung``.
                 ray.kill(actor)
 
     def on_trial_start(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Record that a trial has its actor, and the share of a GPU that the trial holds from now on."""
         self._heard[trial] = time.monotonic()
-        wanted = trial.placement_group_factory
-        gpus = 0.0 if wanted is None else wanted.required_resources.get("GPU", 0.0)
+        placement = trial.placement_group_factory
+        gpus = 0.0 if placement is None else placement.required_resources.get("GPU", 0.0)
         self._ledger.append(TrialStarted(trial=trial.config["trial"], gpus=gpus))
 
     def on_trial_result(
         self, iteration: int, trials: list[RayTrial], trial: RayTrial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Note where a trial runs, and the time at which the trial was last heard of."""
+        """Note where a trial runs, and the time of its newest report."""
         self._heard[trial] = time.monotonic()
         step: Step = result["step"]
         load = None if step.load is None else step.load.to_dict()
         place = Place(result.get("hostname", ""), result.get("pid", 0), load, time.time())
         self._places[trial.config["trial"]] = place
-        self._has_untold_places = True
+        self._has_new_places = True
 
     def on_trial_error(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Issue a failed trial again, with fewer trials at a time if memory was short, or end the trial as failed."""
         self._forget(trial)
-        ours = self._ledger.history.trials[trial.config["trial"]]
+        recorded = self._ledger.history.trials[trial.config["trial"]]
         failure = self._failure(trial)
+        # A full disk or a lost claim gets no record in the journal: all trials resume once the cause is removed.
         if failure.cause is Cause.DISK:
-            # The trial is as it was after its last checkpoint, and goes on from there when there is room again.
-            self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {ours.id}")
+            self.problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"checkpoint of {recorded.id}")
             return
         if failure.cause is Cause.CLAIM:
             self.problem = AlreadyRunningError(f"{failure.message}; this process stops, what it wrote before is whole")
             return
         with suppress(OSError):
-            # For people alone; a full disk is noticed where it matters.
-            keep_error(self._ledger.path.parent, ours.id, ours.retries + 1, _error(trial) or failure.message)
-        reason = give_up(ours, failure, self._patience)
-        # Before the trial is issued again, because it must not start beside as many trials as before.
+            # Only people read this file; a disk that is full fails the next record of the journal.
+            keep_error(self._ledger.path.parent, recorded.id, recorded.retries + 1, _error(trial) or failure.message)
+        reason = give_up(recorded, failure, self._patience)
+        # The limit falls before the trial is issued again, because it must not start beside as many trials as before.
         if failure.cause is Cause.MEMORY:
             self._run_fewer(trial)
+        # Each record comes first: a new driver repeats all that follows from a record, while a retry without its record
+        # would not count.
         if reason is None:
-            self._ledger.append(TrialRetried(trial=ours.id, cause=failure.cause, error=failure.message))
-            self._issuer.issue_again(ours)
+            self._ledger.append(TrialRetried(trial=recorded.id, cause=failure.cause, error=failure.message))
+            self._issuer.issue_again(recorded)
         else:
-            self._ledger.end(ours, TrialState.FAILED, reason)
-            self._source.observe(ours)
-            self._checkpoints.prune(ours.id)
+            self._ledger.end(recorded, TrialState.FAILED, reason)
+            self._source.observe(recorded)
+            self._checkpoints.prune(recorded.id)
 
     def on_trial_recover(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Record that the machine of a running trial was preempted; Ray Tune itself has queued the trial again.
@@ -120,7 +122,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
         Without the record, the trial would be charged for its share of a GPU while it waits for another machine.
         """
         self._forget(trial)
-        # The new attempt has the same trial of Ray, and may hang as any other.
+        # The next attempt is the same trial to Ray, and has not hung yet.
         self._hung.discard(trial)
         failure = Failure.preempted()
         self._ledger.append(TrialRetried(trial=trial.config["trial"], cause=failure.cause, error=failure.message))
@@ -128,29 +130,30 @@ class TrialCallback(NotPickled, TrialProgressCallback):
     def on_trial_complete(self, iteration: int, trials: list[RayTrial], trial: RayTrial, **info: Any) -> None:
         """Remove the checkpoints of an ended trial except the newest, which holds the trial's best model."""
         self._forget(trial)
-        ours = self._ledger.history.trials[trial.config["trial"]]
-        if ours.state is not TrialState.RUNNING:
-            self._checkpoints.prune(ours.id)
+        recorded = self._ledger.history.trials[trial.config["trial"]]
+        # A trial that pauses completes for Ray, too, but has not ended, and may need each of its checkpoints.
+        if recorded.state is not TrialState.RUNNING:
+            self._checkpoints.prune(recorded.id)
 
     def _forget(self, trial: RayTrial) -> None:
         self._heard.pop(trial, None)
         self._places.pop(trial.config["trial"], None)
 
-    def _tell_places(self) -> None:
+    def _write_places(self) -> None:
         """Write which process trains which trial, for live pages; the search itself does not need the file."""
         now = time.monotonic()
-        if not self._has_untold_places or now - self._told_places < PLACES_SECONDS:
+        if not self._has_new_places or now - self._places_written < PLACES_SECONDS:
             return
-        self._told_places, self._has_untold_places = now, False
+        self._places_written, self._has_new_places = now, False
         with suppress(OSError):
             write_places(self._ledger.path.parent, self._places)
 
     def _failure(self, trial: RayTrial) -> Failure:
         if trial in self._hung:
             return Failure.hung(self._patience.epoch_minutes)
-        # Each attempt is a new trial to Ray, and Ray counts every failure of an actor but one: that its node, which was
-        # told to drain, was preempted. What Ray writes down about that says nothing. Only a trial whose actor had not
-        # started yet comes here without a counted failure; for a running trial Ray calls ``on_trial_recover``.
+        # Each attempt is a new trial to Ray. Ray counts every failure of an actor except the preemption of its node, of
+        # which Ray's error file says nothing. A trial without a counted failure is here only if its actor had not
+        # started yet; for a running trial Ray calls ``on_trial_recover``.
         return Failure.of(_error(trial)) if trial.run_metadata.num_failures else Failure.preempted()
 
     def _run_fewer(self, trial: RayTrial) -> None:
@@ -160,7 +163,7 @@ class TrialCallback(NotPickled, TrialProgressCallback):
 
 
 def _error(trial: RayTrial) -> str:
-    """Return what Ray wrote down about the newest failure of a trial."""
+    """Return the text that Ray wrote about the newest failure of a trial."""
     path = trial.error_file
     text = Path(path).read_text(encoding="utf-8", errors="replace") if path and Path(path).is_file() else ""
     return text.rpartition("Failure # ")[2]

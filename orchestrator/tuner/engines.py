@@ -1,12 +1,12 @@
 """Fused trials on Ray: each trial is an actor of its own, and the trials of one device train in one engine.
 
 To Ray, the journal, the sampler and the scheduler, fused trials are ordinary trials whose actors take a fraction of
-what an engine takes. The actor of a fused trial asks its engine for each epoch, and the engine trains all its trials
-at once.
+the resources of an engine. The actor of a fused trial asks its engine for each epoch, and the engine trains all its
+trials at once.
 
 - The engine directory, one actor an experiment, knows the engines and starts them. The directory lives as long as the
   driver, and the engines live as long as the directory.
-- An engine that dies fails its trials. The trials are issued again and go on from their own checkpoints. For its last
+- An engine that dies fails its trials. The trials are issued again and resume from their own checkpoints. For its last
   try each trial is trained by its own actor, so the trial that brings its engines down is found.
 - A directory that dies takes its engines along. Ray starts the directory again, and the directory starts new engines.
 - An engine that hangs is killed when the next trial comes, after all the trials of the engine have been ended.
@@ -34,7 +34,7 @@ from trainables.errors import DivergedError, UserError
 from trainables.reports import EpochReport
 
 THREADS = 4
-"""Threads of an engine per trial: one waits for a round while others save a checkpoint or leave."""
+"""Threads of an engine per trial: one thread waits for a round while others save a checkpoint or let a trial leave."""
 
 ANSWER_SECONDS = 60.0
 """Seconds after which an engine that has not even said how many trials it has is taken to hang."""
@@ -42,13 +42,13 @@ ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What an engine answers: an epoch, why the trial cannot go on, or nothing where a new trial has no epoch yet.
+    """An engine's answer: an epoch, why the trial has ended, or neither where a new trial has no epoch yet.
 
     Attributes:
         epoch: Epochs trained so far; 0 without ``metrics``.
         metrics: The numbers of that epoch.
         is_best: Whether the epoch is the trial's best so far.
-        error: Why the trial cannot go on.
+        error: Why the trial has ended.
     """
 
     epoch: int = 0
@@ -66,7 +66,8 @@ class FusedEngine:
     """
 
     def __init__(self, workload: Workload, gpus: list[str]) -> None:
-        # The actors of the trials hold the GPUs in Ray's books. The engine asks Ray for no GPU, so Ray shows it none.
+        # Ray has given the GPUs to the actors of the trials, and shows none to the engine, which asks Ray for none. The
+        # variable is set before the barrier makes a model, because CUDA reads the variable once.
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         self._rounds = EpochBarrier(workload.together)
 
@@ -75,7 +76,7 @@ class FusedEngine:
         return None if self._rounds.is_stuck else self._rounds.members
 
     def reserve(self, name: str, process: int) -> None:
-        """Keep a place for a trial, as long as the process of the trial's actor lives; it is on this machine."""
+        """Keep a place for a trial, as long as the process of the trial's actor, on this machine, lives."""
         self._rounds.reserve(name, _watch(process))
 
     def start(self, name: str, config: TrialConfig, resume: Path | None) -> Answer:
@@ -96,7 +97,7 @@ class FusedEngine:
 
 
 def _watch(number: int) -> Callable[[], bool]:
-    """Return a function that says whether a process, which is named by its number now, still runs."""
+    """Return a function that says whether the process that has a number now still runs."""
     try:
         process = psutil.Process(number)
     except psutil.NoSuchProcess:
@@ -105,7 +106,7 @@ def _watch(number: int) -> Callable[[], bool]:
 
 
 def _answer(work: Callable[[], EpochReport | None]) -> Answer:
-    """Return the outcome of some work; errors as values, because Ray passes an exception on as a traceback's text."""
+    """Return the outcome of some work; errors are values, because Ray turns an exception into a traceback's text."""
     try:
         report = work()
     except (DivergedError, UserError) as error:
@@ -127,7 +128,7 @@ class EngineDirectory:
         self._engines: dict[tuple[str, ...], list[Any]] = {}
 
     def engine_for(self, name: str, process: int, node: str, gpus: list[str]) -> Any:
-        """Return the engine for a trial on a node with these GPUs: the one with the fewest trials, or a new one.
+        """Return the engine for a trial on a node with these GPUs: the engine with the fewest trials, or a new engine.
 
         Args:
             name: A name for the trial that is new with each attempt.
@@ -135,48 +136,49 @@ class EngineDirectory:
             node: Ray's id of the node on which that actor runs.
             gpus: The numbers of the GPUs that the actor holds.
         """
-        here = self._engines.setdefault((node, *gpus), [])
-        members = {engine: count for engine in list(here) if (count := self._members(engine, here)) is not None}
-        cpus = next(each["Resources"].get("CPU", 1) for each in ray.nodes() if each["NodeID"] == node)
-        if not members or (min(members.values()) > 0 and len(here) < room(self._share, cpus, len(gpus))):
+        engines = self._engines.setdefault((node, *gpus), [])
+        members = {engine: count for engine in list(engines) if (count := self._members(engine, engines)) is not None}
+        cpus = next(info["Resources"].get("CPU", 1) for info in ray.nodes() if info["NodeID"] == node)
+        if not members or (min(members.values()) > 0 and len(engines) < engines_that_fit(self._share, cpus, len(gpus))):
             chosen = self._start(node, gpus)
-            here.append(chosen)
+            engines.append(chosen)
         else:
             chosen = min(members, key=lambda engine: members[engine])
+        # The directory serves one call at a time, so the next trial is counted after this trial has its place.
         ray.get(chosen.reserve.remote(name, process))
         return chosen
 
-    def _members(self, engine: Any, here: list[Any]) -> int | None:
+    def _members(self, engine: Any, engines: list[Any]) -> int | None:
         """Return how many trials an engine has; ``None`` for a dead or hanging engine, which is killed and dropped."""
         try:
             members: int | None = ray.get(engine.members.remote(), timeout=ANSWER_SECONDS)
         except RayActorError:
             members = None
         except GetTimeoutError:
-            # The thread that should answer has nothing to do with the training: not even such a thread gets its turn.
+            # An engine answers in a thread that does not train, so an engine without an answer hangs as a whole.
             members = None
         if members is None:
-            here.remove(engine)
+            engines.remove(engine)
             ray.kill(engine)
         return members
 
     def _start(self, node: str, gpus: list[str]) -> Any:
-        there = NodeAffinitySchedulingStrategy(node, soft=False)
-        # No CPU of its own: the actors of its trials hold, in Ray's books, the CPUs that the engine uses.
-        options = {"num_cpus": 0, "max_concurrency": self._fuse * THREADS, "scheduling_strategy": there}
+        placement = NodeAffinitySchedulingStrategy(node, soft=False)
+        # The engine asks for no CPU: Ray has given the CPUs that the engine uses to the actors of its trials.
+        options = {"num_cpus": 0, "max_concurrency": self._fuse * THREADS, "scheduling_strategy": placement}
         return ray.remote(FusedEngine).options(**options).remote(self._workload, gpus)
 
 
-def room(share: Mapping[str, float], cpus: float, gpus: int) -> int:
-    """Return how many engines may run in one place: on the same GPUs of a node, or on the CPUs of a node.
+def engines_that_fit(share: Mapping[str, float], cpus: float, gpus: int) -> int:
+    """Return how many engines may run on the same GPUs of a node, or on the CPUs of a node.
 
     Args:
         share: The CPUs (``cpu``) and GPUs (``gpu``) that an engine takes.
         cpus: The CPUs of the node.
         gpus: The number of GPUs that a trial there sees; a trial with half a GPU sees the whole GPU.
     """
-    wanted, there = (share["gpu"], gpus) if gpus else (share["cpu"], cpus)
-    return max(1, int(there / wanted + 1e-6)) if wanted else 1
+    wanted, available = (share["gpu"], gpus) if gpus else (share["cpu"], cpus)
+    return max(1, int(available / wanted + 1e-6)) if wanted else 1
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class FusedTraining:
 
 @contextmanager
 def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iterator[TrialRunner]:
-    """Yield what the trials' actors run: the workload itself or, if trials are fused, training in an engine.
+    """Yield the object with which actors train trials: the workload or, if trials are fused, training in an engine.
 
     Args:
         workload: Trains a trial.
@@ -222,11 +224,11 @@ def fused(workload: Workload, fuse: int, resources: Mapping[str, float]) -> Iter
     if fuse == 1:
         yield workload
         return
-    # On the driver's machine, because the directory has to outlive every other machine of the cluster.
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    # Ray starts a directory that died again. The new one knows no engine, and none is left: Ray ends the actors that
-    # a dead process has started.
-    options = {"num_cpus": 0, "scheduling_strategy": here, "max_restarts": -1, "max_task_retries": -1}
+    # The directory runs on the driver's machine, because it has to outlive every other machine of the cluster.
+    placement = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    # Ray restarts a directory that died. The new directory knows no engine, and no engine is left: Ray ends the actors
+    # that a dead process has started.
+    options = {"num_cpus": 0, "scheduling_strategy": placement, "max_restarts": -1, "max_task_retries": -1}
     share = {name: amount * fuse for name, amount in resources.items()}
     engine_directory: Any = ray.remote(EngineDirectory).options(**options).remote(workload, fuse, share)
     try:

@@ -13,7 +13,7 @@ from orchestrator.journal.trial import Trial
 from trainables.errors import WANT_OF_MEMORY
 
 MAX_FAILURES = 2
-"""Starts again without a new epoch after which a trial counts as failed."""
+"""Retries that a trial gets without a new epoch; the next failure ends the trial as failed."""
 
 _DISK = re.compile(r"\[Errno (28|122|27)\]|No space left on device|Disk quota exceeded")
 
@@ -40,7 +40,7 @@ class Failure:
     """One failure of a trial.
 
     Attributes:
-        cause: Decides what is done about the failure.
+        cause: Decides whether the trial is tried again.
         message: Message for people, in one line.
     """
 
@@ -52,15 +52,16 @@ class Failure:
         """Return the failure described by a text: a traceback, or Ray's message about an actor that died."""
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         last = (lines or ["ended without a message"])[-1]
-        # Searched in the last line, because a traceback shows code, and in Ray's message about an actor that it ended.
-        told = next((line for line in lines if "running low on memory" in line), last)
-        if _DISK.search(told):
-            return cls(Cause.DISK, told[:500])
-        if "ClaimLostError: " in told:
-            return cls(Cause.CLAIM, told.partition("ClaimLostError: ")[2][:500])
-        # Ray lists possible causes of the death of a killed actor, lack of memory among them.
-        is_short = WANT_OF_MEMORY.search(told) and "potential root causes" not in told
-        return cls(Cause.MEMORY if is_short else Cause.ERROR, told[:500])
+        # The last line names the error, below the code that a traceback shows. Where Ray's memory monitor ended the
+        # actor, another line names the cause.
+        message = next((line for line in lines if "running low on memory" in line), last)
+        if _DISK.search(message):
+            return cls(Cause.DISK, message[:500])
+        if "ClaimLostError: " in message:
+            return cls(Cause.CLAIM, message.partition("ClaimLostError: ")[2][:500])
+        # Of any actor that was killed Ray lists "potential root causes", lack of memory among them.
+        is_short = WANT_OF_MEMORY.search(message) and "potential root causes" not in message
+        return cls(Cause.MEMORY if is_short else Cause.ERROR, message[:500])
 
     @classmethod
     def preempted(cls) -> "Failure":

@@ -10,9 +10,9 @@ CONNECT_SECONDS = 1.0
 class HeadConnection:
     """One TCP connection at a time, over which nothing is sent.
 
-    The operating system of the head closes the connection when the control store ends. A head that only falls silent,
-    because a cable is cut, say, leaves the connection as it is. The control store itself closes connections on which
-    nothing is said, so the connection is renewed every few seconds.
+    The operating system of the head closes the connection when the control store ends. A head that falls silent,
+    e.g. because a cable is cut, leaves the connection open. The control store itself closes idle connections, so the
+    connection is renewed every few seconds.
 
     Args:
         address: ``host:port`` of the head.
@@ -24,7 +24,7 @@ class HeadConnection:
         self._socket: socket.socket | None = None
 
     def renew(self) -> OSError | None:
-        """Connect anew; return why that is not possible, ``None`` where it was."""
+        """Connect anew; return the error if the head takes no connection, else ``None``."""
         self.close()
         try:
             self._socket = socket.create_connection(self._place, timeout=CONNECT_SECONDS)
@@ -34,11 +34,11 @@ class HeadConnection:
         return None
 
     def is_closed(self) -> bool:
-        """Say whether the head has closed the connection since ``renew``; not where there is none."""
+        """Say whether the head has closed the connection since ``renew``; ``False`` without a connection."""
         if self._socket is None:
             return False
         try:
-            # What the server of the control store says first is of no interest.
+            # The control store sends bytes first, which are dropped.
             while self._socket.recv(4096):
                 pass
         except BlockingIOError:
@@ -48,7 +48,7 @@ class HeadConnection:
         return True
 
     def close(self) -> None:
-        """Close the connection, where there is one."""
+        """Close the connection, if there is one."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.close()

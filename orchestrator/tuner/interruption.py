@@ -23,7 +23,7 @@ class Interruption(NotPickled, tune.Stopper):
         answer: Called in the handler of the first signal, to tell a person that the signal was heard.
 
     Attributes:
-        signal: The signal that came; ``None`` while there was none.
+        signal: The number of the first signal; ``None`` before a signal.
     """
 
     def __init__(self, is_over: Callable[[], bool], answer: Callable[[], None] = lambda: None) -> None:
@@ -31,7 +31,7 @@ class Interruption(NotPickled, tune.Stopper):
         self._is_over, self._answer = is_over, answer
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Let every trial go on: this stopper ends all trials or none."""
+        """Let every trial continue: this stopper ends all trials or none."""
         return False
 
     def stop_all(self) -> bool:
@@ -44,11 +44,11 @@ class Interruption(NotPickled, tune.Stopper):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        former = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in former.items():
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -26,8 +26,8 @@ class Issuer(NotPickled, Searcher):
     trial's checkpoint.
 
     Attributes:
-        problem: Why the source has no further trial although some are left: the sampler of a plug-in failed. The trials
-            that run by then go on to their ends.
+        problem: Why the source has no further trial although some are left: the sampler of a plug-in failed. The
+            trials that run by then train to their ends.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Issuer(NotPickled, Searcher):
         source: TrialSource,
         at_a_time: int | None = None,
         halvings: int = 0,
-        has_room: Callable[[], bool] = lambda: True,
+        wants_another: Callable[[], bool] = lambda: True,
         announce: Callable[[str], None] = lambda doing: None,
     ) -> None:
         """Begin with the first trial.
@@ -44,45 +44,45 @@ class Issuer(NotPickled, Searcher):
             source: Decides which trials there are.
             at_a_time: How many trials may run at once, >= 1; ``None``: as many as the resources allow.
             halvings: How often ``at_a_time`` was halved already for want of memory.
-            has_room: Returns whether there is room for one more trial beside those that run.
-            announce: Told when the source has failed, and what happens now.
+            wants_another: Returns whether one more trial is to wait for an actor, beside the running trials.
+            announce: Gets a sentence when the source has failed.
         """
         super().__init__()
         self._source, self._at_a_time, self._halvings = source, at_a_time, halvings
-        self._has_room, self._announce = has_room, announce
+        self._wants_another, self._announce = wants_another, announce
         self._live: dict[str, Trial] = {}
         self._again: deque[Trial] = deque()
-        self._made_way: frozenset[str] = frozenset()
+        self._halved_for: frozenset[str] = frozenset()
         self.problem: PluginError | None = None
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the config of Ray's trial of that id, ``None`` for now, or ``FINISHED`` after the last trial."""
+        """Return the config of Ray's trial with this id; ``None``: no trial yet; ``FINISHED``: no trial any more."""
         if self._at_a_time is not None and len(self._live) >= self._at_a_time:
             return None
-        if self._live and not self._has_room():
+        if self._live and not self._wants_another():
             return None
         trial = self._again.popleft() if self._again else self._next()
         if trial is None:
-            # A trial that runs may have to be tried again, or show that its study is worth going on with.
+            # A running trial may have to be tried again, or find a value that gives its study more trials.
             is_waiting = self._live or (self._source.outstanding and self.problem is None)
             return None if is_waiting else str(Searcher.FINISHED)
         self._live[trial_id] = trial
         # Fused trials fail together, whichever of them is the cause: for its last try each trial runs alone.
         alone = trial.setbacks >= MAX_FAILURES
-        # As text, because Ray copies and searches a nested config for values to resolve.
+        # The config is text, because Ray copies a nested config and searches it for values to resolve.
         config = json.dumps(trial.config.to_dict())
         return {"trial": trial.id, "config": config, "halvings": self._halvings, "alone": alone}
 
     def _next(self) -> Trial | None:
-        """Return the next trial of the source, or ``None``; no further trial after the source has failed."""
+        """Return the next trial of the source; ``None`` if there is none yet, or if the source has failed."""
         if self.problem is not None:
             return None
         try:
             return self._source.next()
         except PluginError as error:
-            # Raised here, the error would end the trials that run, and Ray would show it as one of its own.
+            # The error is raised when the running trials have ended: raised here, it would end them.
             self.problem = error
-            self._announce(f"{error}; no further trial begins, and those that run go on to their ends")
+            self._announce(f"{error}; no further trial begins; the running trials train to their ends")
             return None
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
@@ -92,8 +92,8 @@ class Issuer(NotPickled, Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Let the source see that a trial has ended.
 
-        Of a trial that failed the source hears from ``TrialCallback.on_trial_error``, which Ray Tune calls after this
-        method and which alone knows whether the trial is tried again.
+        The source hears of a failed trial from ``TrialCallback.on_trial_error``, which Ray Tune calls after this
+        method, and which decides whether the trial is tried again.
         """
         trial = self._live.pop(trial_id)
         if not error:
@@ -112,18 +112,19 @@ class Issuer(NotPickled, Searcher):
             trial_id: Ray's id of the trial that failed; each attempt of a trial has an id of its own.
 
         Returns:
-            The new number; ``None`` if the trial ran alone, or if the number was halved for a trial beside this one.
+            The new number; ``None`` if the trial ran alone, or if the number was halved for a trial beside it.
         """
+        # Ray Tune has called ``on_trial_complete`` before, so the failed trial is not among the live trials any more.
         running = len(self._live) + 1
-        if running == 1 or trial_id in self._made_way:
+        if running == 1 or trial_id in self._halved_for:
             return None
-        self._made_way = frozenset({trial_id, *self._live})
+        self._halved_for = frozenset({trial_id, *self._live})
         self._at_a_time = running // 2
         self._halvings += 1
         return self._at_a_time
 
     def save(self, checkpoint_path: str) -> None:
-        """Save nothing: the journal holds all of it."""
+        """Save nothing: the journal holds every trial."""
 
     def restore(self, checkpoint_path: str) -> None:
         """Restore nothing: the source reads the journal."""

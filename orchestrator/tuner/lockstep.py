@@ -7,7 +7,7 @@ next round, so that no round waits for a dead trial.
 
 One thread, the worker, does everything that touches models: it takes trials in, lets trials go and trains rounds.
 Other threads only leave requests under a lock. A worker that hangs cannot be ended, but a hang can be recognised: Ray
-ends the silent trials of the round one by one, until the worker is busy with trials of which none is a member any more
+ends the silent trials of the round one by one, until no trial with which the worker is busy is a member any more
 (``is_stuck``).
 """
 
@@ -25,27 +25,27 @@ from trainables.config import TrialConfig
 from trainables.reports import EpochReport, Outcome
 
 PATIENCE = 5.0
-"""Seconds for which the trials that have asked wait for the other members, at least."""
+"""Least number of seconds for which the trials that have asked wait for the other members."""
 
 WAITING_SHARE = 0.1
-"""Where it is longer than ``PATIENCE``: the wait as a share of the duration of the last round."""
+"""The wait as a share of the duration of the last round, where this wait is longer than ``PATIENCE``."""
 
 
 @dataclass
 class _Arrival:
-    """A trial that asks to become trained here.
+    """A trial that the worker has still to take in.
 
     Attributes:
         name: Name of the trial.
-        config: What the trial trains.
-        resume: The checkpoint from which the trial goes on, or ``None``.
-        told: Gets the report of the checkpoint, or the error, once the worker has taken the trial in.
+        config: Config of the trial.
+        resume: The checkpoint from which the trial resumes, or ``None``.
+        report: Gets the report of the checkpoint, or the error, once the worker has taken the trial in.
     """
 
     name: str
     config: TrialConfig
     resume: Path | None
-    told: "Future[EpochReport | None]" = field(default_factory=Future)
+    report: "Future[EpochReport | None]" = field(default_factory=Future)
 
 
 class EpochBarrier:
@@ -77,10 +77,10 @@ class EpochBarrier:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the worker is busy with trials of which none is a living member any more."""
+        """Whether the worker is busy, but with no trial that is a living member."""
         with self._changed:
-            there = (name in self._members and self._members[name]() for name in self._busy_with)
-            return bool(self._busy_with) and not any(there)
+            are_alive = (name in self._members and self._members[name]() for name in self._busy_with)
+            return bool(self._busy_with) and not any(are_alive)
 
     def reserve(self, name: str, is_alive: Callable[[], bool]) -> None:
         """Make a trial a member before it is taken in, so that the next round waits for the trial.
@@ -103,7 +103,7 @@ class EpochBarrier:
         with self._changed:
             self._arrivals.append(arrival)
             self._changed.notify_all()
-        report = arrival.told.result()
+        report = arrival.report.result()
         if report is not None:
             self._reports[name] = report
         return report
@@ -115,15 +115,15 @@ class EpochBarrier:
             DivergedError: If the trial diverged; the group of trials has let it go.
             PluginError: If the code of the trial's plug-in failed; the group of trials has let it go.
         """
-        told: Future[Outcome] = Future()
+        answer: Future[Outcome] = Future()
         with self._changed:
             # The wait for the others counts from the first trial that asks for a round.
             if not self._asked:
                 self._asked_since = time.monotonic()
             self._awaited.add(name)
-            self._asked[name] = told
+            self._asked[name] = answer
             self._changed.notify_all()
-        outcome = told.result()
+        outcome = answer.result()
         if isinstance(outcome, Exception):
             raise outcome
         self._reports[name] = outcome
@@ -152,37 +152,37 @@ class EpochBarrier:
         self._gone.append(name)
 
     def _work(self) -> None:
-        together: TrialGroup | None = None
+        group: TrialGroup | None = None
         while True:
             arrivals, gone, asked = self._wait()
             for arrival in arrivals:
                 try:
                     with self._busy([arrival.name]):
-                        together = together or self._make()
-                        report = together.add(arrival.name, arrival.config, arrival.resume)
+                        group = group or self._make()
+                        report = group.add(arrival.name, arrival.config, arrival.resume)
                 except Exception as error:  # noqa: BLE001  # the actor that asked must get any error, or it waits forever
-                    arrival.told.set_exception(error)
+                    arrival.report.set_exception(error)
                 else:
-                    arrival.told.set_result(report)
-            if together is not None:
+                    arrival.report.set_result(report)
+            if group is not None:
                 for name in gone:
-                    together.remove(name)
-                self._train(together, asked)
+                    group.remove(name)
+                self._train(group, asked)
 
-    def _train(self, together: TrialGroup, asked: "dict[str, Future[Outcome]]") -> None:
+    def _train(self, group: TrialGroup, asked: "dict[str, Future[Outcome]]") -> None:
         if not asked:
             return
         started = time.monotonic()
         try:
             with self._busy(asked):
-                outcomes = together.run_epoch(list(asked))
+                outcomes = group.run_epoch(list(asked))
         except Exception as error:  # noqa: BLE001  # e.g. the memory does not suffice: every trial of the round must hear of it
-            for told in asked.values():
-                told.set_exception(error)
+            for answer in asked.values():
+                answer.set_exception(error)
             return
         self._round_seconds = time.monotonic() - started
-        for name, told in asked.items():
-            told.set_result(outcomes[name])
+        for name, answer in asked.items():
+            answer.set_result(outcomes[name])
 
     @contextmanager
     def _busy(self, names: Iterable[str]) -> Iterator[None]:
@@ -209,19 +209,19 @@ class EpochBarrier:
                 if arrivals or gone:
                     return arrivals, gone, {}
                 if self._asked:
-                    # Before the wait, because a round would wait for a trial whose process is dead until patience ends.
-                    if lapsed := [name for name, is_alive in self._members.items() if not is_alive()]:
-                        for name in lapsed:
+                    # Dead trials are dropped before the wait: a round would wait for a dead trial until patience ends.
+                    if dead := [name for name, is_alive in self._members.items() if not is_alive()]:
+                        for name in dead:
                             self._forget(name)
                         continue
-                    left = self._asked_since + self._seconds_to_wait() - time.monotonic()
-                    if self._awaited <= self._asked.keys() or left <= 0:
+                    seconds_left = self._asked_since + self._seconds_to_wait() - time.monotonic()
+                    if self._awaited <= self._asked.keys() or seconds_left <= 0:
                         asked, self._asked = self._asked, {}
-                        # The next round waits for the trials of this one. A trial that was late is waited for only
-                        # after it has asked again, so that a trial that never comes back delays a single round.
+                        # The next round waits for the trials of this round. A late trial is waited for only after it
+                        # has asked again, so that a trial that never asks again delays a single round.
                         self._awaited = set(asked)
                         return [], [], asked
-                    self._changed.wait(left)
+                    self._changed.wait(seconds_left)
                 else:
                     self._changed.wait()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class NotPickled:
-    """Pickles to an empty shell: Ray saves a Tuner's parts for a restore of its own, which the journal replaces."""
+    """Pickles without content: Ray saves the parts of a Tuner to restore them, which the journal replaces."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return nothing to save."""

@@ -1,8 +1,8 @@
 """Calls of Ray in a thread of their own, while the main thread watches the processes of Ray and handles signals.
 
 When Ray's control store (GCS) or node manager (raylet) dies, a call of Ray blocks for up to a minute, cannot be
-interrupted, and then Ray ends this process without a message of ours. The main thread therefore calls nothing of Ray
-while the work goes on, so that it can end the search in order.
+interrupted, and then Ray ends this process without a message of ours. The main thread therefore does not call Ray while
+the work runs, and so can end the search in order.
 """
 
 import threading
@@ -19,7 +19,7 @@ from orchestrator.tuner.head_connection import HeadConnection
 from trainables.errors import UserError
 
 CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node manager raylet died"}
-"""The processes without which Ray cannot work: name -> what the user is told when the process is gone."""
+"""The processes without which Ray cannot work: name -> message to the user when the process is gone."""
 
 LOOK_SECONDS = 0.2
 """Seconds between two looks at the processes of Ray."""
@@ -31,7 +31,7 @@ SILENT_SECONDS = 40.0
 """Seconds for which the head of a cluster may be out of reach; after 60 s Ray itself ends this process."""
 
 GRACE_SECONDS = 1.0
-"""Seconds to wait for a signal after Ray has died: whoever ended Ray may be about to signal this process as well."""
+"""Seconds to wait for a signal after Ray has died: the process that ended Ray may be about to signal this process."""
 
 
 class RayLostError(UserError):
@@ -39,18 +39,18 @@ class RayLostError(UserError):
 
     Args:
         place: The folder that was being written.
-        lost: What of Ray is gone, for people.
-        cost: What the user loses, for people.
+        lost: The parts of Ray that are gone, in words for people.
+        cost: What the user loses, in words for people.
     """
 
     exit_code = 1
-    # Calls of Ray that wait for a head which is gone end the process as soon as another head answers at its address.
+    # A call of Ray that waits for a head which is gone ends the process as soon as another head answers at its address.
     ends_at_once = True
 
     def __init__(self, place: Path, lost: Sequence[str], cost: str) -> None:
         super().__init__(
             f"{place}: Ray is gone ({', '.join(lost)}): somebody ended it, or the memory of the machine was short; "
-            f"{cost}: the same command goes on from here"
+            f"{cost}: resume with the same command"
         )
 
 
@@ -64,11 +64,11 @@ class Ray(Protocol):
     is_ours: bool
 
     def lost(self) -> list[str]:
-        """Return, for people, what of Ray is gone without which Ray cannot work; empty while Ray works."""
+        """Return the parts of Ray that are gone, in words for people; empty while Ray works."""
         ...
 
     def kill(self) -> None:
-        """Kill what is left of Ray's processes, if this process started them."""
+        """Kill the remaining processes of Ray, if this process started Ray."""
         ...
 
 
@@ -88,26 +88,26 @@ class JoinedRay:
         self._address = address
         self._head = None if address is None else HeadConnection(address)
         self._has_ended = False
-        self._asked = -ASK_SECONDS
-        self._answered = time.monotonic()
+        self._asked_at = -ASK_SECONDS
+        self._answered_at = time.monotonic()
 
     def lost(self) -> list[str]:
         """Return the head, if it has ended, or has been out of reach for longer than ``SILENT_SECONDS``."""
         if self._head is None:
             return []
         was_closed = self._head.is_closed()
-        if was_closed or time.monotonic() - self._asked >= ASK_SECONDS:
+        if was_closed or time.monotonic() - self._asked_at >= ASK_SECONDS:
             problem = self._head.renew()
-            self._asked = time.monotonic()
-            self._answered = self._asked if problem is None else self._answered
+            self._asked_at = time.monotonic()
+            self._answered_at = self._asked_at if problem is None else self._answered_at
             self._has_ended |= was_closed and isinstance(problem, ConnectionRefusedError)
         if self._has_ended:
             return [f"its head at {self._address} has ended"]
-        silent = time.monotonic() - self._answered
+        silent = time.monotonic() - self._answered_at
         return [f"its head at {self._address} has not answered for {silent:.0f} s"] if silent > SILENT_SECONDS else []
 
     def kill(self) -> None:
-        """Kill nothing: others use this Ray."""
+        """Kill nothing: other processes use this Ray."""
 
 
 class OwnRay:
@@ -128,10 +128,10 @@ class OwnRay:
         """Return which of the processes in ``CORE`` have ended."""
         gone = [CORE[name] for name, process in self._core.items() if not is_alive(process)]
         if self._core and not gone:
-            # Noted while the raylet lives: once it is dead, nothing says which processes were its workers.
+            # The workers are noted while the raylet lives: of a dead raylet nothing says which were its workers.
             with suppress(psutil.Error):
                 workers = self._core["raylet"].children(recursive=True)
-                # A raylet that died before it was asked had none left to name.
+                # A raylet that died during the call had no children left; the workers known before are kept.
                 if is_alive(self._core["raylet"]):
                     self._workers = workers
         return gone
@@ -148,7 +148,7 @@ def is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
-        # It ended between the two questions.
+        # The process ended between the two calls.
         return False
 
 
@@ -179,8 +179,8 @@ class RayWork(threading.Thread):
         """Start the work and wait for its end, for the end of Ray, or for a signal.
 
         A Ray of our own is killed as soon as a signal has come: nothing that counts is in Ray, for an epoch counts once
-        its checkpoint and its record are written. Whoever signals this process may have signalled the processes of Ray
-        as well (``timeout``, systemd), and a Ray that ends in its own way ends this process, too, without a word.
+        its checkpoint and its record are written. The signal may have gone to the processes of Ray as well
+        (``timeout``, systemd), and a Ray that ends by itself ends this process, too, without a message.
 
         Args:
             ray: The Ray that the work calls.
@@ -189,11 +189,11 @@ class RayWork(threading.Thread):
             is_told: Returns whether a signal has told this process to end.
 
         Returns:
-            What of Ray is gone, so that the work is left undone; nothing of a Ray of our own runs any more then. Empty
-            if the work is done.
+            The parts of Ray that are gone: the work is then unfinished, and a Ray of our own was killed. Empty if the
+            work is done.
 
         Raises:
-            BaseException: What the work, or the handler of a signal, raised.
+            BaseException: The exception that the work, or the handler of a signal, raised.
         """
         self.start()
         try:
@@ -207,7 +207,7 @@ class RayWork(threading.Thread):
             if self.is_alive():
                 abandon()
         if self._error is not None and not lost:
-            # The error may be the first sign of Ray's death, which happened since the last look at its processes.
+            # The error may be the first sign that Ray has died since the last look at its processes.
             lost = ray.lost()
         if self._error is None and not self.is_alive():
             return []

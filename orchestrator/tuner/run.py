@@ -1,7 +1,7 @@
 """``run_trials`` starts Ray, lets Ray Tune run the trials of a source, and ends Ray.
 
-This software reads no state of Ray's again: Ray's checkpoints are off, and Ray's storage is a scratch directory that is
-removed when the process ends. What must survive a crash is in the journal and in the trials' own checkpoints.
+No state of Ray is ever read again: Ray's checkpoints are off, and Ray's storage is a scratch directory that is removed
+when the process ends. The journal and the trials' own checkpoints hold all that must survive a crash.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,10 +31,10 @@ STOPPING = "stopping; every finished epoch is kept"
 
 
 def run_trials(session: Session, source: TrialSource, scheduler: RecordingScheduler) -> int | None:
-    """Run what is left of a source's trials until the last has ended, a limit is reached or a signal comes.
+    """Run the remaining trials of a source until the last has ended, a limit is reached or a signal comes.
 
     Args:
-        session: What this start of the experiment shares.
+        session: Shared objects of this start of the experiment.
         source: Decides which trials there are.
         scheduler: Judges every epoch and writes the epoch into the journal.
 
@@ -44,14 +44,14 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     Raises:
         PluginError: If the sampler of a plug-in failed; the trials that ran by then have ended.
         ClusterError: If no machine that runs trials has joined the cluster in time.
-        ConfigError: If the machine does not have what a trial needs.
+        ConfigError: If no machine has the resources of a trial.
         OSError: If there is no room for the journal or a checkpoint; all that ran stays resumable.
         RayLostError: If a process of Ray died and no signal came; all that ran stays resumable.
     """
     if source.outstanding == 0 or session.limit() is not None:
         return None
-    has_room = partial(scheduler.places.has_room, session.cluster.waiting)
-    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, has_room, session.announce)
+    wants_another = partial(scheduler.places.wants_another, session.cluster.waiting)
+    issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, wants_another, session.announce)
     callback = TrialCallback(session, source, issuer)
     interruption = Interruption(
         lambda: session.limit() is not None or callback.problem is not None, partial(session.announce, STOPPING)
@@ -59,7 +59,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     tune_config = tune.TuneConfig(
         search_alg=issuer,
         scheduler=scheduler,
-        # No limit of Tune's own: to Tune each new try of a trial is one more sample. The source says when to end.
+        # Tune gets no limit, because Tune counts each new try of a trial as a sample; the source says when to end.
         num_samples=-1,
         reuse_actors=True,
         trial_name_creator=_name,
@@ -75,9 +75,9 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     )
     session.announce(_beginning(session))
     work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
-    # In this order: starting Ray replaces the handler of SIGTERM, so ours is set after Ray has started.
-    with ray_runtime(session.scratch, session.cluster.address) as own, interruption.listening():
-        lost = work.finish(own, session.ledger.take_over, lambda: interruption.signal is not None)
+    # In this order, because the start of Ray replaces the handler of SIGTERM.
+    with ray_runtime(session.scratch, session.cluster.address) as runtime, interruption.listening():
+        lost = work.finish(runtime, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:
         raise RayLostError(session.ledger.path.parent, lost, "the epochs under way are lost, nothing else")
     if callback.problem is not None:
@@ -119,8 +119,8 @@ def _fit(tuner: tune.Tuner, ledger: Ledger) -> None:
     try:
         tuner.fit()
     except tune.TuneError:
-        # Tune passes on what goes wrong while it handles a result as the text of a traceback. The ledger keeps the
-        # error itself, a full disk say, for which there is a sentence.
+        # Tune turns an error in the handling of a result into the text of a traceback. The ledger keeps the error
+        # itself, e.g. of a full disk, whose message is for people.
         if ledger.problem is not None:
             raise ledger.problem from None
         raise

@@ -18,7 +18,7 @@ from orchestrator.machines.cluster import ClusterError
 from orchestrator.tuner.ray_watch import JoinedRay, OwnRay, Ray
 
 NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
-"""Variables that are also passed to nodes that were started before this process."""
+"""Variable by which a process that asked Ray for no GPU sees none; also passed to nodes that were started before."""
 
 
 OBJECT_STORE_BYTES = 100 * 2**20
@@ -60,7 +60,7 @@ def _start(scratch: Path) -> None:
             configure_logging=False,
             log_to_driver=False,
             object_store_memory=OBJECT_STORE_BYTES,
-            # Ray's folder is open to all users, while a scratch directory must be closed to prove that it is ours.
+            # Ray opens its folder to all users, while a scratch directory must be closed to prove that it is ours.
             _temp_dir=str(scratch / "r"),
         )
 
@@ -69,7 +69,7 @@ class _Startup:
     """Turns errors of Ray's start into errors of ours."""
 
     def __enter__(self) -> None:
-        """Begin to listen."""
+        """Begin to watch for errors."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -101,12 +101,12 @@ def _join(address: str) -> None:
     except (AuthenticationError, ConnectionError, RuntimeError) as error:
         if _is_unauthenticated(error):
             raise ClusterError(
-                f"--address {address}: refuses our token, or wants one: copy ~/.ray/auth_token (or what "
-                f"RAY_AUTH_TOKEN_PATH names there) from its head to this machine, and set RAY_AUTH_MODE=token"
+                f"--address {address}: refuses our token, or wants one: copy ~/.ray/auth_token (or the file "
+                f"that RAY_AUTH_TOKEN_PATH names there) from its head to this machine, and set RAY_AUTH_MODE=token"
             ) from None
         raise ClusterError(
-            f"--address {address}: cannot be joined: {str(error).splitlines()[0]}; is this machine a node of it? "
-            f"`ray start --address={address} --num-cpus=0` makes it one that runs no trials"
+            f"--address {address}: cannot be joined: {str(error).splitlines()[0]}; is this machine a node of the "
+            f"cluster? `ray start --address={address} --num-cpus=0` makes it a node that runs no trials"
         ) from None
 
 

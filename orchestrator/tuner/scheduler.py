@@ -1,7 +1,7 @@
-"""Which trials go on: successive halving by rungs, or the median rule. Trials are compared within their study alone.
+"""Which trials continue: successive halving by rungs, or the median rule. Trials are compared within their study.
 
-Every result of a trial comes through this module before anything acts on the result: the scheduler judges the trial and
-writes the epoch into the journal together with the verdict. Trials are compared by their best value so far.
+Ray Tune hands each result of a trial to the scheduler first. The scheduler judges the trial and writes the epoch with
+the verdict into the journal before anything acts on either. Trials are compared by their best value so far.
 
 References:
     [Golovin2017] Golovin et al., Google Vizier: A Service for Black-Box Optimization, section 3.1. KDD 2017
@@ -46,30 +46,31 @@ class Rungs:
         self._known: set[str] = set()
 
     def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
-        """Note the best value so far at an epoch; say whether the trial may go on."""
-        # Ray's ASHA reads nothing of a Ray trial but its id. The id of our trial stays the same when a search is
-        # resumed, so that epochs judged before the restart count for the same trial.
+        """Note the best value so far at an epoch; say whether the trial may continue."""
+        # Ray's ASHA reads only the id of a Ray trial. A trial of ours keeps its id when the search is resumed, so that
+        # epochs judged before count for the same trial.
         proxy: Any = SimpleNamespace(trial_id=trial_id)
-        nobody: Any = None
+        no_controller: Any = None
         if trial_id not in self._known:
             self._known.add(trial_id)
-            self._asha.on_trial_add(nobody, proxy)
-        return bool(self._asha.on_trial_result(nobody, proxy, {"epoch": epoch, "best": best}) != TrialScheduler.STOP)
+            self._asha.on_trial_add(no_controller, proxy)
+        decision = self._asha.on_trial_result(no_controller, proxy, {"epoch": epoch, "best": best})
+        return bool(decision != TrialScheduler.STOP)
 
 
 class Brackets:
-    """Several rungs per study, each with a later first rung [Li2018]: some of them let slow starters run for longer."""
+    """Several rungs per study, each with a later first rung [Li2018], so that some let slow starters run for longer."""
 
     def __init__(self, epochs: int, rules: Scheduler) -> None:
-        self._ladders = [Rungs(epochs, rules, bracket) for bracket in range(rules.brackets)]
+        self._brackets = [Rungs(epochs, rules, bracket) for bracket in range(rules.brackets)]
 
     def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
-        """Note the best value so far; say whether the trial may go on in the bracket of its number."""
-        return self._ladders[number % len(self._ladders)].may_continue(trial_id, number, epoch, best)
+        """Note the best value so far; say whether the trial may continue in the bracket of its number."""
+        return self._brackets[number % len(self._brackets)].may_continue(trial_id, number, epoch, best)
 
 
 class Median:
-    """A trial goes on while its best value is no lower than the median of the others' at the same epoch [Golovin2017].
+    """A trial continues while its best value is no lower than the median of other trials at its epoch [Golovin2017].
 
     The original compares running averages, in which an early lead persists; this rule compares best values, as every
     other comparison of this software does.
@@ -80,7 +81,7 @@ class Median:
         self._best: dict[int, dict[str, float]] = {}
 
     def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
-        """Note the best value so far at an epoch; say whether the trial may go on."""
+        """Note the best value so far at an epoch; say whether the trial may continue."""
         at_epoch = self._best.setdefault(epoch, {})
         others = [value for other, value in at_epoch.items() if other != trial_id]
         at_epoch[trial_id] = best
@@ -90,7 +91,7 @@ class Median:
 
 
 def make_rule(rules: Scheduler, epochs: int) -> Rungs | Brackets | Median | None:
-    """Return what ends the trials of one study; ``None`` where nothing does."""
+    """Return the rule that stops trials of one study early; ``None`` where all train to their end."""
     makers: dict[str, Callable[[], Rungs | Brackets | Median | None]] = {
         "none": lambda: None,
         "asha": lambda: Rungs(epochs, rules),
@@ -115,7 +116,7 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
 
     def judge(self, trial: Trial, step: Step) -> TrialState:
         """Record a step of a trial and return how the trial stands after it."""
-        # Damage first: the epoch below was trained from an older checkpoint because of it.
+        # Damage is recorded first, because it is why the epoch below was trained from an older checkpoint.
         for damage in step.damage:
             self._ledger.note_damage(trial, damage)
         if step.diverged is not None:
@@ -130,32 +131,33 @@ class RecordingScheduler(NotPickled, FIFOScheduler):
         return trial.state
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:
-        """Judge what an actor returned, and tell Ray Tune to let the trial go on or to end the trial (``STOP``)."""
-        ours = self._ledger.history.trials[trial.config["trial"]]
-        state = self.judge(ours, result["step"])
-        goes_on = state is TrialState.RUNNING and not self.pauses(ours)
-        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
+        """Judge an actor's answer, and tell Ray Tune to let the trial continue or to end the trial (``STOP``)."""
+        recorded = self._ledger.history.trials[trial.config["trial"]]
+        state = self.judge(recorded, result["step"])
+        continues = state is TrialState.RUNNING and not self.pauses(recorded)
+        return str(TrialScheduler.CONTINUE if continues else TrialScheduler.STOP)
 
     def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
         """Return the trial for an actor that has become free, and let Ray forget the trials that have ended."""
         controller = tune_controller._tune_controller
         expect_deaths(controller)
         forget_ended(controller)
-        return self.places.offer(controller)
+        return self.places.next_trial(controller)
 
     def pauses(self, trial: Trial) -> bool:
         """Say whether a trial leaves its actor to other trials now, to be issued again later."""
         return False
 
     def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
-        """Say whether a trial with this best value so far may go on after an epoch."""
+        """Say whether a trial with this best value so far may continue after an epoch."""
         return True
 
     def _verdict(self, trial: Trial, epoch: int, best: float) -> TrialState:
-        goes_on = self.may_continue(trial, epoch, best)
+        # The rule sees the last epoch as well, because later trials are compared with its value.
+        continues = self.may_continue(trial, epoch, best)
         if epoch >= trial.total_epochs:
             return TrialState.FINISHED
-        return TrialState.RUNNING if goes_on else TrialState.STOPPED_EARLY
+        return TrialState.RUNNING if continues else TrialState.STOPPED_EARLY
 
 
 class PopulationScheduler(RecordingScheduler):
@@ -166,7 +168,7 @@ class PopulationScheduler(RecordingScheduler):
         self._rules = rules
 
     def pauses(self, trial: Trial) -> bool:
-        """Say whether a trial has reached an epoch after which it waits, and put that in the journal."""
+        """Say whether a trial has reached an epoch after which it waits, and record the pause."""
         if not waits(trial, self._rules, self._ledger.history):
             return False
         self._ledger.append(TrialPaused(trial=trial.id, epoch=trial.last_epoch))
@@ -184,10 +186,10 @@ class StudyScheduler(RecordingScheduler):
         self._replay()
 
     def may_continue(self, trial: Trial, epoch: int, best: float) -> bool:
-        """Say whether the rule of its study lets the trial go on.
+        """Say whether the rule of its study lets the trial continue.
 
         A replicate is judged by the mean of the trainings of its setting that have reached the epoch. Once one of them
-        has finished, the others go on to their end: if the unlucky were stopped, the mean would be of the lucky.
+        has finished, the others train to their end: without trainings of unlucky seeds, the mean would be too high.
         """
         rule, setting = self._rules.get(trial.study), trial.candidate or trial.id
         values = self._values.setdefault(setting, {}).setdefault(epoch, [])
@@ -202,8 +204,8 @@ class StudyScheduler(RecordingScheduler):
     def _replay(self) -> None:
         """Judge the recorded epochs again, in the order of the journal.
 
-        The rules keep their state in memory alone, and ASHA's cuts depend on the order in which values arrive. Replayed
-        in the recorded order, a resumed search has the rungs that the interrupted search had.
+        The rules keep their state in memory alone, and ASHA's cuts depend on the order in which values arrive. Judged
+        in the recorded order, the epochs give a resumed search the rungs that the interrupted search had.
         """
         best: dict[str, float] = {}
         trials = self._ledger.history.trials

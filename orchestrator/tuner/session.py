@@ -1,4 +1,4 @@
-"""What the stages of one start of an experiment share."""
+"""One start of an experiment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ from orchestrator.workload.workload import Workload
 
 @dataclass(frozen=True)
 class Session:
-    """What the stages of one start of an experiment share.
+    """The objects that the stages of one start of an experiment share.
 
     Attributes:
         experiment: The experiment that is run.
-        ledger: Writes the journal, and holds what the journal says so far.
+        ledger: Writes the journal, and holds its content.
         workload: Trains a trial.
         checkpoints: Finds and saves the trials' checkpoints.
         scratch: Directory of this process alone; a short path, because Ray makes sockets under it.
-        on_step: Called several times a second, by which the display draws.
-        announce: Told what is under way that brings no record for a while, e.g. that Ray starts. It may be called in
-            the handler of a signal, while another thread works.
+        on_step: Draws the display; called several times a second.
+        announce: Gets a sentence about work that brings no record for a while, e.g. that Ray starts. It may be called
+            in the handler of a signal, while another thread works.
         limit: Called as often as ``on_step``; a text (the reason) ends the stage, and the running trials stay
             resumable.
         cluster: Where trials run.

@@ -3,7 +3,7 @@
 Ray's memory monitor kills workers of a machine whose memory is nearly full, and answers the calls of their actors with
 ``OutOfMemoryError``. Tune's manager of actors knows ``RayActorError`` alone, and ends with "Caught unexpected
 exception". The attribute changed here is private to the locked version of Ray; the test of this module fails where
-another version does without the change.
+another version of Ray does not need the change.
 """
 
 from typing import Any
@@ -20,18 +20,18 @@ def expect_deaths(controller: Any) -> None:
     manager = controller._actor_manager
     if "_actor_task_failed" in vars(manager):
         return
-    take = manager._actor_task_failed
+    handle_failure = manager._actor_task_failed
 
-    def take_as_death(tracked_actor_task: Any, exception: Exception) -> None:
+    def handle_as_death(tracked_actor_task: Any, exception: Exception) -> None:
         is_known = isinstance(exception, RayActorError | RayTaskError) or not isinstance(exception, RayError)
         # The message says whether memory was short (``orchestrator.tuner.failures``).
-        take(tracked_actor_task, exception if is_known else died(str(exception)))
+        handle_failure(tracked_actor_task, exception if is_known else died(str(exception)))
 
-    manager._actor_task_failed = take_as_death
+    manager._actor_task_failed = handle_as_death
 
 
 def died(message: str) -> ActorDiedError:
-    """Return what Ray raises of an actor that died, with a message."""
+    """Return the error that Ray raises when an actor has died, with a message."""
     error = ActorDiedError()
     error.error_msg = message
     return error

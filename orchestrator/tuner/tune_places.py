@@ -1,11 +1,11 @@
 """Which waiting trial gets an actor, so that actors start side by side.
 
 By itself Ray Tune asks a searcher for one trial at a time, and gives an actor that becomes free to a trial whose own
-actor is still starting; Tune ends the starting actor for that. So actors start one after the other, and where a trial
-takes less time than the start of an actor, a second actor never comes to run. With ``Places`` as many trials wait as
-there are free places, and one more, or several more where an autoscaler is to see that more nodes are wanted. An actor
-that becomes free takes the first waiting trial that has no actor yet. The attributes read here are private to the
-locked version of Ray; the test of this module fails where another version of Ray keeps them elsewhere.
+actor is still starting, and ends the starting actor. So actors start one after the other, and where a trial takes less
+time than the start of an actor, no second actor ever runs. With ``Places`` as many trials wait as there are free
+places, and one more, or several more where an autoscaler is to see that more nodes are wanted. An actor that becomes
+free takes the first waiting trial that has no actor yet. The attributes read here are private to the locked version of
+Ray; the test of this module fails where another version of Ray keeps them elsewhere.
 """
 
 import time
@@ -16,7 +16,7 @@ import ray
 from ray.tune.experiment import Trial as RayTrial
 
 LOOK_SECONDS = 2.0
-"""Seconds for which Ray's answer about free resources is reused, minus later starts, because asking is slow."""
+"""Seconds for which Ray's slow answer about free resources is reused; actors that started since are subtracted."""
 
 
 class Places:
@@ -26,8 +26,8 @@ class Places:
         self._controller: Any = None
         self._looked, self._free, self._live = float("-inf"), 0, 0
 
-    def has_room(self, beyond: int) -> bool:
-        """Say whether the issuer is to issue one more trial; ``False`` until Ray Tune has called ``offer`` once.
+    def wants_another(self, beyond: int) -> bool:
+        """Say whether the issuer is to issue one more trial; ``False`` until ``next_trial`` was called once.
 
         Args:
             beyond: How many trials are to wait although there is no room for them, >= 1.
@@ -37,7 +37,7 @@ class Places:
         waiting = sum(not _has_place(self._controller, trial) for trial in self._controller._pending_trials)
         return waiting < self._room(self._controller) + beyond
 
-    def offer(self, controller: Any) -> RayTrial | None:
+    def next_trial(self, controller: Any) -> RayTrial | None:
         """Return the trial that takes an actor which has become free; ``None`` if no actor is free.
 
         Args:
@@ -65,11 +65,11 @@ class Places:
 
 
 def fits(free: Mapping[str, float], wanted: Mapping[str, float]) -> int:
-    """Return how many times what is wanted is there, by resource; wanted is at least one above 0."""
+    """Return how many trials fit; at least one wanted amount is above 0."""
     return int(min(free.get(name, 0.0) / amount for name, amount in wanted.items() if amount) + 1e-6)
 
 
 def _has_place(controller: Any, trial: RayTrial) -> bool:
-    """Say whether a trial has an actor that runs or is starting, rather than one that waits for room."""
+    """Say whether a trial has an actor that runs or is starting, rather than an actor that waits for room."""
     actor = controller._trial_to_actor.get(trial)
     return actor is not None and actor not in controller._actor_manager._pending_actors_to_attrs

@@ -1,7 +1,7 @@
 """A live page beside a search: a process of its own, which ends with the search's, however that ends.
 
 The search starts the process and never waits for it. What the process prints goes to standard error; where it cannot
-listen, it says so there and the search goes on.
+listen, the process says so there, and the search continues.
 """
 
 import os
@@ -38,7 +38,7 @@ def main() -> None:
     try:
         listening = listen("127.0.0.1", port, os.environ.get(TOKEN))
     except UserError as error:
-        say(f"warning: no live page: {error}; the search goes on without it", error=True)
+        say(f"warning: no live page: {error}; the search continues without it", error=True)
         return
     experiments = Experiments(output)
     experiments.expect(name)

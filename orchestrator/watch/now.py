@@ -101,7 +101,7 @@ class Now:
         failures: The newest.
         failed: How many there are in all.
         nodes: The machines on which it runs, this one first.
-        command: What goes on with it; ``None`` where it runs, or where nothing is left to do.
+        command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
     """
 
     words: str

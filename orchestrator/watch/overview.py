@@ -132,7 +132,7 @@ def _curve(status: Status) -> Curve | None:
             curve.values.append(value)
     if not curve.values:
         return None
-    # The line goes on to the newest record: nothing better has been found since.
+    # The line continues to the newest record: nothing better has been found since.
     curve.seconds.append(status.history.running_time.seconds)
     curve.values.append(curve.values[-1])
     return curve

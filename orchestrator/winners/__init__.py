@@ -1,1 +1,1 @@
-"""What becomes of selected trials: test metrics, weight files, packed champions."""
+"""Test metrics, weight files and packed models of selected trials."""

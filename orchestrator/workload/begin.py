@@ -28,12 +28,12 @@ def train(
     """Train one model to its last epoch.
 
     Args:
-        config: The YAML file of one training, a ``TrialConfig``, or nothing where all stands in ``overrides``.
+        config: The YAML file of one training, a ``TrialConfig``, or ``None`` if ``overrides`` has all keys.
         overrides: ``KEY=VALUE``, as with ``--set``; not with a ``TrialConfig``, which is whole.
         data_root: Folder that holds the datasets.
-        output: Root of everything that is written; the training gets ``output/train/name``.
+        output: Root of all written files; the training gets ``output/train/name``.
         name: Name of the training's folder; by default made of dataset, model, loss and seed.
-        resume: Go on from the last good checkpoint.
+        resume: Resume from the last good checkpoint.
         device: See ``trainables.devices``.
         plugins: Python files or installed distributions, as with ``--plugin``.
         on_report: Called after each epoch.
@@ -69,7 +69,7 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
     """Read the YAML of one training with the plug-ins that it needs, which run last, because they import torch.
 
     Raises:
-        ConfigError: If anything in it, or a plug-in, is refused.
+        ConfigError: If the config or a plug-in is refused.
     """
     values = read_training(path, overrides).values
     kinds = {"losses": "loss", "models": "model"}
@@ -83,5 +83,5 @@ def read_config(path: Path | None, overrides: Sequence[str], plugins: Sequence[s
 
 
 def default_name(config: TrialConfig) -> str:
-    """Return what the folder of a training is called where nobody names it."""
+    """Return the default name of a training's folder."""
     return f"{Path(config.dataset).name}-{config.model}-{config.loss}-seed{config.seed}"

@@ -1,4 +1,4 @@
-"""COCOS statistics of a checkpoint: one pass over the train split with the batches it was trained on."""
+"""COCOS statistics of a checkpoint: one pass over the train split, in the batches of its training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class CheckpointContributions:
     """Measured COCOS counts, with the model and data that they were measured on.
 
     Attributes:
-        statistics: Mean and standard deviation (ddof 0) of each counter over the batches, the last and smaller one
-            included.
+        statistics: Mean and standard deviation (ddof 0) of each counter over the batches, including
+            the last, smaller batch.
     """
 
     checkpoint: Path
@@ -27,7 +27,7 @@ class CheckpointContributions:
     statistics: "Mapping[str, Spread]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
+        """Return plain values for ``--json``."""
         statistics = {name: {"mean": spread.mean, "std": spread.std} for name, spread in self.statistics.items()}
         return {**vars(self), "checkpoint": str(self.checkpoint), "statistics": statistics}
 
@@ -60,7 +60,7 @@ def measure_checkpoint(
     split = ResidentSplit(data.splits["train"], where, model.crop_size)
     best = read_file(directory, BEST)
     now = config.at(best["epoch"])
-    # What was learned has the value that the best model was trained with; where nothing was, there is no such key.
+    # Learned hyper-parameters have the values of the best model; a checkpoint without any lacks the key.
     loss = with_values(build_loss(now.loss, **now.loss_parameters), best.get(LEARNED, {}))
     batches = epoch_batches(split, now.training, generator(config.seed, "cocos"))
     statistics = measure_contributions(model.to(where), loss, batches, epsilon=epsilon, convention=convention)

@@ -1,4 +1,4 @@
-"""How well the model of a checkpoint retrieves."""
+"""Evaluates the model of a checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ class JudgedEvaluation:
     """Metrics of a checkpoint's best model when candidates that people judged to fit count as right.
 
     Attributes:
-        judgements: What was judged, in numbers.
+        judgements: Counts of the judgements, as plain values.
         metrics: See ``trainables.judgements.judged_metrics``.
     """
 
@@ -31,18 +31,19 @@ class Evaluation:
     """Retrieval metrics of a checkpoint's best model.
 
     Attributes:
-        checkpoint: Its directory.
+        checkpoint: Directory of the checkpoint.
         dataset: Name of the dataset.
-        model: Name of the model, and so ``loss``.
-        split: Which split was retrieved in.
+        model: Name of the model.
+        loss: Name of the loss.
+        split: The split in which queries were ranked.
         images: How many images the split has.
         captions: How many captions the split has.
-        folds: So many equal parts of the split were evaluated alone, and averaged.
+        folds: Number of equal parts of the split that were evaluated alone, and averaged.
         metrics: ``i2t_r1`` ... ``rsum``.
         chance_rsum: The rsum of a random ranking of a fold.
-        ranks: The file of the ranks of each query's positives; ``None`` where none was asked for.
-        judged: What people's judgements change, one of each source that lies beside the dataset; empty with several
-            folds, for people judged the whole split.
+        ranks: The file of the ranks of each query's positives; ``None`` if no file was asked for.
+        judged: The metrics under people's judgements, for each source that lies beside the dataset; empty with several
+            folds, because people judged the whole split.
     """
 
     checkpoint: Path
@@ -59,7 +60,7 @@ class Evaluation:
     judged: Sequence[JudgedEvaluation] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
+        """Return plain values for ``--json``."""
         about = {name: getattr(self, name) for name in ("dataset", "split", "images", "folds")}
         return {
             "checkpoint": str(self.checkpoint),
@@ -86,7 +87,7 @@ def evaluate(
     Args:
         checkpoint: An ``epoch_NNNN`` directory, or the directory of a training.
         data_root: Folder that holds the datasets.
-        split: Which split to retrieve in.
+        split: The split in which queries are ranked.
         folds: Evaluate so many equal parts of the split alone and average them, >= 1.
         ranks: Write the rank of each query's positives to this ``.npz`` file, to compare models query by query.
         device: See ``trainables.devices``.
@@ -124,7 +125,7 @@ def evaluate(
         if ranks_file is not None:
             write_ranks(ranks_file, found.ranks)
     image_of_caption = data.splits[split].image_of_caption
-    # A fold has a chance level of its own, and the folds are alike.
+    # Each fold has the chance level of its size, and all folds have one size.
     chance = chance_rsum(image_of_caption[image_of_caption < images // folds], data.splits[split].labels)
     return Evaluation(
         checkpoint=directory,

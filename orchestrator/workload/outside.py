@@ -1,9 +1,9 @@
 """Models that the orchestrator has not trained, as candidates: read from ranks, embeddings or similarities.
 
-A folder holds what one run of such a model says about val and about test, in one of three forms:
+A folder holds the results of one run of such a model on val and on test, in one of three forms:
 
-    ranks_val.npz, ranks_test.npz                                    as ``trials/TRIAL`` has them
-    val_images.npy (I, D), val_captions.npy (C, D), and of test      embeddings, compared by dot products
+    ranks_val.npz, ranks_test.npz                                    ranks, as in ``trials/TRIAL``
+    val_images.npy (I, D), val_captions.npy (C, D), and for test     embeddings, compared by dot products
     val_similarity.npy (I, C), test_similarity.npy                   similarities, larger is closer
 
 Rows are in the order of the split: its images, and its captions image by image.
@@ -32,7 +32,7 @@ class OutsideRun:
 
     Attributes:
         metrics: ``val/rsum`` ..., ``test/rsum`` ...
-        test: The ranks that the metrics of test are made of.
+        test: The ranks behind the metrics of test.
     """
 
     metrics: Mapping[str, float]
@@ -40,12 +40,12 @@ class OutsideRun:
 
 
 def read_outside_run(folder: Path, dataset: str, data_root: Path) -> OutsideRun:
-    """Read what a run says about val and test.
+    """Read the results of a run on val and test.
 
     Args:
-        folder: See the head of this module.
-        dataset: Dataset whose queries the run answers; read where the folder holds embeddings or similarities.
-        data_root: Where the dataset lies.
+        folder: The folder that this module describes.
+        dataset: Dataset whose queries the run answers; read if the folder holds embeddings or similarities.
+        data_root: Folder of the datasets.
 
     Raises:
         DataError: If a file is missing, damaged, or does not fit the split.
@@ -116,7 +116,7 @@ def _paths(folder: Path, split: str, names: tuple[str, ...]) -> list[Path]:
 
 
 def _read(file: Path, shape: tuple[int, int]) -> "np.ndarray":
-    """Return the numbers of a file as float32 or float64, whose shape is known; -1 stands for any length."""
+    """Return the array of a file, float32 or float64, after a check of its shape; -1 stands for any length."""
     import numpy as np
 
     try:

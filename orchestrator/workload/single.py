@@ -20,9 +20,9 @@ class TrainingStart:
     """A training that is about to begin, and its device.
 
     Attributes:
-        directory: Where its files go.
+        directory: Directory of its files.
         device: ``cpu`` or ``cuda:N``.
-        steps: Of an epoch.
+        steps: Steps of an epoch.
     """
 
     directory: Path
@@ -32,10 +32,10 @@ class TrainingStart:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a training ended.
+    """Result of a training.
 
     Attributes:
-        directory: Where its files lie.
+        directory: Directory of its files.
         checkpoint: The newest checkpoint; its ``best.pt`` is the model of ``best_epoch``.
         epochs: Epochs trained in all.
         best_epoch: The epoch with the highest selection metric, from 1.
@@ -51,7 +51,7 @@ class TrainingResult:
     chance_rsum: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
+        """Return plain values for ``--json``."""
         paths = {"directory": str(self.directory), "checkpoint": str(self.checkpoint)}
         best = {"best_epoch": self.best_epoch, "metrics": self.metrics}
         return {**paths, "epochs": self.epochs, **best, "chance_rsum": self.chance_rsum}
@@ -70,7 +70,7 @@ def train(
 ) -> TrainingResult:
     """Train to the last epoch, with a checkpoint and a line of history an epoch.
 
-    ``on_start`` is called once, when nothing is refused any more; ``on_step`` after each step with the number of steps
+    ``on_start`` is called once, after all checks; ``on_step`` after each step with the number of steps
     that its epoch has had.
 
     Raises:
@@ -85,7 +85,7 @@ def train(
     check_modality(config, data)
     check_batch_size(data, config.training)
     _open_directory(directory, resume=resume)
-    # Only now, because importing torch takes longer than refusing everything above.
+    # Imported after the checks above, because torch takes seconds to import.
     from trainables.checkpoint import find_latest, save_epoch
     from trainables.cost.pace import count_steps
     from trainables.devices import choose_device
@@ -119,20 +119,20 @@ def read_history(directory: Path) -> dict[int, dict[str, float]]:
         rows = [parse_state(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return {row["epoch"]: row["metrics"] for row in rows}
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: damaged ({error}); remove it to go on without the history") from None
+        raise CheckpointError(f"{path}: damaged ({error}); remove it to resume without the history") from None
 
 
 def write_history(directory: Path, history: dict[int, dict[str, float]], last: int) -> None:
-    """Write the history up to an epoch; what a crash left behind it is dropped."""
+    """Write the history up to an epoch; later epochs, which a crash left, are dropped."""
     rows = ({"epoch": epoch, "metrics": metrics} for epoch, metrics in sorted(history.items()) if epoch <= last)
     write_whole(directory / "history.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _open_directory(directory: Path, *, resume: bool) -> None:
-    """Make the directory; refuse one that cannot be written, or that does not go with ``resume``."""
+    """Make the directory; refuse a directory that cannot be written, or that does not fit ``resume``."""
     exists = (directory / "config.yaml").exists()
     if exists and not resume:
-        raise ConfigError(f"{directory}: holds a training already; go on with --resume or choose another --name")
+        raise ConfigError(f"{directory}: holds a training already; resume it with --resume or choose another --name")
     if resume and not exists:
         raise ConfigError(f"{directory}: holds no training to resume; start it without --resume")
     try:

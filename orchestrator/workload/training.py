@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainablesWorkload:
-    """The real thing.
+    """Trains, tests and packs models with ``trainables``.
 
     Attributes:
-        data_root: Folder of the datasets, absolute and the same on every node, or ``s3://bucket/prefix``, from which
+        data_root: Folder of the datasets, an absolute path that every node has, or ``s3://bucket/prefix``, from which
             each node fetches a dataset once.
         threads: CPU threads of PyTorch in an actor, >= 1.
         device: See ``trainables.devices``.
-        digests: What the data must be, by ``data_key``; those that are not named may be anything.
+        digests: Required digests by ``data_key``; data without a digest here may be anything.
         plugins: Plug-ins whose code trials run. An actor gets the text of their code with the workload.
     """
 
@@ -41,12 +41,12 @@ class TrainablesWorkload:
     plugins: tuple[Plugin, ...] = ()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take part in another process, where the names of the plug-ins must be known before a trial's config is."""
+        """Load the plug-ins in another process, because the config of a trial may need their names."""
         vars(self).update(state)
         use(self.plugins)
 
     def check(self, experiment: Experiment) -> dict[str, str]:
-        """Open every dataset in the way its models want it.
+        """Open every dataset in the way its models need.
 
         Raises:
             ConfigError: If the weights of a backbone are missing, or a batch is larger than the train split.
@@ -61,7 +61,7 @@ class TrainablesWorkload:
             config = experiment.trial_config(cell, {})
             config.check_weights()
             data = self.open_data(config)
-            # Judgements that are damaged are refused now, and not when the test split is opened.
+            # Damaged judgements are refused now rather than when the test split is opened.
             _judgements(*_asked_for(config, self.data_root))
             digests[data_key(config)] = data.digest
             check_modality(config, data)
@@ -148,7 +148,7 @@ class TrainablesWorkload:
         write_weights(checkpoint, path)
 
     def _origin(self, config: TrialConfig) -> Mapping[str, Any] | None:
-        """Return what was written beside the features when they were made; ``None`` where nothing was."""
+        """Return the description that lies beside the features; ``None`` if there is none."""
         from trainables.data.features import sidecars
         from trainables.data.source import find_source
         from trainables.data.text_files import read_json
@@ -160,7 +160,7 @@ class TrainablesWorkload:
         return read_json(description) if description.exists() else None
 
     def _text_extractor(self, config: TrialConfig) -> Path | None:
-        """Return the file of what made the features of the captions; ``None`` where none is read, or none is kept."""
+        """Return the file of the extractor of the captions' features; ``None`` if there is none."""
         from trainables.data.source import find_source
         from trainables.data.tfidf import extractor_file
 
@@ -173,7 +173,7 @@ class TrainablesWorkload:
         """Return a trial's dataset.
 
         Raises:
-            DataError: If it is missing, damaged, or not what the driver has.
+            DataError: If it is missing or damaged, or differs from the driver's dataset.
         """
         data = _dataset(*_asked_for(config, self.data_root))
         expected = self.digests.get(data_key(config), data.digest)
@@ -210,7 +210,7 @@ class _Fused:
 
 
 def _asked_for(config: TrialConfig, data_root: str) -> tuple[str, str, Vocabulary, str, bool, int | None]:
-    """Return the arguments of ``_dataset``, which trials of one dataset share."""
+    """Return the arguments of ``_dataset``, equal for trials of one dataset."""
     features, text = config.features, config.reads_text_features
     return config.dataset, data_root, config.vocabulary, features, text, config.val_images
 
@@ -238,5 +238,5 @@ def _judgements(
 
 
 def _root(data_root: str, name: str) -> Path:
-    """Return the folder that holds a dataset, fetched from a bucket where the data root is one."""
+    """Return the folder that holds a dataset, fetched first if the data root is a bucket."""
     return fetch_dataset(ObjectStore.parse(data_root), name) if is_bucket(data_root) else Path(data_root)

@@ -1,6 +1,6 @@
 """The interface between a search and the trainings of its trials; tests put a cheaper training behind it.
 
-This is the one place where a search touches data and models. Everything heavy is imported when it is first needed.
+A search touches data and models only here. Heavy modules are imported when they are first needed.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -35,11 +35,11 @@ class Evaluation:
     """The results of a checkpoint's best model on the test split.
 
     Attributes:
-        metrics: On test: ``rsum``, ``i2t_r1`` ...
-        ranks: Split -> ranks of the positives of its queries, for ``val`` and ``test``; empty where a workload has no
+        metrics: Metrics on test: ``rsum``, ``i2t_r1`` ...
+        ranks: Split -> ranks of the positives of its queries, for ``val`` and ``test``; empty if a workload has no
             queries.
-        judged: On test, where the model puts the candidates that people judged to fit; one of each source of judgements
-            that lies beside the dataset.
+        judged: Ranks, on test, of the candidates that people judged to fit, for each source of judgements that lies
+            beside the dataset.
     """
 
     metrics: Mapping[str, float]
@@ -55,7 +55,7 @@ class TrialGroup(Protocol):
     """Trials that train at once in this process, see ``trainables.fused.trials.FusedTrials``."""
 
     def add(self, name: str, config: TrialConfig, resume: Path | None) -> EpochReport | None:
-        """Add a trial to the group; return the report of its checkpoint where the trial is resumed.
+        """Add a trial to the group; return the report of its checkpoint if the trial is resumed.
 
         Raises:
             UserError: If the trial cannot run.
@@ -75,7 +75,7 @@ Vocabulary = Literal["train", "published"]
 
 
 class TrialRunner(Protocol):
-    """Trains one trial at a time: all that an actor needs of a workload."""
+    """Trains one trial at a time: the part of a workload that an actor needs."""
 
     def train(self, config: TrialConfig, resume: Path | None) -> Stream:
         """Yield a report after each epoch; a training that is resumed repeats the report of its checkpoint first."""
@@ -83,7 +83,7 @@ class TrialRunner(Protocol):
 
 
 class Workload(TrialRunner, Protocol):
-    """All that a search needs of the trainings of its trials; pickled once and sent to every actor."""
+    """The interface of a search to the trainings of its trials; pickled once and sent to every actor."""
 
     def check(self, experiment: Experiment) -> dict[str, str]:
         """Return the digest of each ``data_key``, or refuse the experiment; called before anything is started."""
@@ -98,7 +98,7 @@ class Workload(TrialRunner, Protocol):
         ...
 
     def rates(self, config: TrialConfig) -> Mapping[int, float]:
-        """Return the epochs an hour of all trials together, by how many train at once; called as ``measure`` is."""
+        """Return number of trials at once -> their epochs an hour together; called like ``measure``."""
         ...
 
     def together(self) -> TrialGroup:
@@ -113,7 +113,7 @@ class Workload(TrialRunner, Protocol):
         """Write a checkpoint's best model into a new folder as ``trainables.serving.retriever`` reads it.
 
         Raises:
-            UserError: If it cannot.
+            UserError: If the model cannot be written.
         """
         ...
 
@@ -121,6 +121,6 @@ class Workload(TrialRunner, Protocol):
         """Write a checkpoint's best model as one safetensors file.
 
         Raises:
-            UserError: If it cannot.
+            UserError: If the model cannot be written.
         """
         ...

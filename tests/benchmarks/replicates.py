@@ -154,7 +154,7 @@ class Slack(Rungs):
             epoch *= self._factor
 
     def may_continue(self, trial_id: str, number: int, epoch: int, best: float) -> bool:
-        """Note the best value so far at an epoch; say whether the trial may go on."""
+        """Note the best value so far at an epoch; say whether the trial may continue."""
         if epoch not in self._rungs:
             return True
         before = tuple(self._rungs[epoch])

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks search_efficiency                      # generated scenes, small, a minute
     python -m tests.benchmarks search_efficiency --dataset flickr8k --data-root DATA --embedding-size 256 --epochs 9 \\
-        --seeds 0 1 2 --output runs/efficiency                        # goes on where it was interrupted
+        --seeds 0 1 2 --output runs/efficiency                        # resumes where it was interrupted
 
 Both are searches of the product, over e0 + Delta + e2 Delta^2: the grid trains all 16 points for all epochs, TPE with
 ASHA as many trials over the slopes and offsets between these (``--space slopes``), or over the same points (``--space
@@ -92,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=16, help="of TPE with ASHA")
     parser.add_argument("--grace-epochs", type=int, default=1, help="of ASHA")
     parser.add_argument("--concurrent", type=int, default=1, help="trials at a time, each on one core")
-    parser.add_argument("--output", type=Path, help="keep the searches there, and go on with them")
+    parser.add_argument("--output", type=Path, help="keep the searches there, and resume them")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Drivers that are killed, at random moments and at chosen ones, or told to stop: the same command goes on.
+"""Drivers that are killed, at random moments and at chosen ones, or told to stop: the same command resumes.
 
 Each search is killed several times before it may end. CI kills a few times, at random moments that differ from commit
 to commit; ``test_every_record.py`` proves there, without processes, what holds at every record. The proofs marked
@@ -194,7 +194,7 @@ def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None
     assert_invariants(searches.output, before=snapshots, log=workload.log, kills=2)
 
 
-def test_a_search_whose_budget_is_spent_goes_on_with_another(
+def test_a_search_whose_budget_is_spent_resumes_with_another(
     any_searches: Searches | SearchesHere, tmp_path: Path
 ) -> None:
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl")

@@ -42,7 +42,7 @@ def kinds_of_actors() -> dict[str, list[psutil.Process]]:
 
 # In CI, a trial hangs in test_trials.py, and the engines of this file are killed from without and by a trial.
 @pytest.mark.soak
-def test_an_engine_that_hangs_is_killed_and_its_trials_go_on_in_another(searches: Searches, tmp_path: Path) -> None:
+def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searches: Searches, tmp_path: Path) -> None:
     # Long enough an epoch that the three of the engine are there when it hangs.
     hang = {0.2: Trouble("hang", epoch=4, times=1)}
     workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl", troubles=hang)

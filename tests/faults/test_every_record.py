@@ -1,7 +1,7 @@
-"""A search that is killed at every single record of its journal, one after the other, goes on to the same end.
+"""A search that is killed at every single record of its journal, one after the other, resumes to the same end.
 
 No process is killed here: a snapshot of the disk at each record is what a kill leaves (``tests/support/snapshots.py``),
-and the search that goes on from it runs without Ray (``tests/support/in_process.py``). So there is room for all records
+and the search that resumes from it runs without Ray (``tests/support/in_process.py``). So there is room for all records
 and for all ways in which a record can get lost; ``test_drivers.py`` kills real processes at some of them.
 """
 
@@ -56,7 +56,7 @@ class Scenario:
     prepare: Callable[[Path], None] = lambda output: None
 
     def run(self, output: Path, order: int = 0) -> None:
-        """Begin the search, or go on with it."""
+        """Begin or resume the search."""
         with without_ray(self.places, self.gpus, order):
             run_search(self.experiment, self.workload(output / LOG), output, quiet=True)
 
@@ -145,7 +145,7 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 def run_undisturbed(scenario: Scenario, folder: Path) -> Undisturbed:
-    """Run a scenario from its beginning, or go on with what lies in ``folder/runs``."""
+    """Run a scenario from its beginning, or resume what lies in ``folder/runs``."""
     output, copies = folder / "runs", folder / "copies"
     if not output.exists():
         output.mkdir(parents=True)
@@ -181,15 +181,15 @@ CRASHES = {
 
 
 @pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
-def test_it_goes_on_to_the_same_end_from_every_record(undisturbed: Undisturbed, crash: Crash, tmp_path: Path) -> None:
+def test_it_resumes_to_the_same_end_from_every_record(undisturbed: Undisturbed, crash: Crash, tmp_path: Path) -> None:
     for number, snapshot in enumerate(undisturbed.snapshots):
         assert snapshot.is_forced, f"{snapshot.record}: acted upon before it was forced to the disk"
         output = tmp_path / f"{number}-{snapshot.record['kind']}"
         snapshot.restore(output, crash.lost(snapshot.length, number), power=crash.power)
-        go_on(undisturbed, output, order=number, damage=crash.damage)
+        resume(undisturbed, output, order=number, damage=crash.damage)
 
 
-def test_it_goes_on_from_every_record_of_a_start_that_goes_on(tmp_path: Path) -> None:
+def test_it_resumes_from_every_record_of_a_start_that_resumes(tmp_path: Path) -> None:
     first = run_undisturbed(ONE_BY_ONE, tmp_path / "first")
     late = first.snapshots[len(first.snapshots) // 2 :]
     crashed = next(snapshot for snapshot in late if snapshot.record.get("state") == TrialState.RUNNING)
@@ -202,7 +202,7 @@ def test_it_goes_on_from_every_record_of_a_start_that_goes_on(tmp_path: Path) ->
     for number, snapshot in enumerate(again.snapshots):
         output = tmp_path / f"{number}-{snapshot.record['kind']}"
         snapshot.restore(output, CUTS[number % 4](snapshot.length))
-        go_on(first, output, order=number, repeated=damaged)
+        resume(first, output, order=number, repeated=damaged)
 
 
 def test_the_searches_write_the_records_at_which_they_are_to_be_killed(undisturbed: Undisturbed) -> None:
@@ -229,8 +229,8 @@ def test_there_is_no_other_kind_of_record() -> None:
     assert written_kinds() == known | {"checkpoint_damaged"} | NOWHERE
 
 
-def go_on(undisturbed: Undisturbed, output: Path, *, order: int, damage: bool = False, repeated: int = 0) -> None:
-    """Go on with a search that has crashed, and judge what it comes to.
+def resume(undisturbed: Undisturbed, output: Path, *, order: int, damage: bool = False, repeated: int = 0) -> None:
+    """Resume a search that has crashed, and judge what it comes to.
 
     Args:
         undisturbed: The same search without a crash.
@@ -246,7 +246,7 @@ def go_on(undisturbed: Undisturbed, output: Path, *, order: int, damage: bool = 
             undisturbed.scenario.run(output, order)
         records = read_journal(output / JOURNAL)
     except UserError as error:
-        raise AssertionError(f"the search does not go on: {error}") from error
+        raise AssertionError(f"the search does not resume: {error}") from error
     history = History.of(records)
     assert_same(undisturbed, records, history)
     assert_ended_once(records, history)

@@ -1,4 +1,4 @@
-"""A Ray that dies, alone or with its driver: a sentence of ours, nothing left, and the same command goes on."""
+"""A Ray that dies, alone or with its driver: a sentence of ours, nothing left, and the same command resumes."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.faults.troubled_workload import TroubledWorkload
 pytestmark = pytest.mark.slow
 
 
-def test_a_search_whose_ray_dies_ends_in_order_and_goes_on(searches: Searches, tmp_path: Path) -> None:
+def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(seconds=0.5, log=tmp_path / "trained.jsonl")
     snapshots: list[History] = []
     for victim in CORE:
@@ -33,7 +33,7 @@ def test_a_search_whose_ray_dies_ends_in_order_and_goes_on(searches: Searches, t
         assert snapshots[-1].outcome is None
     told = searches.errors().splitlines()
     assert [said for line in told for said in CORE.values() if f"({said})" in line] == list(CORE.values())
-    assert len(told) == len(CORE) and all("the same command goes on from here" in line for line in told), told
+    assert len(told) == len(CORE) and all("resume with the same command" in line for line in told), told
     searches.finish(tiny(), workload)
     assert_invariants(searches.output, before=snapshots, log=workload.log, kills=len(CORE))
 
@@ -66,7 +66,7 @@ def test_a_signal_to_a_search_and_its_ray_at_once_ends_both_in_order(
     history = assert_nothing_left(searches, family)
     assert history.outcome == "interrupted", searches.errors()
     (said,) = searches.errors().splitlines()
-    assert said.startswith(f"{searches.output / 'tiny'}: go on with: orchestrator resume tiny ")
+    assert said.startswith(f"{searches.output / 'tiny'}: resume with: orchestrator resume tiny ")
     searches.finish(tiny(), workload)
     assert_invariants(searches.output, before=[history], log=workload.log, kills=1)
 

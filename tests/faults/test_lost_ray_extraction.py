@@ -1,4 +1,4 @@
-"""``data extract --workers`` whose Ray dies, alone or with it: a sentence of ours, nothing left, and it goes on."""
+"""``data extract --workers`` whose Ray dies, alone or with it: a sentence of ours, nothing left, and it resumes."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from tests.trainables.scenes_folder import write_scenes
 
 PROGRAM = "from orchestrator.cli import main; main()"
 
-GOES_ON = "finished shards are kept: the same command goes on from here\n"
+RESUME = "finished shards are kept: resume with the same command\n"
 
 
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_an_extraction_whose_ray_dies_ends_in_order_and_goes_on(tmp_path: Path) -> None:
+def test_an_extraction_whose_ray_dies_ends_in_order_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-c", PROGRAM, "data", "extract", "scenes", "--shard-size", "8", "--workers", "2"]
     command += ["--data-root", str(write_scenes(tmp_path / "data", images=256)), "--out", str(out)]
@@ -40,10 +40,10 @@ def test_an_extraction_whose_ray_dies_ends_in_order_and_goes_on(tmp_path: Path) 
             next(one for one in family if one.name() == victim).kill()
         said = process.communicate(timeout=120)[1]
         if victim == "all":
-            assert (process.returncode, said) == (130, f"interrupted: {out}: {GOES_ON}")
+            assert (process.returncode, said) == (130, f"interrupted: {out}: {RESUME}")
         else:
             assert process.returncode == 1 and said.startswith(f"error: {out}: Ray is gone ({CORE[victim]}): "), said
-            assert said.endswith(f"; {GOES_ON}") and said.count("\n") == 1
+            assert said.endswith(f"; {RESUME}") and said.count("\n") == 1
         gone, left = psutil.wait_procs(family, timeout=60)
         assert (len(gone), left) == (len(family), [])
         assert (out / ".extract" / "lock").read_text() == ""

@@ -1,4 +1,4 @@
-"""A node of two is lost: its trials go on elsewhere, from their last checkpoints."""
+"""A node of two is lost: its trials resume elsewhere, from their last checkpoints."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Slow:
-    """A training whose second checkpoint is half written when it asks whether it may go on."""
+    """A training whose second checkpoint is half written when it asks whether it may continue."""
 
     ask: Connection
 

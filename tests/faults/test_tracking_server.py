@@ -1,4 +1,4 @@
-"""A tracking server that is down, dies, answers with errors, late or never: the search goes on and loses nothing.
+"""A tracking server that is down, dies, answers with errors, late or never: the search continues and loses nothing.
 
 The server is a real one; what its answers meet on their way is up to a proxy of ours. It is started once, and each test
 leaves its experiment behind under another name.
@@ -184,7 +184,7 @@ def test_a_server_that_stays_away_gets_it_from_sync(
     assert_tracked(tracked, server, workload)
 
 
-def test_a_driver_killed_between_write_and_acknowledgement_goes_on_in_the_same_runs(
+def test_a_driver_killed_between_write_and_acknowledgement_resumes_in_the_same_runs(
     tracked: Searches, server: MlflowServer, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     workload = TroubledWorkload(seconds=0.2, log=tmp_path / "trained.jsonl")

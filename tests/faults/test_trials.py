@@ -1,4 +1,4 @@
-"""Trials that hang, run out of memory, die, diverge, or meet a full disk: the search goes on, and says why."""
+"""Trials that hang, run out of memory, die, diverge, or meet a full disk: the search continues, and says why."""
 
 from pathlib import Path
 

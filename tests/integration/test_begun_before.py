@@ -1,4 +1,4 @@
-"""A search that an older version began, and that was killed, goes on in this version to the same winner."""
+"""A search that an older version began, and that was killed, resumes in this version to the same winner."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ UNDISTURBED = json.loads((FIXTURE / "undisturbed.json").read_text())
 
 
 @pytest.mark.slow
-def test_a_search_of_version_0_1_0_goes_on_to_the_winner_of_the_undisturbed_search(
+def test_a_search_of_version_0_1_0_resumes_to_the_winner_of_the_undisturbed_search(
     trials_run: None, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(output.parent / "cache"))

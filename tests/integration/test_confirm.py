@@ -13,7 +13,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirmation import fresh_seeds
-from orchestrator.search.continuation import confirm_experiment
+from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.search import SearchResult, run_search
 from orchestrator.tracking import default_uri
 from tests.integration.test_search import assert_invariants, grid, process, progress, read, wait_for
@@ -148,7 +148,7 @@ def test_a_race_gives_its_trainings_to_those_that_can_win(trials_run: None, outp
 
 
 @pytest.mark.soak
-def test_a_race_that_was_killed_goes_on_to_the_same_end(ray_session: None, output: Path, tmp_path: Path) -> None:
+def test_a_race_that_was_killed_resumes_to_the_same_end(ray_session: None, output: Path, tmp_path: Path) -> None:
     experiment = confirming(top=2, trainings=12)
     # As in the process that is killed, every seed of a candidate has the same value.
     undisturbed = run(experiment, tmp_path / "undisturbed", workload=FakeWorkload()).summary
@@ -161,7 +161,7 @@ def test_a_race_that_was_killed_goes_on_to_the_same_end(ray_session: None, outpu
 
 
 @pytest.mark.soak
-def test_killed_while_it_confirms_it_goes_on(ray_session: None, output: Path) -> None:
+def test_killed_while_it_confirms_it_resumes(ray_session: None, output: Path) -> None:
     experiment = confirming(top=1, seeds=3)
     with process(output, experiment, 0.1) as started:
         wait_for(lambda: any(trial.has_ended for trial in progress(output).stage(Stage.CONFIRM)), started)

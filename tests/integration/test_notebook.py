@@ -42,7 +42,7 @@ def test_a_cell_that_was_interrupted_is_run_again_and_another_after_it(
     monkeypatch.setattr(begin, "make_workload", lambda *given: workload)
 
     async def cells() -> tuple[icr.LoadedExperiment, icr.LoadedExperiment]:
-        with pytest.raises(SearchInterruptedError, match="go on with: orchestrator resume first"):
+        with pytest.raises(SearchInterruptedError, match="resume with: orchestrator resume first"):
             icr.search(keys("first"), output=tmp_path, quiet=True)
         assert list(icr.load("first", output=tmp_path).trials["state"]) == ["running"]
         first = icr.search(keys("first"), output=tmp_path, quiet=True)
@@ -64,6 +64,6 @@ def test_a_kernel_searches_on_ray_is_interrupted_and_searches_again(tmp_path: Pa
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert "go on with: orchestrator resume" in found["interrupted"]
+    assert "resume with: orchestrator resume" in found["interrupted"]
     assert found["first"] == found["second"] == ["finished"] * 3
     assert found["epochs"] == [[1, 12]] and found["handler is Python's"]

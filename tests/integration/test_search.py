@@ -113,7 +113,7 @@ def test_trials_that_go_wrong_never_win(trials_run: None, output: Path) -> None:
         search(experiment, output, FakeWorkload(digest="d2"))
 
 
-def test_a_search_with_more_trials_goes_on_where_it_was(trials_run: None, output: Path) -> None:
+def test_a_search_with_more_trials_resumes_where_it_was(trials_run: None, output: Path) -> None:
     short, long = ({"sampler": "tpe", "trials": trials, "seed": 3} for trials in (2, 4))
     limits = {"cpus": 1, "gpus": 0, "max_concurrent": 1}
     search(make_experiment(search=short, resources=limits), output, FakeWorkload())
@@ -178,20 +178,20 @@ def test_killed_and_started_again_a_search_ends_as_an_undisturbed_one(ray_sessio
             assert final.trials[trial.id] == trial, "finished trials are kept"
         else:
             kept = {epoch: final.trials[trial.id].times[epoch] for epoch in trial.times}
-            assert kept == trial.times, "running ones go on"
+            assert kept == trial.times, "running ones resume"
     assert {trial.state for trial in final.trials.values()} == {TrialState.FINISHED}
     assert result.summary["winners"]["pets"]["params"] == {"temperature": 0.05}
     assert_invariants(output)
 
 
-def test_told_to_stop_a_search_ends_cleanly_and_can_go_on(ray_session: None, output: Path) -> None:
+def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None, output: Path) -> None:
     experiment = grid([0.3, 0.05, 0.2], scheduler={"name": "none"})
     with process(output, experiment, 0.5) as started:
         wait_for(lambda: any(trial.last_epoch >= 2 for trial in progress(output).running()), started)
         started.send_signal(signal.SIGTERM)
         _, errors = started.communicate(timeout=60)
     assert started.returncode == 130
-    assert "go on with: orchestrator resume tiny" in errors
+    assert "resume with: orchestrator resume tiny" in errors
     assert "Traceback" not in errors
     interrupted = read(output)
     assert interrupted.outcome == "interrupted"

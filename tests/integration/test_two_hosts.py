@@ -94,7 +94,7 @@ def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_
         before = {name: journal(base).trials[name].last_epoch for name in elsewhere}
         wait_until(
             lambda: all(journal(base).trials[name].last_epoch > before[name] for name in elsewhere),
-            "the lost trial goes on",
+            "the lost trial resumes",
             log,
         )
         went_on = time.monotonic() - died

@@ -2,7 +2,7 @@
 
 from tests.mutations.mutation import Mutation
 
-EVERY_RECORD = "tests/faults/test_every_record.py::test_it_goes_on_to_the_same_end_from_every_record"
+EVERY_RECORD = "tests/faults/test_every_record.py::test_it_resumes_to_the_same_end_from_every_record"
 KILLED = f"'{EVERY_RECORD}[one by one-killed after it]'"
 POWER_LOST = f"'{EVERY_RECORD}[one by one-power lost while it is written]'"
 POPULATION_KILLED = f"'{EVERY_RECORD}[a population-killed after it]'"

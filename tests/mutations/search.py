@@ -8,14 +8,14 @@ MUTATIONS = (
         file="orchestrator/tuner/scheduler.py",
         old="best >= median(others)",
         new="best > median(others)",
-        tests="tests/orchestrator/tuner/test_early_stopping.py::test_a_trial_goes_on_while_it_is_no_lower_than_the_median_of_the_others",
+        tests="tests/orchestrator/tuner/test_early_stopping.py::test_a_trial_continues_while_it_is_no_lower_than_the_median_of_the_others",
     ),
     Mutation(
         name="the median counts the trial itself",
         file="orchestrator/tuner/scheduler.py",
         old=" if other != trial_id]",
         new="]",
-        tests="tests/orchestrator/tuner/test_early_stopping.py::test_a_trial_goes_on_while_it_is_no_lower_than_the_median_of_the_others",
+        tests="tests/orchestrator/tuner/test_early_stopping.py::test_a_trial_continues_while_it_is_no_lower_than_the_median_of_the_others",
     ),
     Mutation(
         name="the median stops nobody in the last epoch of the grace",
@@ -34,7 +34,7 @@ MUTATIONS = (
     Mutation(
         name="all trials are in the first bracket",
         file="orchestrator/tuner/scheduler.py",
-        old="number % len(self._ladders)",
+        old="number % len(self._brackets)",
         new="0",
         tests="tests/orchestrator/tuner/test_early_stopping.py::test_trials_take_turns_in_brackets_that_begin_to_judge_one_after_the_other",
     ),

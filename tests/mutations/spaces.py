@@ -88,11 +88,11 @@ MUTATIONS = (
         tests="tests/search_spaces/test_polynomial.py::test_version_1_has_the_bounds_and_the_first_points_of_then",
     ),
     Mutation(
-        name="a search that began goes on in another space",
+        name="a search resumes in another space",
         file="orchestrator/experiment/experiment.py",
         old='if not begun or "space_version" in self.search.model_fields_set:',
         new="if True:",
-        tests="tests/search_spaces/test_polynomial.py::test_an_experiment_that_began_with_version_1_goes_on_with_it_unless_it_names_another",
+        tests="tests/search_spaces/test_polynomial.py::test_an_experiment_that_began_with_version_1_resumes_with_it_unless_it_names_another",
     ),
     Mutation(
         name="a journal without a version is one of today",

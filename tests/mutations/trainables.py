@@ -214,7 +214,7 @@ MUTATIONS = (
         tests="tests/trainables/test_trial.py::test_the_checkpoint_holds_the_model_of_the_best_epoch",
     ),
     Mutation(
-        name="the best model goes on being trained",
+        name="the best model continues to be trained",
         file="trainables/trial.py",
         old="tensor.cpu().clone()",
         new="tensor.cpu()",
@@ -232,7 +232,7 @@ MUTATIONS = (
         file="trainables/learned_parameters.py",
         old='            self.each[name].optimizer.load_state_dict(saved["optimizer"])\n',
         new="",
-        tests="tests/trainables/test_learned_parameters.py::test_a_resumed_trial_goes_on_to_the_bit",
+        tests="tests/trainables/test_learned_parameters.py::test_a_resumed_trial_resumes_to_the_bit",
     ),
     Mutation(
         name="a learned temperature decays",

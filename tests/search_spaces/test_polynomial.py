@@ -198,12 +198,12 @@ def test_version_1_has_the_bounds_and_the_first_points_of_then(name: str) -> Non
     assert space.published_points() == [point]
 
 
-def test_an_experiment_that_began_with_version_1_goes_on_with_it_unless_it_names_another() -> None:
+def test_an_experiment_that_began_with_version_1_resumes_with_it_unless_it_names_another() -> None:
     begun = experiment(space_version=1).to_dict()
     now = experiment()
     assert now.search.space_version == 3
-    assert now.continuing({}) is now
-    assert changed_keys(begun, now.continuing(begun).to_dict()) == {}
-    assert list(now.continuing(begun).cells()[0].space.bounds()) == list(VERSION_1["polynomial_relative"])
+    assert now.as_begun({}) is now
+    assert changed_keys(begun, now.as_begun(begun).to_dict()) == {}
+    assert list(now.as_begun(begun).cells()[0].space.bounds()) == list(VERSION_1["polynomial_relative"])
     named = experiment(space_version=2)
-    assert changed_keys(begun, named.continuing(begun).to_dict()) == {"search.space_version": (1, 2)}
+    assert changed_keys(begun, named.as_begun(begun).to_dict()) == {"search.space_version": (1, 2)}

@@ -38,7 +38,7 @@ def learned(temperatures: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class DriftingWorkload(FakeWorkload):
-    """Trainings that go on from what their checkpoint has learned; ``log`` gets a line for each epoch trained."""
+    """Trainings that resume from what their checkpoint has learned; ``log`` gets a line for each epoch trained."""
 
     log: Path = Path("/dev/null")
 

@@ -54,10 +54,10 @@ class Stage:
         self.session, self.scheduler, self.places = session, scheduler, places
         self.live: list[RayTrial] = []
         self.issued = 0
-        self.issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, self.has_room)
+        self.issuer = Issuer(source, session.at_a_time(), session.ledger.history.halvings, self.wants_another)
         self.callback = TrialCallback(session, source, self.issuer)
 
-    def has_room(self) -> bool:
+    def wants_another(self) -> bool:
         return len(self.live) < self.places
 
     def run(self, chance: random.Random, shares: Mapping[str, float]) -> None:

@@ -72,9 +72,9 @@ class Races:
         while waiting:
             these, seeds, looks = waiting.pop()
             looks = (*looks, seeds) if seeds >= EARLIEST else looks
-            goes_on, further = self._close_round(these, looks)
-            for step in np.unique(further[goes_on]):
-                on = these[goes_on & (further == step)]
+            continues, further = self._close_round(these, looks)
+            for step in np.unique(further[continues]):
+                on = these[continues & (further == step)]
                 self.seeds[on] = np.where(self.inside[on], seeds + step, self.seeds[on])
                 waiting.append((on, seeds + int(step), looks))
         verdicts, baseline, winner, trainings, seeds_of_winner, level = self.results

@@ -1,4 +1,4 @@
-"""Training from pixels: the backbone stands still, learns, is saved and goes on; scenes are the pictures."""
+"""Training from pixels: the backbone stands still, learns, is saved and resumes; scenes are the pictures."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_augmentation_changes_training_and_can_be_left_out(data: Dataset) -> Non
         pytest.param(15, 2e-5, 2e-4, id="frozen"),
         pytest.param(31, 2e-5, 2e-5, id="fine-tuned, published"),
         pytest.param(45, 2e-5, 2e-5, id="fine-tuned to the end"),
-        pytest.param(31, None, 2e-6, id="goes on as before"),
+        pytest.param(31, None, 2e-6, id="keeps the rate"),
     ],
 )
 def test_the_learning_rate_of_fine_tuning(epoch: int, fine: float | None, rate: float) -> None:

@@ -261,7 +261,7 @@ def test_its_checkpoint_is_that_of_a_trial_alone(data: Dataset, tmp_path: Path) 
     other = save_epoch(tmp_path / "alone", second)
     for name in ("state.pt", "best.pt"):
         assert (saved / name).stat().st_size == (other / name).stat().st_size
-    # It goes on alone, and beside another trial.
+    # It resumes alone, and beside another trial.
     resumed = list(run_trial(configs[1], data, saved, device="cpu"))
     beside = FusedTrials("cpu")
     beside.add("new", configs[0], data)

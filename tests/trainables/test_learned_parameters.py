@@ -71,7 +71,7 @@ def test_the_temperature_is_that_of_a_log_scale_learned_as_in_clip(data: Dataset
 
 @pytest.mark.parametrize("loss", LEARNS)
 @pytest.mark.parametrize("stop", [1, 2, 4])
-def test_a_resumed_trial_goes_on_to_the_bit(data: Dataset, tmp_path: Path, stop: int, loss: str) -> None:
+def test_a_resumed_trial_resumes_to_the_bit(data: Dataset, tmp_path: Path, stop: int, loss: str) -> None:
     config = learning(loss, epochs=4, learning_rate_drop_epochs=2, weight_decay=0.1)
     straight = [numbers(report) for report in run_trial(config, data, device="cpu")]
     for report in run_trial(config, data, device="cpu"):

@@ -1,4 +1,4 @@
-"""A trial learns, repeats itself, goes on where it stopped, and says where it diverged."""
+"""A trial learns, repeats itself, resumes where it stopped, and says where it diverged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_the_checkpoint_holds_the_model_of_the_best_epoch(data: Dataset, tmp_pat
     assert set(evaluate_checkpoint(checkpoint, data, "test", device="cpu")) == set(evaluated)
 
 
-def test_more_epochs_go_on_with_the_same_trial_but_another_config_does_not(data: Dataset, tmp_path: Path) -> None:
+def test_more_epochs_resume_the_same_trial_but_another_config_does_not(data: Dataset, tmp_path: Path) -> None:
     config = tiny_config(epochs=1)
     checkpoint = save_epoch(tmp_path, next(run_trial(config, data, device="cpu")))
     longer = replace(config, training=replace(config.training, epochs=2))

@@ -1,1 +1,1 @@
-"""What a training takes: time and memory, from a few real steps."""
+"""Time and memory of a training, from a few real steps."""

@@ -26,7 +26,7 @@ ROUNDS, ENOUGH_SECONDS = 5, 1.0
 
 @dataclass(frozen=True)
 class Pace:
-    """What an epoch takes.
+    """The duration of an epoch.
 
     Attributes:
         device: ``cpu`` or ``cuda``.

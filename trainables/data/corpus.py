@@ -30,12 +30,12 @@ class Image(NamedTuple):
     """One image with its captions.
 
     Attributes:
-        place: Where it stands in its source, for messages.
-        id: What the source calls it; unique in the corpus.
-        filename: Relative to the dataset's folder or one of its image folders; empty where the format has none.
+        place: Place in the source, for messages.
+        id: Id in the source; unique in the corpus.
+        filename: Path relative to the dataset's folder or one of its image folders; empty if the format has none.
         split: One of ``SPLITS``.
-        captions: As written, in the source's order.
-        caption_ids: What the source calls each caption, as many as captions; empty where the format has no such ids.
+        captions: Captions as written, in the source's order.
+        caption_ids: Id of each caption in the source; empty if the format has no such ids.
     """
 
     place: str
@@ -52,9 +52,10 @@ class Corpus:
 
     Attributes:
         file: The source's main file, for messages.
-        images: In the order of the feature rows: of the images that share a feature file, the n-th has its n-th row.
-        problems: What the loader found wrong; a corpus with problems is described, never trained on.
-        notes: What is worth knowing and no mistake, such as images that no split lists.
+        images: Images in the order of the feature rows: of the images that share a feature file, the n-th has its n-th
+            row.
+        problems: Mistakes that the loader found; a corpus with problems is described, never trained on.
+        notes: Remarks that are no mistakes, such as images that no split lists.
     """
 
     file: str
@@ -86,12 +87,12 @@ def cut_captions(corpus: Corpus) -> Corpus:
 
 
 def check_corpus(corpus: Corpus) -> list[str]:
-    """Return every problem of a corpus: those of its records, then the splits without images."""
+    """Return every problem of a corpus: problems of its records, then splits without images."""
     return check_records(corpus) + as_consequences(empty_splits(corpus), corpus)
 
 
 def check_records(corpus: Corpus) -> list[str]:
-    """Return the problems that the loader found, then those of the rules that hold across records."""
+    """Return the problems that the loader found, then broken rules across records."""
     problems = [*corpus.problems]
     problems += [f"{image.place}: image without captions" for image in corpus.images if not image.captions]
     return problems + _repeated(corpus.images, "id") + _repeated(corpus.images, "filename")
@@ -107,7 +108,7 @@ def empty_splits(corpus: Corpus) -> list[str]:
 
 
 def as_consequences(problems: Sequence[str], corpus: Corpus) -> list[str]:
-    """Return problems that may only follow from those that the loader found, and say so where it found any."""
+    """Return problems with a remark that they may only follow from problems that the loader found, if it found any."""
     because = " (perhaps because of the problems above: mend those first)" if corpus.problems else ""
     return [f"{problem}{because}" for problem in problems]
 

@@ -42,7 +42,7 @@ class Plan:
         image_size: Side of a crop in pixels.
         augmentations: Random crops of each image beside its centre, >= 0.
         seed: Seed of the random crops.
-        origin: Description that is written beside the features; shards of another origin are not continued.
+        origin: Description that is written beside the features; a folder with shards of another origin is refused.
         shard_size: Images a shard, >= 1: at most one shard a process is computed again after a kill.
         batch_size: Crops encoded at a time, >= 1.
     """
@@ -90,7 +90,7 @@ class ShardResult:
 
 
 def open_shards(plan: Plan) -> list[int]:
-    """Make the folder of the shards, or continue in it, and return the shards that are still to do.
+    """Make the folder of the shards, or resume in it, and return the shards that are still to do.
 
     Raises:
         ConfigError: If the folder holds shards of another origin.

@@ -42,7 +42,7 @@ def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[flo
 
 
 def stack_shape(trial: Trial) -> Hashable:
-    """Return what must be equal between trials that are stacked for the epoch that they have begun."""
+    """Return the properties that trials must share to be stacked for the epoch that they have begun."""
     model, split = trial.model, trial.train_split
     training = trial.config.at(trial.epoch).training
     alone = id(trial)
@@ -139,7 +139,7 @@ class StackedEpoch:
         return True
 
     def finish(self) -> list[float | DivergedError | PluginError]:
-        """Return what ``train_stacked`` returns."""
+        """Return the results of ``train_stacked``."""
         self._read()
         for trial in self._all:
             trial.optimizer.zero_grad(set_to_none=True)
@@ -237,5 +237,5 @@ class StackedEpoch:
 
 
 def _batches_of(trial: Trial) -> tuple[int, int]:
-    """Return what decides a trial's batches within a stack: its seed and its epoch."""
+    """Return seed and epoch, which decide a trial's batches within a stack."""
     return trial.config.seed, trial.epoch

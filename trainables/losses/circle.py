@@ -46,7 +46,7 @@ class Circle:
         require_above_zero("scale", self.scale)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return (self._mean(i2t) + self._mean(t2i)) / 2
 

@@ -40,7 +40,7 @@ class Decoupled:
         require_above_zero("temperature", self.temperature)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...); arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...); arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return (self._mean(i2t) + self._mean(t2i)) / 2
 

@@ -115,7 +115,7 @@ class GradientWeights:
             require_finite_number(name, getattr(self, name))
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the function with this gradient, shape (...); arguments and errors are those of ``directions``."""
+        """Return the function with this gradient, shape (...); arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return self._linear(i2t) + self._linear(t2i)
 

@@ -46,7 +46,7 @@ class NTXent:
         require_above_zero("temperature", self.temperature, learnable=True)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return (self._cross_entropy(i2t) + self._cross_entropy(t2i)) / 2
 

@@ -66,7 +66,7 @@ class PolynomialSelf:
         _require_slope({name: getattr(self, name) for name in kinds})
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
 
@@ -136,7 +136,7 @@ class PolynomialRelative:
         _require_slope({"coefficients": checked})
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return (self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)) / i2t.query.shape[0]
 

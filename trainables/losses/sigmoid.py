@@ -54,7 +54,7 @@ class Sigmoid:
         require_finite_number("bias", self.bias, learnable=True)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, _ = directions(similarity, positives, ignore)
         logits = self._logits(i2t)
         costs = -logsigmoid(torch.where(i2t.positives, logits, -logits))

@@ -46,7 +46,7 @@ class SmoothAP:
         require_above_zero("temperature", self.temperature)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), in [0, 1]; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), in [0, 1]; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return 1 - (self._mean_precision(i2t) + self._mean_precision(t2i)) / 2
 

@@ -41,7 +41,7 @@ class Triplet:
         require_not_negative("margin", self.margin)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return all_costs(self.margin, i2t).sum((-2, -1)) + all_costs(self.margin, t2i).sum((-2, -1))
 
@@ -67,7 +67,7 @@ class TripletHardest:
         require_not_negative("margin", self.margin)
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return hardest_costs(self.margin, i2t).sum(-1) + hardest_costs(self.margin, t2i).sum(-1)
 

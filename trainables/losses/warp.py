@@ -54,7 +54,7 @@ class WARP:
             raise ConfigError(f"direction must be 'both', 'i2t' or 't2i', got {self.direction!r}")
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the loss, shape (...), >= 0; arguments and errors are those of ``directions``."""
+        """Return the loss, shape (...), >= 0; arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         if self.direction == "both":
             return self._mean(i2t) + self._mean(t2i)

@@ -140,7 +140,7 @@ def _run(
     order = lengths.argsort(dim=-1, descending=True, stable=True)
     ordered = lengths.gather(-1, order)
     steps = _plan(ordered, device)
-    # Rows of all steps one after the other: step 0's captions, then those of step 1 that go on, and so on.
+    # Rows of all steps one after the other: step 0's captions, then those of step 1 that are longer, and so on.
     places = torch.cat([torch.arange(step.rows) * tokens.shape[-1] + t for t, step in enumerate(steps)])
     # Without waiting for the GPU's queue: the sent data are read before these calls return.
     order, places = order.to(device, non_blocking=True), places.to(device, non_blocking=True)

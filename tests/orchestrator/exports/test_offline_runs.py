@@ -18,7 +18,7 @@ WHOLE, LAST = 1, 4
 
 
 def records(file: Path) -> list[Any]:
-    """Return the records; one that does not fit into the rest of a block goes on in the next."""
+    """Return the records; one that does not fit into the rest of a block continues in the next."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     content, place, part, kept = file.read_bytes(), 7, b"", []

@@ -66,7 +66,7 @@ def test_a_ray_that_is_gone_is_one_sentence_that_says_what_is_kept(
         extract(dead)
     assert str(caught.value) == (
         f"{tmp_path / 'out'}: Ray is gone (its node manager raylet died): somebody ended it, or the memory of the "
-        f"machine was short; finished shards are kept: the same command goes on from here"
+        f"machine was short; finished shards are kept: resume with the same command"
     )
     assert caught.value.exit_code == 1 and dead.killed
 
@@ -77,7 +77,7 @@ def test_a_signal_is_an_interruption_whether_ray_gets_it_as_well_or_not(
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
     dead = DeadRay(gone, look=lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(ExtractionInterruptedError, match="finished shards are kept: the same command") as caught:
+    with pytest.raises(ExtractionInterruptedError, match="shards are kept: resume with the same command") as caught:
         extract(dead)
     assert caught.value.exit_code == 130 and dead.killed
     assert signal.getsignal(signal.SIGTERM) == before

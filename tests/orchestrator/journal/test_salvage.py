@@ -1,4 +1,4 @@
-"""A journal without some line: what is kept holds together, was there before, and a search goes on with it."""
+"""A journal without some line: what is kept holds together, was there before, and a search resumes with it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +77,7 @@ def judge(path: Path, before: list[Record], number: int, lost: int, *, is_twice:
     assert [record["trials"] for record in kept if record["kind"] == "test_opened"] == [
         record["trials"] for record in openings
     ]
-    # The search goes on: each study has its numbers without a gap, and whoever has not ended comes first.
+    # The search resumes: each study has its numbers without a gap, and whoever has not ended comes first.
     ledger = Ledger(path)
     studies = Studies(make_experiment(), ledger)
     running = [trial.id for trial in history.running() if trial.candidate is None]

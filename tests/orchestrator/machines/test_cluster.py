@@ -80,7 +80,7 @@ def test_a_token_that_is_there_is_used(environ: dict[str, str], file: bool, mode
 
 def test_a_token_that_is_asked_for_and_not_there_is_refused(tmp_path: Path) -> None:
     environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")}
-    with pytest.raises(ClusterError, match=f"there is no token: copy the one of the cluster's head to {tmp_path}/none"):
+    with pytest.raises(ClusterError, match=f"no token: copy the token of the cluster's head to {tmp_path}/none"):
         prepare_joining(environ)
 
 

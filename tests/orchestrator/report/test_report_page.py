@@ -16,7 +16,7 @@ from orchestrator.report.figures import Figure, plain, scaled
 from orchestrator.report.loss_figures import counted_epoch
 from orchestrator.report.page import Extras, build_page
 from orchestrator.report.space import searched
-from orchestrator.report.studies import podium, studies_of
+from orchestrator.report.studies import leaders_of, studies_of
 from orchestrator.results import confirmed
 from orchestrator.results.candidates import Candidate, DatasetVerdict
 from orchestrator.results.verdict import judge
@@ -77,7 +77,7 @@ def test_only_a_finished_trial_can_lead_and_the_page_says_so(state: str) -> None
 
 def test_of_equal_trials_the_earlier_one_leads() -> None:
     history = author_with(("triplet_sh", 100, "finished"), ("nt_xent", 100, "finished")).history
-    assert [study.loss for study, _ in podium(studies_of(history))] == ["triplet_sh", "nt_xent"]
+    assert [study.loss for study, _ in leaders_of(studies_of(history))] == ["triplet_sh", "nt_xent"]
 
 
 def confirmation(means: dict[str, float]) -> DatasetVerdict:

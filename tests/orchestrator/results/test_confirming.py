@@ -1,4 +1,4 @@
-"""How a confirmation goes on, read from the journal: fixed designs, races, and the level that looks leave."""
+"""The next trainings of a confirmation, read from the journal: fixed designs, races, and the level that looks leave."""
 
 import json
 from pathlib import Path
@@ -24,9 +24,9 @@ from orchestrator.results.sentences import statements
 from orchestrator.results.spending import RESERVE
 from orchestrator.results.summary import conclude, summarise
 from orchestrator.results.verdict import LEVEL, Verdict
-from orchestrator.search.continuation import confirm_experiment
 from orchestrator.search.display import PlainDisplay, Progress, race_lines
 from orchestrator.search.followed import Followed
+from orchestrator.search.resuming import confirm_experiment
 from orchestrator.search.status import read_status
 from orchestrator.studies.planned import PlannedTrials
 from orchestrator.winners.test_split import selected
@@ -108,7 +108,7 @@ def test_a_race_gives_its_trainings_to_those_that_can_win(tmp_path: Path) -> Non
     assert [warning for warning in verdict.warnings if "ranks" not in warning] == []
 
 
-def test_a_race_that_was_killed_after_any_training_goes_on_to_the_same_end(tmp_path: Path) -> None:
+def test_a_race_that_was_killed_after_any_training_resumes_to_the_same_end(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     undisturbed = searched(tmp_path / "whole", RACING)
     trainings = confirm(undisturbed, RACING)
@@ -118,7 +118,7 @@ def test_a_race_that_was_killed_after_any_training_goes_on_to_the_same_end(tmp_p
         folder.mkdir()
         ledger = searched(folder, RACING)
         confirm(ledger, RACING, killed_after)
-        # One more was begun, and is gone on with.
+        # One more was begun, and is resumed.
         plan = ledger.history.plans["pets"]
         begun = next((one for one in trainings_of([plan], ledger.history) if one.id not in ledger.history.trials), None)
         if begun is not None:

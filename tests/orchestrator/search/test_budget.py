@@ -140,7 +140,7 @@ def meter(history: History, **limits: float) -> Meter:
     return Meter(validate(Budget, limits, "budget"), history)
 
 
-def test_hours_go_on_between_records(clock: list[float]) -> None:
+def test_hours_count_between_records(clock: list[float]) -> None:
     spending = spent([record(0, STARTED), record(1800, ENDED), record(9000, STARTED)])
     made = meter(History(spending=spending), hours=1)
     assert made.limit() is None

@@ -54,7 +54,7 @@ def test_every_end_has_its_line(
         f"{name}-0002: diverged after epoch 0, temperature=0.1: train/loss is nan",
         "1 running, 1 finished, 1 stopped early, 1 diverged, 1 not begun, "
         f"best val/rsum 30.00 ({name}-0000), ETA 00:00:10",
-        f"{name}-0003: starts again: RuntimeError: no luck",
+        f"{name}-0003: resumes after a failure: RuntimeError: no luck",
         "1 finished, 1 stopped early, 1 diverged, 1 half trained, 1 not begun, "
         f"best val/rsum 30.00 ({name}-0000), ETA 00:00:20",
     ]

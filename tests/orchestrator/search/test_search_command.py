@@ -132,7 +132,7 @@ def test_a_dry_run_says_how_a_population_moves_and_that_cpus_are_the_limit(
     settings = ["resources={gpus: 1, cpus: 1}", "scheduler={name: pbt, quantile: 0.2}", "search.trials=6"]
     arguments = ["search", "scenes-smoke", *ONE_STUDY[:4], *(part for one in settings for part in ("--set", one))]
     shown = " ".join(succeed([*arguments, "--dry-run"], capsys).split())
-    assert "every 2 epochs the worst 2 of 6 trials of a study go on from the best 2" in shown
+    assert "every 2 epochs the worst 2 of 6 trials of a study resume from the best 2" in shown
     assert "the GPUs would take 4 trials at a time, but 2 CPUs let 2 run at resources.cpus=1; lower it" in shown
 
 
@@ -370,7 +370,7 @@ def test_a_spent_budget_has_an_exit_code_of_its_own(root: Path, capsys: pytest.C
             main(arguments)
         assert exit_.value.code == 4
         told = capsys.readouterr().err
-        assert "budget spent: budget.hours=1e-09 ended the search; go on with `orchestrator extend" in told
+        assert "budget spent: budget.hours=1e-09 ended the search; resume with `orchestrator extend" in told
     main_returns(["status", "scenes-smoke", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["ended_by"] == "hours"

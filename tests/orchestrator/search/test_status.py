@@ -10,8 +10,8 @@ from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.lock import hold
 from orchestrator.journal.trial import TrialState
-from orchestrator.search.continuation import extend_experiment
 from orchestrator.search.followed import Followed
+from orchestrator.search.resuming import extend_experiment
 from orchestrator.search.status import read_status
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
@@ -64,7 +64,7 @@ def test_what_waits_for_room_or_for_the_next_start_is_to_come(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "ends", [[], [{"outcome": "interrupted", "ended_by": "signal"}]], ids=["killed", "interrupted"]
 )
-def test_json_and_table_say_the_same_of_what_is_left_and_how_to_go_on(
+def test_json_and_table_say_the_same_of_what_is_left_and_how_to_resume(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -84,7 +84,7 @@ def test_json_and_table_say_the_same_of_what_is_left_and_how_to_go_on(
         shown[form] = capsys.readouterr().out
     command = "orchestrator resume tiny --output 'my runs' --data-root /data"
     assert "search: 1 finished, 1 half trained, 1 not begun of 3" in shown["table"]
-    assert f"to continue: {command}" in shown["table"]
+    assert f"to resume: {command}" in shown["table"]
     said = json.loads(shown["--json"])
     assert said["command"] == command
     assert said["stages"]["search"]["half_trained"] == said["stages"]["search"]["not_begun"] == 1

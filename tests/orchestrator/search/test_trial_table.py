@@ -40,7 +40,7 @@ def test_nothing_is_wrapped(ledger: Ledger, width: int) -> None:
     rows = [line for line in lines if line.startswith("│")]
     assert len(rows) == 6
     assert max(map(len, lines)) <= width
-    # Every row has the end of its trial, so that none goes on in the next line; long parameters end in an ellipsis.
+    # Every row has the end of its trial, so that none continues in the next line; long parameters end in an ellipsis.
     assert all(row.endswith(" finished │") for row in rows)
     assert sum("…" in row for row in rows) == 3
     assert [row.split("│")[1].split()[0] for row in rows[:2]] == ["polynomial_relative-0002", "triplet_sh-0002"]

@@ -1,4 +1,4 @@
-"""Trials that are planned: in their order, once each, and gone on with after a restart."""
+"""Trials that are planned: in their order, once each, and resumed after a restart."""
 
 from pathlib import Path
 

@@ -20,8 +20,8 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.confirming import current_plans, trainings_of
 from orchestrator.results.summary import find_winners, summarise
-from orchestrator.search.continuation import extend_experiment
 from orchestrator.search.display import print_summary
+from orchestrator.search.resuming import extend_experiment
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.storage.folder_store import FolderStore
 from orchestrator.studies.populations import Populations
@@ -156,7 +156,7 @@ def test_neither_slots_nor_order_nor_stops_change_anything(
     assert max(trained.values()) <= 1 + stops
 
 
-def test_the_worst_go_on_from_the_best_near_their_temperature(undisturbed: History) -> None:
+def test_the_worst_resume_from_the_best_near_their_temperature(undisturbed: History) -> None:
     boundaries = {move.epoch for trial in undisturbed.trials.values() for move in trial.moves}
     assert boundaries == {2, 4, 6, 8, 10}
     for epoch in sorted(boundaries):
@@ -177,7 +177,7 @@ def before(trial: Trial, epoch: int) -> float:
     return learned(temperatures(trial.config_in(epoch))[:epoch])
 
 
-def test_who_diverges_leaves_the_population_and_the_others_go_on(undisturbed: History, tmp_path: Path) -> None:
+def test_who_diverges_leaves_the_population_and_the_others_continue(undisturbed: History, tmp_path: Path) -> None:
     first = sorted(temperatures(trial.config_in(1))[0] for trial in undisturbed.trials.values())
     history = search(tmp_path, workload=DriftingWorkload(diverges_above=first[-3]))
     ended = Counter(trial.state for trial in history.trials.values())

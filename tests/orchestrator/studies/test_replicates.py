@@ -61,7 +61,7 @@ def count(ledger: Ledger) -> int:
 
 
 def search(path: Path, experiment: Experiment, records: int | None = None) -> History:
-    """Begin a search, or go on with it, and return what the journal says."""
+    """Begin or resume a search, and return what the journal says."""
     ledger = Ledger(path)
     if not ledger.past:
         start(ledger, experiment)
@@ -83,7 +83,7 @@ def test_no_setting_is_trained_more_often_than_allowed(
     assert max(trainings(history).values()) <= replicates + 1
 
 
-def test_where_all_settings_were_trained_often_enough_the_search_goes_on(tmp_path: Path) -> None:
+def test_where_all_settings_were_trained_often_enough_the_search_continues(tmp_path: Path) -> None:
     history = search(tmp_path / "journal.jsonl", listed(8, replicates=0))
     assert (len(trainings(history)), len(history.trials)) == (5, 8)
 

@@ -145,7 +145,7 @@ def test_the_run_of_a_study_has_the_best_so_far_after_each_trial_and_that_of_a_c
     ledger.close()
 
 
-def test_killed_and_started_again_it_goes_on_in_the_same_runs(output: Path) -> None:
+def test_killed_and_started_again_it_resumes_in_the_same_runs(output: Path) -> None:
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
     add_trial(ledger, [1.0, 2.0])

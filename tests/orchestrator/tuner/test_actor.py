@@ -44,7 +44,7 @@ def test_each_step_is_an_epoch_with_its_checkpoint_and_three_are_kept(tmp_path: 
     assert len(list((tmp_path / "a").iterdir())) == 3
 
 
-def test_another_actor_goes_on_with_the_report_of_the_newest_checkpoint(tmp_path: Path) -> None:
+def test_another_actor_resumes_with_the_report_of_the_newest_checkpoint(tmp_path: Path) -> None:
     first = actor(tmp_path, FakeWorkload(), config("a"))
     steps = [step(first) for _ in range(3)]
     second = actor(tmp_path, FakeWorkload(), config("a"))

@@ -19,7 +19,7 @@ def median_rule(grace: int = 1, least: int = 1) -> Median:
 
 
 @pytest.mark.parametrize(
-    ("others", "value", "goes_on"),
+    ("others", "value", "continues"),
     [
         pytest.param([10.0, 20.0, 30.0], 20.0, True, id="equal to the median"),
         pytest.param([10.0, 20.0, 30.0], 19.9, False, id="below it"),
@@ -28,15 +28,15 @@ def median_rule(grace: int = 1, least: int = 1) -> Median:
         pytest.param([10.0, 10.0, 90.0], 11.0, True, id="below the mean, above the median"),
     ],
 )
-def test_a_trial_goes_on_while_it_is_no_lower_than_the_median_of_the_others(
-    others: list[float], value: float, goes_on: bool
+def test_a_trial_continues_while_it_is_no_lower_than_the_median_of_the_others(
+    others: list[float], value: float, continues: bool
 ) -> None:
     rule = median_rule()
     for number, other in enumerate(others):
         rule.may_continue(f"other{number}", number, 3, other)
     rule.may_continue("elsewhere", 8, 4, 1000.0)
-    assert rule.may_continue("own", 9, 3, value) is goes_on
-    assert rule.may_continue("own", 9, 3, value) is goes_on, "its own value is not among those of the others"
+    assert rule.may_continue("own", 9, 3, value) is continues
+    assert rule.may_continue("own", 9, 3, value) is continues, "its own value is not among those of the others"
 
 
 def test_the_median_stops_nobody_before_the_grace_is_over_or_beside_too_few_others() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.tuner.engines import room
+from orchestrator.tuner.engines import engines_that_fit
 
 ROOM = [
     pytest.param({"cpu": 1, "gpu": 0.25}, 64, 1, 4, id="four to a GPU"),
@@ -20,4 +20,4 @@ ROOM = [
 
 @pytest.mark.parametrize(("share", "cpus", "gpus", "engines"), ROOM)
 def test_so_many_engines_share_a_place(share: dict[str, float], cpus: float, gpus: int, engines: int) -> None:
-    assert room(share, cpus, gpus) == engines
+    assert engines_that_fit(share, cpus, gpus) == engines

@@ -113,7 +113,7 @@ def test_one_that_died_while_it_asked_is_not_trained(table: Callable[..., Table]
 
 
 class Hanging(FakeTogether):
-    """Hangs in every epoch, and for one trial as soon as it comes, until it is told to go on."""
+    """Hangs in every epoch, and for one trial as soon as it comes, until it is told to continue."""
 
     def __init__(self, workload: FakeWorkload) -> None:
         super().__init__(workload)
@@ -155,7 +155,7 @@ def test_a_round_that_hangs_is_stuck_once_none_of_it_is_alive(hanging: tuple[Tab
     assert not made.rounds.is_stuck
     made.dead.add("b")
     assert made.rounds.is_stuck
-    # What was slow, and did not hang, goes on.
+    # A worker that was slow, and did not hang, continues.
     together.go.set()
     assert [each.result(60).epoch for each in asked] == [1, 1]
     assert not made.rounds.is_stuck

@@ -207,7 +207,7 @@ def test_json_is_all_that_is_printed(root: Path, capsys: pytest.CaptureFixture[s
     assert Path(result["checkpoint"]).is_dir()
 
 
-def test_resume_goes_on_and_ends_like_an_undisturbed_training(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_resumes_and_ends_like_an_undisturbed_training(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, *train(root, "--name", "straight"))
     run(capsys, *train(root, "--name", "cut", settings=("training.epochs=1", *SMALL[1:])))
     code, out, _ = run(capsys, *train(root, "--name", "cut", "--resume"))
@@ -273,7 +273,7 @@ def test_a_training_that_diverges_is_one_line(root: Path, capsys: pytest.Capture
     assert err.count("\n") == 1
 
 
-def test_a_full_disk_is_one_line_and_the_training_goes_on_with_room(
+def test_a_full_disk_is_one_line_and_the_training_resumes_with_room(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(capsys, *train(root, settings=("training.epochs=1", *SMALL[1:])))
@@ -292,7 +292,7 @@ def test_a_full_disk_is_one_line_and_the_training_goes_on_with_room(
     assert "epoch   3/3" in out
 
 
-def test_memory_that_runs_out_is_one_line_and_the_training_goes_on_with_more(
+def test_memory_that_runs_out_is_one_line_and_the_training_resumes_with_more(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(capsys, *train(root, settings=("training.epochs=1", *SMALL[1:])))
@@ -335,7 +335,7 @@ def test_a_training_says_what_it_trains_and_where(root: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("epochs", [0, 2])
-def test_an_interrupted_training_names_the_command_that_goes_on(
+def test_an_interrupted_training_names_the_command_that_resumes(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, epochs: int
 ) -> None:
     from orchestrator.commands.train import _Lines
@@ -350,7 +350,7 @@ def test_an_interrupted_training_names_the_command_that_goes_on(
     monkeypatch.setattr(_Lines, *(("report", report) if epochs else ("start", interrupt)))
     code, _, err = run(capsys, *train(root))
     assert code == 130
-    said = "epochs trained; go on with: " if epochs else "nothing was trained; start again with: "
+    said = "epochs trained; resume with: " if epochs else "nothing was trained; start again with: "
     command = shlex.split(err.partition(said)[2])
     assert command[:2] == ["orchestrator", "train"]
     monkeypatch.undo()
@@ -358,7 +358,7 @@ def test_an_interrupted_training_names_the_command_that_goes_on(
     code, out, _ = run(capsys, *command[1:])
     assert code == 0
     trained = [line.split()[1] for line in out.splitlines() if line.startswith("epoch")]
-    # The epoch that a training goes on from is reported again.
+    # The epoch from which a training resumes is reported again.
     assert trained[-2:] == ["2/3", "3/3"] and len(trained) == (2 if epochs else 3)
 
 

@@ -356,8 +356,8 @@ def test_images_with_some_other_captions_in_the_split_file_are_counted(coco_fold
     told = describe("coco", coco_folder.parent)
     assert told.problems == []
     assert told.notes == [
-        "5 images have captions in dataset_coco.json that the annotations do not have; those of the annotations are "
-        "taken"
+        "5 images have captions in dataset_coco.json that the annotations do not have; the captions of the "
+        "annotations are taken"
     ]
 
 

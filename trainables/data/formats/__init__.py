@@ -1,1 +1,1 @@
-"""The forms of datasets that are read."""
+"""The forms of datasets that this software reads, a module each."""

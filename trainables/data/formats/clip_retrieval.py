@@ -1,14 +1,15 @@
-"""Embeddings of clip-retrieval: folders ``train``, ``val`` and ``test``, each as its ``inference`` command leaves one.
+"""Embeddings of clip-retrieval: folders ``train``, ``val`` and ``test``, each written by its ``inference`` command.
 
 ::
 
     train/img_emb/img_emb_0.npy     train/text_emb/text_emb_0.npy     train/metadata/metadata_0.parquet
     val/...    test/...
 
-A row of the three files is a pair of an image and a caption. Of the metadata two columns are read, ``image_path`` and
-``caption``. Rows of one ``image_path`` are captions of one image: they stand next to each other, and the image has the
-embedding of the first. The split is the folder, since clip-retrieval knows none. Embeddings are read where they lie:
-those of a split must be one file, of ``clip-retrieval inference --write_batch_size`` above the number of its pairs.
+A row of the three files is a pair of an image and a caption. Two columns of the metadata are read, ``image_path`` and
+``caption``. Rows of one ``image_path`` are captions of one image: the rows stand next to each other, and the image has
+the embedding of the first row. The folder names the split, since clip-retrieval has no splits. Embeddings are read
+where they lie: each split must be one file, so ``clip-retrieval inference --write_batch_size`` must exceed its number
+of pairs.
 
 References:
     [Beaumont2022] Beaumont, Clip Retrieval, https://github.com/rom1504/clip-retrieval, README.md and
@@ -29,8 +30,8 @@ COLUMNS = ("image_path", "caption")
 
 def find(folder: Path) -> list[Path]:
     """Return the metadata files of the splits, or nothing."""
-    first = [folder / split / "metadata" for split in SPLITS]
-    return sorted(path for place in first for path in place.glob("metadata_*.parquet"))
+    metadata = [folder / split / "metadata" for split in SPLITS]
+    return sorted(path for part in metadata for path in part.glob("metadata_*.parquet"))
 
 
 def read(files: Sequence[Path]) -> Corpus:
@@ -38,14 +39,14 @@ def read(files: Sequence[Path]) -> Corpus:
     images: list[Image] = []
     problems: list[str] = []
     for split, file in _by_split(files).items():
-        found, wrong = _read_split(split, file)
-        images += found
-        problems += wrong
+        images_of_split, problems_of_split = _read_split(split, file)
+        images += images_of_split
+        problems += problems_of_split
     return Corpus(str(files[0]), images, problems)
 
 
 def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
-    """Return the embedding files by kind and split; ``DataError`` names those that are missing."""
+    """Return the embedding files by kind and split; ``DataError`` names missing files."""
     folders = {split: file.parents[1] for split, file in _by_split(files).items()}
     kinds = {"global": "img_emb", TEXT: "text_emb"}
     own = {
@@ -58,11 +59,11 @@ def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
 
 
 def _by_split(files: Sequence[Path]) -> dict[str, Path]:
-    """Return the one metadata file of each split that has any, in the order of the splits."""
-    several = [file for file in files if file.stem != "metadata_0"]
-    if several:
+    """Return the metadata file of each split that has one, in the order of the splits."""
+    further = [file for file in files if file.stem != "metadata_0"]
+    if further:
         raise DataError(
-            f"{several[0]}: the embeddings of a split must be one file; write them again with "
+            f"{further[0]}: the embeddings of a split must be one file; write them again with "
             "clip-retrieval inference --write_batch_size above the number of pairs"
         )
     by_name = {file.parents[1].name: file for file in files}
@@ -70,7 +71,7 @@ def _by_split(files: Sequence[Path]) -> dict[str, Path]:
 
 
 def _read_split(split: str, file: Path) -> tuple[list[Image], list[str]]:
-    """Return the images of a split, and what is wrong with its rows."""
+    """Return the images of a split, and the problems of its rows."""
     images, problems, seen, row = [], [], set(), 0
     for name, pairs in groupby(_pairs(file), key=lambda pair: pair[0]):
         captions = [caption for _, caption in pairs]

@@ -1,10 +1,10 @@
 """Clips with captions as a table and lists of the splits: MSVD and TGIF.
 
-A caption a line, ``ID<tab>a man drives a car``: ``sents_train_lc_nopunc.txt`` and its like of MSVD, or
-``tgif-v1.0.tsv``, whose ids are addresses. The splits are lists of ids, one a line: ``train_list.txt``,
+A line of a table is a caption, ``ID<tab>a man drives a car``: ``sents_train_lc_nopunc.txt`` and similar files of MSVD,
+or ``tgif-v1.0.tsv``, whose ids are addresses. The splits are lists with one id a line: ``train_list.txt``,
 ``val_list.txt``, ``test_list.txt``, or ``train.txt``, ``val.txt``, ``test.txt``, beside the table or in ``splits``. A
-clip is what an image is elsewhere; of an address the name of the file without its suffix is the id. Feature rows go by
-the lists: train, then val, then test; captions by the table. Clips with captions in no list are left out.
+clip takes the place of an image; the id of an address is the name of its file without the suffix. Feature rows follow
+the lists: train, then val, then test; captions follow the table. Clips with captions that are in no list are left out.
 
 References:
     [Chen2011] Chen and Dolan, Collecting Highly Parallel Data for Paraphrase Evaluation (MSVD). ACL 2011
@@ -54,7 +54,7 @@ def _lists(folder: Path) -> dict[str, Path]:
 
 
 def _read_table(file: Path, captions: dict[str, list[str]], problems: list[str]) -> None:
-    """Add the captions of a table to those of each clip."""
+    """Add the captions of a table to the captions of each clip."""
     for number, line in enumerate(read_lines(file), 1):
         name, tab, caption = line.partition("\t")
         clip = _clip_of(name)
@@ -66,6 +66,6 @@ def _read_table(file: Path, captions: dict[str, list[str]], problems: list[str])
 
 
 def _clip_of(name: str) -> str:
-    """Return the id of a clip; of an address the name of its file without the suffix."""
+    """Return the id of a clip; for an address, the name of its file without the suffix."""
     name = name.strip()
     return PurePosixPath(name).stem if "://" in name else name

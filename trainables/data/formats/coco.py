@@ -1,13 +1,13 @@
-"""MS-COCO captions, 2014 or 2017, and whatever else is written like them: ``annotations/captions_*.json``.
+"""MS-COCO captions, 2014 or 2017, and other datasets in their format: ``annotations/captions_*.json``.
 
-The splits and the order of the images are those of a Karpathy JSON (``dataset_*.json``) in the same folder, with
-restval joined to train: 113,287 / 5,000 / 5,000 images. Without one, the folder gets a split of its own, the same on
-every machine: images in the order of the SHA-256 of their ids; of the official val images the first half, at most
-5,000, is val, as many after them are test, and the rest joins the official train images. Where the annotations have no
-official train and val, val and test get a tenth each. Feature rows then go by ascending image id.
+A Karpathy JSON (``dataset_*.json``) in the same folder gives the splits and the order of the images, with restval
+joined to train: 113,287 / 5,000 / 5,000 images. Without a Karpathy JSON, the folder gets a split that is equal on every
+machine: images are sorted by the SHA-256 of their ids; the first half of the official val images, at most 5,000, is
+val, as many after them are test, and the rest joins the official train images. Where the annotations have no official
+train and val, val and test get a tenth each. Feature rows are then sorted by image id.
 
-The captions are those of the annotations. An image of which a Karpathy JSON has none of these captions is a problem;
-one of which it has others as well is counted in a note.
+Captions are read from the annotations. An image is a problem if the Karpathy JSON has none of its captions; if the JSON
+has further captions, the image is counted in a note.
 
 References:
     [Chen2015] Chen et al., Microsoft COCO Captions. arXiv:1504.00325
@@ -26,10 +26,10 @@ from trainables.data.text_files import read_json, records
 
 FORMAT = "COCO captions (annotations/captions_*.json)"
 RELEASES = ("train2014", "val2014", "train2017", "val2017")
-"""Of MS-COCO's own annotations; other datasets are written in its format."""
+"""Releases of MS-COCO's own annotations; other datasets use its format as well."""
 
 LARGEST_SPLIT = 5000
-"""Images in val and in test at most, as in Karpathy's splits."""
+"""Largest number of images in val and in test, as in Karpathy's splits."""
 
 
 class _Annotated(NamedTuple):
@@ -43,12 +43,12 @@ class _Annotated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What the annotation files and the split file hold.
+class _Collected:
+    """The content of the annotation files and the split file.
 
     Attributes:
-        images: By COCO's id.
-        refused: Ids of images whose records are among the problems: what refers to them is none.
+        images: Images by COCO's id.
+        refused: Ids of images whose records are problems already; a reference to such an image is no further problem.
     """
 
     images: dict[int, _Annotated] = field(default_factory=dict)
@@ -65,31 +65,31 @@ def find(folder: Path) -> list[Path]:
 
 def read(files: Sequence[Path]) -> Corpus:
     """Read the annotations, then the splits."""
-    found = _Found()
+    collected = _Collected()
     annotations = [file for file in files if file.parent.name == "annotations"]
     for file in annotations:
-        _read_annotations(file, found)
+        _read_annotations(file, collected)
     place = str(annotations[0])
     if len(annotations) == len(files):
         notes = ["no Karpathy JSON beside the annotations: a split of our own"]
-        return Corpus(place, _own_split(found.images), found.problems, notes)
-    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), found)
-    left_out = len(found.images) - len({image.id for image in listed})
+        return Corpus(place, _own_split(collected.images), collected.problems, notes)
+    listed = _listed_split(karpathy.only_file(files[len(annotations) :]), collected)
+    left_out = len(collected.images) - len({image.id for image in listed})
     if left_out > 0:
-        found.notes.append(f"{left_out} images with captions are in no split and left out")
-    return Corpus(place, listed, found.problems, found.notes)
+        collected.notes.append(f"{left_out} images with captions are in no split and left out")
+    return Corpus(place, listed, collected.problems, collected.notes)
 
 
-def _read_annotations(file: Path, found: _Found) -> None:
+def _read_annotations(file: Path, collected: _Collected) -> None:
     """Add the good images and captions of a file, and its problems."""
-    images, problems = found.images, found.problems
+    images, problems = collected.images, collected.problems
     content = read_json(file)
     entries = {
         key: _good_records(file, content, key, check, problems)
         for key, check in (("images", _image_problem), ("annotations", _annotation_problem))
     }
     known = {record["id"] for record in content["images"] if _has_id(record)}
-    found.refused.update(known - {image["id"] for image in entries["images"]})
+    collected.refused.update(known - {image["id"] for image in entries["images"]})
     for annotation in entries["annotations"]:
         if annotation["image_id"] not in known:
             problems.append(
@@ -111,7 +111,7 @@ def _read_annotations(file: Path, found: _Found) -> None:
 
 
 def _good_records(file: Path, content: dict[str, Any], key: str, check: Any, problems: list[str]) -> list[Any]:
-    """Return the entries of a list that are what they should be; the others become problems."""
+    """Return the valid entries of a list; the others become problems."""
     good = []
     for position, record in enumerate(records(file, content, key, "a COCO captions file")):
         if wrong := check(record):
@@ -138,9 +138,9 @@ def _annotation_problem(record: Any) -> str | None:
     return f"annotation {record['id']} of image {record['image_id']}: {wrong}" if wrong else None
 
 
-def _listed_split(file: Path, found: _Found) -> list[Image]:
+def _listed_split(file: Path, collected: _Collected) -> list[Image]:
     """Return the images that a Karpathy JSON lists, in its order, matched by COCO's id, else by file name."""
-    images, problems, edited = found.images, found.problems, 0
+    images, problems, edited = collected.images, collected.problems, 0
     by_name = {image.filename: key for key, image in images.items()}
     listed = []
     for position, record in enumerate(records(file, read_json(file), "images", "Karpathy's JSON")):
@@ -150,8 +150,8 @@ def _listed_split(file: Path, found: _Found) -> list[Image]:
             continue
         key = record.get("cocoid", by_name.get(record["filename"]))
         if not isinstance(key, int) or key not in images:
-            if isinstance(key, int) and key in found.refused:
-                # Its annotation is a problem already.
+            if isinstance(key, int) and key in collected.refused:
+                # The annotation of this image is a problem already.
                 continue
             problems.append(f"{place}: {record['filename']!r} is in no annotation file; fetch the one that has it")
             continue
@@ -166,15 +166,15 @@ def _listed_split(file: Path, found: _Found) -> list[Image]:
                 "these are two images; fetch annotations and split file of one release"
             )
     if edited:
-        found.notes.append(
-            f"{edited:,} images have captions in {file.name} that the annotations do not have; those of the "
-            "annotations are taken"
+        collected.notes.append(
+            f"{edited:,} images have captions in {file.name} that the annotations do not have; the captions of "
+            "the annotations are taken"
         )
     return listed
 
 
 def _compare_captions(record: dict[str, Any], image: _Annotated) -> tuple[list[str], list[str]]:
-    """Return the captions of a split file's record that its annotated image does not have, and those that it has."""
+    """Return the captions of a split file's record that the annotations lack, and the captions that they have."""
     annotated = {_letters(caption) for caption in image.captions}
     sentences = record.get("sentences")
     listed = sentences if isinstance(sentences, list) and annotated else []
@@ -185,12 +185,12 @@ def _compare_captions(record: dict[str, Any], image: _Annotated) -> tuple[list[s
 
 
 def _letters(caption: str) -> str:
-    """Return what two copies of a caption share, however their spaces, capitals and punctuation were changed."""
+    """Return the letters and digits of a caption, which copies with other spaces, capitals or punctuation share."""
     return "".join(character for character in caption.casefold() if character.isalnum())
 
 
 def _own_split(images: Mapping[int, _Annotated]) -> list[Image]:
-    """Return all images by ascending id, split as the module says."""
+    """Return all images by ascending id, with the split that the module describes."""
     official = Counter(image.official for image in images.values())
     has_official = official["train"] > 0 and official["val"] > 0
     pool = [key for key, image in images.items() if not has_official or image.official == "val"]

@@ -1,9 +1,9 @@
 """Flickr8k and Flickr30k as their authors gave them: ``Flickr8k.token.txt``, ``results_20130124.token``.
 
-A caption a line: ``NAME.jpg#2<tab>A dog runs .``. The splits are lists of file names beside it, with or without
-``.jpg``: ``Flickr_8k.trainImages.txt``, ``.devImages.txt``, ``.testImages.txt``, or ``train.txt``, ``val.txt``,
-``test.txt``. Feature rows go by these lists: train, then val, then test. Images with captions in no list are left out;
-the published lists leave out 92 of Flickr8k's 8,092.
+A line is a caption: ``NAME.jpg#2<tab>A dog runs .``. The splits are lists of file names in the same folder, with or
+without ``.jpg``: ``Flickr_8k.trainImages.txt``, ``.devImages.txt``, ``.testImages.txt``, or ``train.txt``, ``val.txt``,
+``test.txt``. Feature rows follow these lists: train, then val, then test. Images with captions that are in no list are
+left out; the published lists leave out 92 of Flickr8k's 8,092.
 
 References:
     [Hodosh2013] Hodosh, Young and Hockenmaier, Framing Image Description as a Ranking Task. JAIR 47.
@@ -28,7 +28,7 @@ _LISTS = {
 
 def find(folder: Path) -> list[Path]:
     """Return the caption file and the split lists, or nothing."""
-    # Flickr8k's archive holds the lemmatised captions too, and those that were judged by experts.
+    # Flickr8k's archive also holds lemmatised captions, and captions that were judged by experts.
     tokens = [path for path in sorted(folder.glob("*.token*")) if path.name.endswith((".token", ".token.txt"))]
     tokens = [path for path in tokens if "lemma" not in path.name]
     return [*tokens, *split_lists(folder).values()] if tokens else []
@@ -54,11 +54,11 @@ def read(files: Sequence[Path]) -> Corpus:
 
 def split_lists(folder: Path) -> dict[str, Path]:
     """Return the list of file names, or ids, of each split that has one."""
-    found = {
+    lists = {
         split: next((path for pattern in patterns for path in sorted(folder.glob(pattern))), None)
         for split, patterns in _LISTS.items()
     }
-    return {split: path for split, path in found.items() if path}
+    return {split: path for split, path in lists.items() if path}
 
 
 def _read_captions(file: Path, problems: list[str]) -> dict[str, list[str]]:

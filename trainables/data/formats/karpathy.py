@@ -1,8 +1,9 @@
 """The JSON of Karpathy's splits: ``dataset_flickr8k.json``, ``dataset_flickr30k.json``, ``dataset_coco.json``.
 
 ``{"dataset": name, "images": [{"filename", "imgid", "split", "sentids", "sentences": [{"raw", "imgid", ...}]}]}``;
-COCO's has ``filepath`` (a folder) and ``cocoid`` as well. Captions are the raw text, tokenised as all others are, not
-the ``tokens`` of the file, which have lost their punctuation. The order of ``images`` is the row order of the features.
+COCO's file has ``filepath`` (a folder) and ``cocoid`` as well. Captions are the raw text, tokenised as in every other
+form, not the ``tokens`` of the file, which have lost their punctuation. The order of ``images`` is the row order of the
+features.
 
 References:
     [Karpathy2015] Karpathy and Fei-Fei, Deep Visual-Semantic Alignments. arXiv:1412.2306
@@ -37,10 +38,10 @@ def read(files: Sequence[Path]) -> Corpus:
         if wrong:
             problems.append(f"{place}: {wrong}")
             continue
-        found, captions, ids = _sentences(place, record)
-        problems += found
-        # An image that lost all its captions to problems would be reported a second time as one without.
-        if captions or not found:
+        wrong_sentences, captions, ids = _sentences(place, record)
+        problems += wrong_sentences
+        # An image whose captions are all problems would be reported again, as an image without captions.
+        if captions or not wrong_sentences:
             images.append(
                 Image(place, image_id(record, index), file_name(record), SPLIT_ALIASES[record["split"]], captions, ids)
             )
@@ -48,7 +49,7 @@ def read(files: Sequence[Path]) -> Corpus:
 
 
 def only_file(files: Sequence[Path]) -> Path:
-    """Return the one file of a sequence; ``DataError`` names them all if there are more."""
+    """Return the only file of a sequence; ``DataError`` names all files if there are more."""
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise DataError(f"{files[0].parent}: one dataset a folder, but here are {names}; move all but one away")
@@ -56,7 +57,7 @@ def only_file(files: Sequence[Path]) -> Path:
 
 
 def image_problem(record: Any) -> str | None:
-    """Say what keeps an entry of ``images`` from being one; ``None`` if it is good."""
+    """Return the problem of an entry of ``images``; ``None`` if the entry is good."""
     if not isinstance(record, dict):
         return f"another schema: must be an object, got {record!r:.60}"
     if not isinstance(record.get("split"), str) or record["split"] not in SPLIT_ALIASES:
@@ -79,7 +80,7 @@ def file_name(record: dict[str, Any]) -> str:
 
 
 def _sentences(place: str, record: dict[str, Any]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-    """Return the problems, the good captions of an image's sentences, and the ids of these where each has one."""
+    """Return the problems of an image's sentences, the good captions, and their ids if each caption has one."""
     problems, captions, ids = [], [], []
     for index, sentence in enumerate(record["sentences"]):
         if not isinstance(sentence, dict) or "raw" not in sentence:

@@ -1,4 +1,4 @@
-"""Images with classes in place of captions: ``labels.csv``, one line an image.
+"""Images with classes in place of captions: ``labels.csv``, a line for each image.
 
 ::
 
@@ -6,9 +6,9 @@
     images/001.Black_footed_Albatross/0001.jpg,001.Black_footed_Albatross,train
     images/101.White_Pelican/0007.jpg,101.White_Pelican,test
 
-An image is retrieved with the other images of its class, as in fine-grained image retrieval. Feature rows come in the
-order of the lines. No class of the test split is a class of train or val, since retrieval of classes that nobody has
-seen is what is measured; train and val may share classes. Every class of a split has two images at least.
+An image is to retrieve the other images of its class, as in fine-grained image retrieval. Feature rows follow the
+lines. No class of the test split is a class of train or val, because retrieval is measured on classes that no training
+has seen; train and val may share classes. Every class of a split has at least two images.
 
 References:
     [OhSong2016] Oh Song et al., Deep Metric Learning via Lifted Structured Feature Embedding, section 5: the splits by

@@ -5,8 +5,8 @@
     {"videos": [{"video_id": "video0", "split": "train", ...}],
      "sentences": [{"video_id": "video0", "caption": "a man drives a car", ...}]}
 
-A clip is what an image is elsewhere. Feature rows come in the order of ``videos``, file after file; captions in the
-order of ``sentences``. ``train_val_videodatainfo.json`` and ``test_videodatainfo.json`` are read together.
+A clip takes the place of an image. Feature rows follow ``videos``, file after file; captions follow ``sentences``.
+``train_val_videodatainfo.json`` and ``test_videodatainfo.json`` are read together.
 
 References:
     [Xu2016] Xu et al., MSR-VTT: A Large Video Description Dataset for Bridging Video and Language. CVPR 2016
@@ -25,7 +25,7 @@ _SPLITS = {**SPLIT_ALIASES, "validate": "val"}
 
 
 def find(folder: Path) -> list[Path]:
-    """Return the JSON files; that of train and val before that of test."""
+    """Return the JSON files; the file of train and val comes before the file of test."""
     return sorted(folder.glob("*videodatainfo*.json"), key=lambda path: ("test" in path.name, path.name))
 
 

@@ -1,8 +1,8 @@
 """The folders of VSE++ and SCAN: ``{train,dev,test}_caps.txt`` with ``{train,dev,test}_ims.npy``.
 
-One caption a line, five lines an image. A feature row an image, or each row five times (one a caption): both are found
-by the number of rows. Where ``testall_caps.txt`` lies beside, it is the test split (COCO's 5,000 images, of which
-``test`` is the first thousand).
+A line is a caption, and an image has five lines in a row. Each image has one feature row, or five equal rows, one for
+each caption; the number of rows tells which. ``testall_caps.txt``, if there, is the test split (COCO's 5,000 images, of
+which ``test`` has the first thousand).
 
 References:
     [Faghri2018] Faghri et al., VSE++, https://github.com/fartashf/vsepp, data.py: PrecompDataset.
@@ -53,7 +53,7 @@ def feature_files(files: Sequence[Path]) -> Mapping[str, Path]:
 
 
 def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
-    """Return the feature files by kind and split; ``DataError`` names those that are missing."""
+    """Return the feature files by kind and split; ``DataError`` names missing files."""
     beside = feature_files(files)
     if missing := [path for path in beside.values() if not path.exists()]:
         raise DataError([f"{path}: no such file: the features of the captions beside it" for path in missing])
@@ -61,7 +61,7 @@ def own_features(files: Sequence[Path]) -> Mapping[str, Mapping[str, Path]]:
 
 
 def feature_kind(files: Sequence[Path]) -> str:
-    """Return ``regions`` if a row is a matrix, ``global`` if it is a vector."""
+    """Return ``regions`` if a feature row is a matrix, ``global`` if the row is a vector."""
     first = next(iter(feature_files(files).values()))
     return "regions" if open_features(first).ndim == 3 else "global"
 
@@ -71,7 +71,7 @@ def _split(file: Path) -> str:
 
 
 def _images(file: Path, lines: Sequence[str]) -> list[Image]:
-    """Group each five lines to an image."""
+    """Return an image for each five lines."""
     split = _split(file)
     return [
         Image(

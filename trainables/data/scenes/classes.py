@@ -3,13 +3,13 @@
 ::
 
     images/class_000000.jpg ...     224 x 224
-    labels.csv                      the class and the split of each, in the order of the feature rows
-    classes.json                    the arguments
+    labels.csv                      class and split of each picture, in the order of the feature rows
+    classes.json                    the arguments of the generator
     features_global.npy             float16 (images, D), unit rows
-    features_global.json            whose features these are
+    features_global.json            the digest of the images that have these features
 
-Size, texture, place and ground are drawn anew for each picture, so that pictures of a class have the thing alone in
-common. Splits are by classes: what is retrieved in val and test is of classes that no training has seen.
+Size, texture, place and ground are drawn anew for each picture, so that pictures of a class share only colour and
+shape. Classes are split, not pictures: val and test have classes that no training has seen.
 """
 
 import io
@@ -25,7 +25,7 @@ from PIL import Image as Picture
 from trainables.data.corpus import Image
 from trainables.data.features import images_digest
 from trainables.data.formats.labels import COLUMNS, FILE
-from trainables.data.scenes.descriptor import describe_picture, finish_global
+from trainables.data.scenes.descriptor import DESCRIPTION, describe_picture, finish_global
 from trainables.data.scenes.generate import split_of, write_once
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import COLOURS, SHAPES, draw_single, random_generator
@@ -36,10 +36,10 @@ VERSION = 1
 """Version of the generator, increased when equal seeds give other pictures or features."""
 
 PER_CLASS = 10
-"""Pictures of a class."""
+"""Number of pictures of each class."""
 
 SMALLEST, LARGEST = 10 * PER_CLASS, PER_CLASS * len(COLOURS) * len(SHAPES)
-"""Images: val and test get a tenth of the classes each, one at least, and there are as many classes as things."""
+"""Numbers of images: val and test get a tenth of the classes each, at least one; each colour and shape is one class."""
 
 _ABOUT = "classes.json"
 
@@ -50,17 +50,17 @@ def generate_classes(
     """Write the dataset as the folder ``target``, whole or not at all.
 
     Args:
-        target: A folder that is not there yet, or holds what the same arguments gave.
+        target: A folder that does not exist yet, or that holds the dataset of equal arguments.
         images: How many pictures, a multiple of ``PER_CLASS`` in [100, 1,200].
         seed: Whole number >= 0.
-        on_progress: Called with the number of pictures that are done.
+        on_progress: Called with the number of pictures written so far.
 
     Returns:
-        Whether anything was written; not if the folder is there already.
+        Whether anything was written; ``False`` if the folder holds the dataset already.
 
     Raises:
         ConfigError: If an argument is out of its range.
-        DataError: If ``target`` is something else, or can't be written.
+        DataError: If ``target`` holds anything else, or can't be written.
     """
     if not SMALLEST <= images <= LARGEST or images % PER_CLASS:
         raise ConfigError(f"images must be a multiple of {PER_CLASS} from {SMALLEST} to {LARGEST}, got {images}")
@@ -69,14 +69,14 @@ def generate_classes(
 
 
 def _is_there(target: Path, info: dict[str, Any]) -> bool:
-    """Return whether the folder holds this very dataset; ``DataError`` if it holds anything else."""
+    """Say whether the folder holds this dataset; ``DataError`` if it holds anything else."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     try:
-        found = read_state(target / _ABOUT)
+        recorded = read_state(target / _ABOUT)
     except (OSError, ValueError):
-        found = None
-    if found != info:
+        recorded = None
+    if recorded != info:
         raise DataError(f"{target}: is there already and holds something else; remove it, or give another --out")
     return True
 
@@ -84,13 +84,13 @@ def _is_there(target: Path, info: dict[str, Any]) -> bool:
 def _write_dataset(folder: Path, info: dict[str, Any], on_progress: Callable[[int], None]) -> None:
     count, seed = info["images"], info["seed"]
     (folder / "images").mkdir()
-    things = [(colour, shape) for colour in COLOURS for shape in SHAPES]
-    random_generator(seed, 0, purpose=3).shuffle(things)
+    names = [(colour, shape) for colour in COLOURS for shape in SHAPES]
+    random_generator(seed, 0, purpose=3).shuffle(names)
     classes = count // PER_CLASS
     lines, roots = [",".join(COLUMNS)], []
     for index in range(count):
         number = index // PER_CLASS
-        colour, shape = things[number]
+        colour, shape = names[number]
         name = f"images/class_{index:06d}.jpg"
         picture = render_jpeg(draw_single(seed, index, colour, shape), seed, index)
         (folder / name).write_bytes(picture)
@@ -102,6 +102,6 @@ def _write_dataset(folder: Path, info: dict[str, Any], on_progress: Callable[[in
     train = slice(PER_CLASS * sum(split_of(number, classes) == "train" for number in range(classes)))
     np.save(folder / "features_global.npy", finish_global(np.stack(roots), train))
     order = images_digest([Image("", line.split(",")[0], "", "", ()) for line in lines[1:]])
-    told = {"images_digest": order, "descriptor": "root histograms of colour and gradient direction on a 4x4 grid"}
-    (folder / "features_global.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    origin = {"images_digest": order, "descriptor": DESCRIPTION}
+    (folder / "features_global.json").write_text(json.dumps(origin) + "\n", encoding="utf-8")
     (folder / _ABOUT).write_text(json.dumps(info) + "\n", encoding="utf-8")

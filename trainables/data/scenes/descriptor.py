@@ -1,7 +1,7 @@
 """Features of a picture from its pixels alone: histograms of colour and of gradient directions on a grid.
 
-Counts are whole numbers, their roots are rounded down to whole numbers, and so is the mean that is taken off: only the
-last division makes a fraction, so the features are the same on every machine.
+Counts are whole numbers; their roots, and the mean that is subtracted, are rounded down to whole numbers. Only the last
+division gives a fraction, so every machine computes equal features.
 
 References:
     [Arandjelovic2012] Arandjelovic and Zisserman, Three things everyone should know, CVPR 2012: root histograms.
@@ -10,8 +10,11 @@ References:
 
 import numpy as np
 
+DESCRIPTION = "root histograms of colour and gradient direction on a 4x4 grid"
+"""Written beside the features."""
+
 GRID = 4
-"""A picture has GRID x GRID cells, each a region."""
+"""A picture has GRID x GRID cells; each cell is a region."""
 
 HUES, TONES, GRAYS, DIRECTIONS = 12, 3, 8, 12
 COLOURS = HUES * TONES + GRAYS
@@ -19,13 +22,13 @@ GLOBAL_SIZE = GRID * GRID * (COLOURS + DIRECTIONS)
 REGION_SIZE = COLOURS + 4 * DIRECTIONS
 
 _PRECISION = 16
-"""Roots of counts are kept in so many steps."""
+"""Factor by which the root of a count is multiplied before it is rounded down."""
 
 _REGION_SCALE = 256
-"""About one standard deviation of a region's values."""
+"""Divisor of a region's values, about one standard deviation."""
 
 _WEAKEST_GRADIENT = 24
-"""Below it, a gradient is noise of the picture or of its compression."""
+"""Least strength of a gradient that counts; a weaker gradient is noise of the picture or of its compression."""
 
 # Cosine and sine of 15, 30, ... 165 degrees, times 1024: the borders between the directions.
 _BORDERS = (
@@ -50,14 +53,14 @@ def describe_picture(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         pixels: RGB, shape (H, W, 3), uint8; H and W multiples of ``2 * GRID``.
 
     Returns:
-        The picture's values, shape (GLOBAL_SIZE,), and those of each cell, shape (GRID * GRID, REGION_SIZE); int32.
+        The picture's values, shape (GLOBAL_SIZE,), and the cells' values, shape (GRID * GRID, REGION_SIZE); int32.
     """
     red, green, blue = pixels.transpose(2, 0, 1).astype(np.int32)
     cells = _cells(pixels, GRID)
     colours = _histograms(cells * COLOURS + _colour_bins(red, green, blue), None, GRID, COLOURS)
     place, direction, strength = _gradients((77 * red + 150 * green + 29 * blue) >> 8)
     directions = _histograms(cells.ravel()[place] * DIRECTIONS + direction, strength, GRID, DIRECTIONS)
-    # A cell alone is told more finely where its edges run: in its four quarters.
+    # A cell on its own has more detail: the directions in each of its four quarters.
     quarter = _cells(pixels, 2 * GRID).ravel()[place]
     fine = _histograms(quarter * DIRECTIONS + direction, strength, 2 * GRID, DIRECTIONS)
     quarters = fine.reshape(GRID, 2, GRID, 2, -1).transpose(0, 2, 1, 3, 4).reshape(GRID * GRID, 4 * DIRECTIONS)
@@ -95,7 +98,7 @@ def _colour_bins(red: np.ndarray, green: np.ndarray, blue: np.ndarray) -> np.nda
     is_red, is_green = largest == red, largest == green
     difference = np.where(is_red, green - blue, np.where(is_green, blue - red, red - green))
     sector = difference * 256 // step + np.where(is_red, 0, np.where(is_green, 512, 1024))
-    # 1536 = six sectors of 256; half a bin is added, so that red, yellow, ... lie in the middle of theirs.
+    # 1536 = six sectors of 256; half a bin is added, so that red, yellow, ... lie in the middle of their bins.
     hue = (sector + 64) % 1536 // (1536 // HUES)
     tone = np.where(largest < 140, 0, np.where(2 * chroma < largest, 1, 2))
     is_gray = (4 * chroma < largest) | (chroma < 20)
@@ -103,14 +106,14 @@ def _colour_bins(red: np.ndarray, green: np.ndarray, blue: np.ndarray) -> np.nda
 
 
 def _gradients(brightness: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return flat place, direction in [0, DIRECTIONS) over half a turn, and strength of each gradient above noise."""
+    """Return flat index, direction in [0, DIRECTIONS) over half a turn, and strength of each gradient above noise."""
     across, down = np.zeros_like(brightness), np.zeros_like(brightness)
     across[:, 1:-1] = brightness[:, 2:] - brightness[:, :-2]
     down[1:-1] = brightness[2:] - brightness[:-2]
     strength = (abs(across) + abs(down)).ravel()
     place = np.flatnonzero(strength >= _WEAKEST_GRADIENT)
     across, down = across.ravel()[place], down.ravel()[place]
-    # Light to dark and dark to light are one direction.
+    # From light to dark and from dark to light count as one direction.
     turned = (down < 0) | ((down == 0) & (across < 0))
     across, down = np.where(turned, -across, across), abs(down)
     direction = np.zeros(len(place), dtype=np.int64)

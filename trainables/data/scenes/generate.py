@@ -7,7 +7,7 @@
     dataset_scenes.json                 the splits, in the order of the feature rows
     features_global.npy                 float16 (images, D), unit rows
     features_regions.npy                float16 (images, 16, D)
-    features_global.json, features_regions.json     whose features these are
+    features_global.json, features_regions.json     the digest of the images that have these features
 """
 
 import io
@@ -27,7 +27,7 @@ from PIL import Image
 from trainables.data.cache import whole_directory
 from trainables.data.corpus import Image as CorpusImage
 from trainables.data.features import images_digest
-from trainables.data.scenes.descriptor import describe_picture, finish_global, finish_regions
+from trainables.data.scenes.descriptor import DESCRIPTION, describe_picture, finish_global, finish_regions
 from trainables.data.scenes.grammar import write_captions
 from trainables.data.scenes.render import render_jpeg
 from trainables.data.scenes.scene import SIDE, draw_scene
@@ -39,7 +39,7 @@ VERSION = 1
 """Version of the generator, increased when equal seeds give other pictures, captions or features."""
 
 SMALLEST, LARGEST = 10, 1_000_000
-"""Images: each split needs one, and the file names have six digits."""
+"""Numbers of images: each split needs one, and the file names have six digits."""
 
 _CHUNK = 20
 _ANNOTATIONS = Path("annotations") / "captions_scenes.json"
@@ -47,7 +47,7 @@ _ANNOTATIONS = Path("annotations") / "captions_scenes.json"
 
 @dataclass(frozen=True)
 class GeneratedScene:
-    """One rendered picture: its captions and the roots of its histograms."""
+    """Captions of one rendered picture, and the roots of its histograms."""
 
     captions: list[str]
     global_roots: np.ndarray
@@ -60,17 +60,17 @@ def generate_scenes(
     """Write the dataset as the folder ``target``, whole or not at all.
 
     Args:
-        target: A folder that is not there yet, or holds what the same arguments gave.
-        images: How many pictures, in [10, 1,000,000]; a tenth each is val and test.
+        target: A folder that does not exist yet, or that holds the dataset of equal arguments.
+        images: How many pictures, in [10, 1,000,000]; val and test get a tenth each.
         seed: Whole number >= 0; the first pictures of a seed are the same however many there are.
-        on_progress: Called with the number of pictures that are done.
+        on_progress: Called with the number of pictures written so far.
 
     Returns:
-        Whether anything was written; not if the folder is there already.
+        Whether anything was written; ``False`` if the folder holds the dataset already.
 
     Raises:
         ConfigError: If an argument is out of its range.
-        DataError: If ``target`` is something else, or can't be written.
+        DataError: If ``target`` holds anything else, or can't be written.
     """
     if not SMALLEST <= images <= LARGEST:
         raise ConfigError(f"images must be from {SMALLEST} to {LARGEST}, got {images}")
@@ -88,16 +88,16 @@ def write_once(
 
     Args:
         target: The folder.
-        info: What the dataset is made of, its ``seed`` among it.
-        is_there: Says whether a folder holds what ``info`` describes; refuses one that holds anything else.
-        write: Fills a folder that is empty.
+        info: The arguments of the generator, ``seed`` among them.
+        is_there: Says whether a folder holds the dataset of ``info``; refuses a folder that holds anything else.
+        write: Fills an empty folder.
 
     Returns:
-        Whether anything was written; not if the folder is there already.
+        Whether anything was written; ``False`` if the folder holds the dataset already.
 
     Raises:
         ConfigError: If the seed is out of its range.
-        DataError: If ``target`` is something else, or can't be written.
+        DataError: If ``target`` holds anything else, or can't be written.
     """
     if info["seed"] < 0:
         raise ConfigError(f"seed must be a whole number of at least 0, got {info['seed']}")
@@ -120,7 +120,7 @@ def split_of(index: int, images: int) -> str:
 
 
 def render_scenes(folder: Path, seed: int, first: int, count: int) -> list[GeneratedScene]:
-    """Render some scenes in a row into a folder and describe what the files show."""
+    """Render ``count`` scenes from number ``first`` on into a folder, and describe their files."""
     return [_render_scene(folder, seed, index) for index in range(first, first + count)]
 
 
@@ -134,16 +134,16 @@ def _render_scene(folder: Path, seed: int, index: int) -> GeneratedScene:
 
 
 def _is_there(target: Path, info: dict[str, Any]) -> bool:
-    """Return whether the folder holds this very dataset; ``DataError`` if it holds anything else."""
+    """Say whether the folder holds this dataset; ``DataError`` if it holds anything else."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     try:
-        found = read_state(target / _ANNOTATIONS, LARGEST_FILE)["info"]
+        recorded = read_state(target / _ANNOTATIONS, LARGEST_FILE)["info"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        found = None
-    if found != info:
-        was = f"scenes made with {found}" if found else "something else"
-        raise DataError(f"{target}: is there already and holds {was}; remove it, or give another folder with --out")
+        recorded = None
+    if recorded != info:
+        content = f"scenes made with {recorded}" if recorded else "something else"
+        raise DataError(f"{target}: is there already and holds {content}; remove it, or give another folder with --out")
     if sum(1 for _ in (target / "images").glob("*.jpg")) != info["images"]:
         raise DataError(f"{target / 'images'}: some of the {info['images']} pictures are gone; remove {target}")
     return True
@@ -168,22 +168,22 @@ def _write_dataset(folder: Path, info: dict[str, Any], on_progress: Callable[[in
     }
     for kind, rows in features.items():
         np.save(folder / f"features_{kind}.npy", rows)
-        told = {"images_digest": order, "descriptor": "root histograms of colour and gradient direction on a 4x4 grid"}
-        _write_json(folder / f"features_{kind}.json", told)
+        origin = {"images_digest": order, "descriptor": DESCRIPTION}
+        _write_json(folder / f"features_{kind}.json", origin)
 
 
 def _render_all(folder: Path, seed: int, images: int) -> Iterator[list[GeneratedScene]]:
-    """Render all scenes in order, on all cores where it pays."""
+    """Render all scenes in order, on all cores if there are enough scenes."""
     starts = range(0, images, _CHUNK)
     sizes = [min(_CHUNK, images - start) for start in starts]
     workers = min(
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, len(starts)
     )
-    # A few pictures are done before another interpreter has started.
+    # This process renders a few pictures before another interpreter has started.
     if workers == 1 or images < 5 * _CHUNK:
         yield from (render_scenes(folder, seed, start, size) for start, size in zip(starts, sizes, strict=True))
         return
-    # Spawned, not forked: the progress display has a thread.
+    # Processes are spawned, because a fork would copy the lock of the progress display's thread.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         count = len(starts)
         yield from pool.map(render_scenes, [folder] * count, [seed] * count, starts, sizes)

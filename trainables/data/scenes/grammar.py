@@ -75,17 +75,17 @@ HIDDEN_NOUNS = ("thing", "object", "shape", "figure")
 
 
 class Speaker:
-    """Someone who describes one scene, in words of their own choice."""
+    """Describes one scene, in words drawn at random."""
 
     def __init__(self, scene: Scene, generator: np.random.Generator) -> None:
         self.scene, self.generator = scene, generator
 
     def say(self, words: Sequence[str]) -> str:
-        """Choose one of some synonyms."""
+        """Draw one of some synonyms."""
         return pick(self.generator, words)
 
     def happens(self, percent: int) -> bool:
-        """Decide whether to do what is done so often."""
+        """Return ``True`` in so many percent of the calls."""
         return int(self.generator.integers(100)) < percent
 
     def name(self, thing: Thing, *, full: bool = False) -> str:
@@ -107,24 +107,24 @@ class Speaker:
         return f"{_article(words[0])} {' '.join(words)}"
 
     def names(self) -> str:
-        """Name all things in an order of choice: ``a red ball, a box and a star``."""
+        """Name all things in a random order: ``a red ball, a box and a star``."""
         named = [self.name(self.scene.things[i]) for i in self.generator.permutation(len(self.scene.things))]
         return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
 
     def ground(self) -> str:
-        """Say where it is."""
+        """Return a phrase about the ground."""
         return self.say(GROUND_PHRASES[self.scene.ground])
 
     def pair(self, *, full: bool = False) -> tuple[str, str, str]:
-        """Name two things and say how the first stands to the second."""
-        one, other = (int(i) for i in self.generator.permutation(len(self.scene.things))[:2])
-        how = self.say(RELATION_PHRASES[relation(self.scene, one, other)])
+        """Return the names of two things, and between them the relation of the first to the second."""
+        first, second = (int(i) for i in self.generator.permutation(len(self.scene.things))[:2])
+        phrase = self.say(RELATION_PHRASES[relation(self.scene, first, second)])
         things = self.scene.things
-        return self.name(things[one], full=full), how, self.name(things[other], full=full)
+        return self.name(things[first], full=full), phrase, self.name(things[second], full=full)
 
 
 def write_captions(scene: Scene, seed: int, index: int) -> list[str]:
-    """Return five different captions of scene number ``index``; the first leaves nothing out."""
+    """Return five different captions of scene number ``index``; the first caption leaves nothing out."""
     speaker = Speaker(scene, random_generator(seed, index, purpose=1))
     several = len(scene.things) > 1
     captions = [_sentence(_full_pair(speaker) if several else _full_single(speaker), speaker)]
@@ -138,8 +138,8 @@ def write_captions(scene: Scene, seed: int, index: int) -> list[str]:
 
 
 def _full_pair(speaker: Speaker) -> str:
-    one, how, other = speaker.pair(full=True)
-    return f"{one} is {how} {other} {speaker.ground() if speaker.happens(50) else ''}"
+    thing, phrase, other = speaker.pair(full=True)
+    return f"{thing} is {phrase} {other} {speaker.ground() if speaker.happens(50) else ''}"
 
 
 def _full_single(speaker: Speaker) -> str:
@@ -155,8 +155,8 @@ def _relation_on_ground(speaker: Speaker) -> str:
 
 
 def _ground_first(speaker: Speaker) -> str:
-    one, how, other = speaker.pair()
-    return f"{speaker.ground()}, {one} {speaker.say(('is', 'lies', 'floats', 'can be seen'))} {how} {other}"
+    thing, phrase, other = speaker.pair()
+    return f"{speaker.ground()}, {thing} {speaker.say(('is', 'lies', 'floats', 'can be seen'))} {phrase} {other}"
 
 
 def _listing(speaker: Speaker) -> str:
@@ -169,8 +169,8 @@ def _listing_on_ground(speaker: Speaker) -> str:
 
 def _counting(speaker: Speaker) -> str:
     number = speaker.say(NUMBERS[len(speaker.scene.things)])
-    one = speaker.name(pick(speaker.generator, speaker.scene.things))
-    return f"{number} {speaker.say(('things', 'shapes', 'objects'))} {speaker.ground()}, one of them is {one}"
+    name = speaker.name(pick(speaker.generator, speaker.scene.things))
+    return f"{number} {speaker.say(('things', 'shapes', 'objects'))} {speaker.ground()}, one of them is {name}"
 
 
 def _one_only(speaker: Speaker) -> str:
@@ -214,6 +214,6 @@ def _article(word: str) -> str:
 
 
 def _sentence(words: str, speaker: Speaker) -> str:
-    """Begin with a capital letter and end with a full stop, mostly, as people do."""
+    """Add a capital letter at the start and, mostly, a full stop, as people do."""
     text = " ".join(words.split())
     return text[0].upper() + text[1:] + ("." if speaker.happens(85) else "")

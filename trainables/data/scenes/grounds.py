@@ -15,7 +15,7 @@ def paint_ground(name: str, generator: np.random.Generator) -> np.ndarray:
 
 
 def smooth_noise(generator: np.random.Generator, cells_down: int, cells_across: int) -> np.ndarray:
-    """Return noise that changes slowly, shape (SIDE, SIDE), int64 in [0, 255]: random corners, blended between."""
+    """Return slow noise, shape (SIDE, SIDE), int64 in [0, 255]: random corners of cells, blended in between."""
     corners = generator.integers(0, 256, (cells_down + 1, cells_across + 1))
     rows, y = np.divmod(np.arange(SIDE) * cells_down * 256 // SIDE, 256)
     columns, x = np.divmod(np.arange(SIDE) * cells_across * 256 // SIDE, 256)

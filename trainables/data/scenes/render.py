@@ -10,10 +10,10 @@ from trainables.data.scenes.scene import SIDE, Scene, Thing, random_generator
 from trainables.data.scenes.shapes import SHAPE_MASKS, TEXTURE_MASKS, UNIT
 
 QUALITY = 88
-"""Of the JPEG files."""
+"""Quality of the JPEG files."""
 
 _SAMPLES = 4
-"""A pixel is looked at in so many points across and down, which makes edges smooth."""
+"""Points across and down at which a pixel is sampled, which makes edges smooth."""
 
 _PAINT: dict[str, tuple[int, int, int]] = {
     "red": (212, 32, 36),
@@ -34,7 +34,7 @@ _PAINT: dict[str, tuple[int, int, int]] = {
 def render_jpeg(scene: Scene, seed: int, index: int) -> bytes:
     """Return scene number ``index`` as the bytes of a JPEG file of SIDE x SIDE pixels."""
     buffer = io.BytesIO()
-    # The encoder's settings are all named: its defaults may change from release to release.
+    # All settings of the encoder are named, because its defaults may change from release to release.
     Image.fromarray(render(scene, seed, index)).save(
         buffer, "JPEG", quality=QUALITY, subsampling="4:2:0", optimize=False, progressive=False
     )
@@ -47,7 +47,7 @@ def render(scene: Scene, seed: int, index: int) -> np.ndarray:
     picture = paint_ground(scene.ground, generator).astype(np.int32)
     for thing in scene.things:
         _paint_thing(picture, thing, generator)
-    # The light of the day, in 256ths, and the grain of the camera.
+    # The brightness of the picture, in 256ths, and noise as of a camera.
     light = int(generator.integers(224, 281))
     picture = picture * light // 256 + generator.integers(-3, 4, picture.shape, dtype=np.int8)
     return np.clip(picture, 0, 255).astype(np.uint8)
@@ -81,7 +81,7 @@ def _grid(thing: Thing, reach: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inside(thing: Thing, x: np.ndarray, y: np.ndarray, *, scale: int) -> np.ndarray:
-    """Return how many samples of each pixel lie inside the thing at ``scale`` percent of its size."""
+    """Return how many samples of each pixel lie inside the thing, drawn at ``scale`` percent of its size."""
     return _coverage(SHAPE_MASKS[thing.shape](x * 100 // scale, y * 100 // scale))
 
 
@@ -93,11 +93,11 @@ def _coverage(mask: np.ndarray) -> np.ndarray:
 
 
 def _mix(picture: np.ndarray, x: int, y: int, reach: int, colour: np.ndarray, amount: np.ndarray) -> None:
-    """Lay a colour over the square of ``reach`` around (x, y), as thick as ``amount`` of 16ths says, in place."""
+    """Lay a colour over the square of ``reach`` around (x, y), in place; ``amount`` is its opacity in 16ths."""
     top, left = max(0, y - reach), max(0, x - reach)
     bottom, right = min(SIDE, y + reach), min(SIDE, x + reach)
     inside = slice(top - y + reach, bottom - y + reach), slice(left - x + reach, right - x + reach)
-    thick = amount[inside][:, :, None]
+    opacity = amount[inside][:, :, None]
     paint = colour[inside] if colour.ndim == 3 else colour
     under = picture[top:bottom, left:right]
-    under[:] = (under * (_SAMPLES**2 - thick) + paint * thick) // _SAMPLES**2
+    under[:] = (under * (_SAMPLES**2 - opacity) + paint * opacity) // _SAMPLES**2

@@ -1,7 +1,7 @@
-"""What a scene is: a few things in places on a ground; and how scenes are drawn at random.
+"""A scene has a few things in places on a ground; scenes are drawn at random.
 
-Scenes come in families of four: the first is drawn afresh, and most of the others are its near-twins, in which one
-attribute differs. So the dataset has negatives that only a model which looks closely tells apart.
+Scenes come in families of four: the first scene is drawn afresh, and most of the others differ from the first in one
+attribute. So the dataset has hard negatives.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Thing:
         texture: One of ``TEXTURES``.
         x: Centre in pixels from the left.
         y: Centre in pixels from the top.
-        radius: In pixels.
+        radius: Radius in pixels.
     """
 
     shape: str
@@ -77,7 +77,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Scene:
-    """What is in a picture.
+    """The content of a picture.
 
     Attributes:
         ground: One of ``GROUNDS``.
@@ -91,7 +91,7 @@ class Scene:
 
 
 def random_generator(seed: int, index: int, purpose: int) -> np.random.Generator:
-    """Return the generator of one image for one purpose; no two share their numbers."""
+    """Return the generator of one image for one purpose; no two generators share their numbers."""
     return np.random.default_rng([seed, index, purpose])
 
 
@@ -101,7 +101,7 @@ def pick(generator: np.random.Generator, items: Sequence[Item]) -> Item:
 
 
 def draw_scene(seed: int, index: int) -> Scene:
-    """Return scene number ``index`` of a seed, which may be a near-twin of the first of its family."""
+    """Return scene number ``index`` of a seed; it may differ from the first scene of its family in one attribute."""
     generator = random_generator(seed, index, purpose=0)
     first = index - index % _FAMILY
     if index == first or int(generator.integers(100)) >= _TWINS_PERCENT:
@@ -110,7 +110,7 @@ def draw_scene(seed: int, index: int) -> Scene:
 
 
 def draw_single(seed: int, index: int, colour: str, shape: str) -> Scene:
-    """Return a scene of one thing of a colour and a shape, in a place, size and texture and on a ground of chance."""
+    """Return a scene of one thing with a colour and a shape; place, size, texture and ground are random."""
     generator = random_generator(seed, index, purpose=0)
     layout = pick(generator, ("centre", "left", "right"))
     texture = pick(generator, ("plain", "plain", *TEXTURES))
@@ -118,12 +118,12 @@ def draw_single(seed: int, index: int, colour: str, shape: str) -> Scene:
     return Scene(pick(generator, GROUNDS), layout, (_place(thing, layout, 0, generator),))
 
 
-def relation(scene: Scene, one: int, other: int) -> str:
-    """Say how one thing stands to another: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
+def relation(scene: Scene, first: int, second: int) -> str:
+    """Say how a thing stands to a second thing: ``left``, ``right``, ``above``, ``below``, ``front`` or ``behind``."""
     if scene.layout == "front":
-        return "front" if one > other else "behind"
-    dx = scene.things[other].x - scene.things[one].x
-    dy = scene.things[other].y - scene.things[one].y
+        return "front" if first > second else "behind"
+    dx = scene.things[second].x - scene.things[first].x
+    dy = scene.things[second].y - scene.things[first].y
     if abs(dx) >= abs(dy):
         return "left" if dx > 0 else "right"
     return "above" if dy > 0 else "below"
@@ -132,9 +132,9 @@ def relation(scene: Scene, one: int, other: int) -> str:
 def _new_scene(generator: np.random.Generator) -> Scene:
     layout = pick(generator, _LAYOUT_TICKETS)
     things: list[Thing] = []
-    for place, _ in enumerate(_LAYOUTS[layout][0]):
+    for place in range(len(_LAYOUTS[layout][0])):
         size = ("large", "small")[place] if layout == "front" else pick(generator, SIZES)
-        # Two things of one colour and shape would leave the captions nothing to name them by.
+        # Things that share a colour or a shape could not be told apart by a caption that names only this attribute.
         while True:
             shape, colour = pick(generator, SHAPES), pick(generator, COLOURS)
             if all(thing.shape != shape and thing.colour != colour for thing in things):
@@ -145,7 +145,7 @@ def _new_scene(generator: np.random.Generator) -> Scene:
 
 
 def _place(thing: Thing, layout: str, place: int, generator: np.random.Generator) -> Thing:
-    """Put a thing to its place of the layout, a few pixels off, in its size."""
+    """Return a thing at its place in the layout, a few pixels off, with the radius of its size."""
     centres, percent = _LAYOUTS[layout]
     x, y = (centre + int(generator.integers(-_JITTER, _JITTER + 1)) for centre in centres[place])
     radius = (_RADII[thing.size] + int(generator.integers(-2, 3))) * percent // 100
@@ -153,7 +153,7 @@ def _place(thing: Thing, layout: str, place: int, generator: np.random.Generator
 
 
 def _change_one_attribute(scene: Scene, generator: np.random.Generator) -> Scene:
-    """Return a scene that differs in one attribute of one thing, in the ground, or in which thing stands where."""
+    """Return a scene that differs in one attribute of one thing, in the ground, or in the places of two things."""
     things = list(scene.things)
     changes = ["colour", "colour", "shape", "shape", "texture", "ground"]
     changes += [] if scene.layout == "front" else ["size"]

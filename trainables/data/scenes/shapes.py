@@ -1,6 +1,6 @@
 """The outlines of shapes and the patterns on them, as inequalities between whole numbers.
 
-Whole numbers give the same picture on every machine, which sines and square roots of different processors may not.
+Whole numbers give equal pictures on every machine; sines and square roots of different processors may differ.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ UNIT = 256
 
 Mask = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# Sine and cosine of 72 degrees and its multiples, times 1024, for the five edges of a star; of 60 for a hexagon.
+# Sine and cosine, times 1024, of the multiples of 72 degrees for the five edges of a star; of 60 degrees for a hexagon.
 _STAR_NORMALS = ((0, -1024), (974, -316), (602, 828), (-602, 828), (-974, -316))
 _HEXAGON_NORMALS = ((1024, 0), (512, 887), (512, -887))
 
@@ -30,7 +30,7 @@ def _triangle(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _star(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    # A pentagram is what lies inside at least four of its five lines.
+    # A point of a pentagram lies inside at least four of its five lines.
     inside = sum((-(nx * x + ny * y) <= 1024 * UNIT * 31 // 100).astype(np.int8) for nx, ny in _STAR_NORMALS)
     return np.asarray(inside >= 4) & (x * x + y * y <= UNIT * UNIT)
 
@@ -48,7 +48,7 @@ def _diamond(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _heart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    # (x² + y² - 1)³ <= x² y³ with y upwards, the unit at 13/16 of ours and the whole moved down a little.
+    # (x² + y² - 1)³ <= x² y³ with y upwards, a unit of 13/16 ``UNIT``, and the heart moved down a little.
     unit = UNIT * 13 // 16
     up = -(y - UNIT // 10)
     return (x * x + up * up - unit * unit) ** 3 <= x * x * up**3 * unit
@@ -76,7 +76,7 @@ SHAPE_MASKS: dict[str, Mask] = {
     "moon": _moon,
     "hexagon": _hexagon,
 }
-"""Whether a point lies inside a shape; x and y int64 arrays that broadcast, the result bool."""
+"""Shape -> whether points lie inside, bool; x and y are int64 arrays that broadcast."""
 
 
 def _plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -102,4 +102,4 @@ TEXTURE_MASKS: dict[str, Mask] = {
     "dotted": _dotted,
     "checkered": _checkered,
 }
-"""Where a texture has its second colour; as ``SHAPE_MASKS``."""
+"""Texture -> whether points have the second colour; arguments and result as in ``SHAPE_MASKS``."""

@@ -1,4 +1,4 @@
-"""Going on without the YAML file: the journal says what it was, and larger limits are larger than what was spent."""
+"""Resuming without the YAML file: the journal says what it was, and larger limits are larger than what was spent."""
 
 import json
 import time
@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.journal.ledger import Ledger
-from orchestrator.search.continuation import check_folder, extend_experiment, read_experiment
+from orchestrator.search.resuming import check_folder, extend_experiment, read_experiment
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from trainables.errors import ConfigError, UserError

@@ -1,4 +1,4 @@
-"""Reads an experiment from its journal, to continue it without its YAML file."""
+"""Reads an experiment from its journal, to resume it without its YAML file."""
 
 import os
 import shlex
@@ -29,7 +29,7 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
 
 
 def check_folder(directory: Path, experiment: Experiment) -> None:
-    """Refuse to continue in a folder that was renamed, or copied under another name.
+    """Refuse to resume in a folder that was renamed, or copied under another name.
 
     The experiment's name is also the name of its checkpoints under ``--storage`` and of its runs in MLflow: trials of a
     copy would be written into the original.
@@ -54,8 +54,8 @@ def read_storage(directory: Path) -> str | None:
     return History.of(read_journal(directory / JOURNAL_FILE)).storage
 
 
-def command_to_go_on(directory: Path, history: History, verb: str | None = None) -> str | None:
-    """Return the command line that continues an experiment that no process runs, ready to be pasted.
+def command_to_resume(directory: Path, history: History, verb: str | None = None) -> str | None:
+    """Return the command line that resumes an experiment that no process runs, ready to be pasted.
 
     A limit of the budget that was reached is doubled.
 
