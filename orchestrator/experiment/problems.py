@@ -16,6 +16,9 @@ from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.errors import ConfigError
 
+KeyPath = tuple[str, ...]
+"""The keys that lead to a value, from the outermost; the index where it is in a list."""
+
 SLIP = 0.85
 """Two names that are as alike as this (``difflib``) differ by a slip of the finger."""
 
@@ -36,7 +39,7 @@ class Mistake:
         text: Key, rule, value got and way out.
     """
 
-    path: tuple[str, ...]
+    path: KeyPath
     text: str
 
 

@@ -241,10 +241,11 @@ def _end(history: History, record: TrialEnded) -> None:
 
 def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) -> None:
     trial.state = record.state
-    trial.ended = record.time if trial.has_ended else None
-    trial.ended_after = history.running_time.seconds if trial.has_ended else None
     if trial.has_ended:
+        trial.ended, trial.ended_after = record.time, history.running_time.seconds
         history.ended.append(trial)
+    else:
+        trial.ended = trial.ended_after = None
 
 
 def _move(history: History, record: PopulationMoved) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from orchestrator.journal import scratch as scratches
-from orchestrator.journal.leftovers import clear
 from trainables.errors import UserError
 from trainables.json_files import LARGEST_STATE, parse_state
 
@@ -178,6 +177,8 @@ def _clear_stale(directory: Path, holder: dict[str, Any] | None, identity: str) 
     if not is_here(holder):
         raise AlreadyRunningError(_refusal(directory, holder))
     if holder["scratch"] is not None:
+        from orchestrator.journal.leftovers import clear
+
         clear(Path(holder["scratch"]), identity)
 
 

@@ -7,6 +7,7 @@ value (diverged, failed) counts as the worst of its loss, so that a loss which o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -118,7 +119,7 @@ def _value(trials: Sequence[Trial], metric: str) -> float | None:
         ended = [trial for trial in trials if trial.state is state]
         values = [trial.epochs[trial.best_epoch or 0][metric] for trial in ended]
         if values:
-            return float(np.mean(values))
+            return fmean(values)
     return None
 
 
