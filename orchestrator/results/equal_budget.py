@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, Trial, TrialState, seconds_of
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.equal_budget_answers import (
     UNITS,
     Crossing,
@@ -109,7 +109,7 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
         label=label,
         values=np.array([min(known) if value is None else value for value in values]),
         epochs=sum(len(trial.reported) for trial in every) / len(candidates),
-        hours=sum(map(seconds_of, every)) / 3600 * gpus / len(candidates),
+        hours=sum(trial.seconds for trial in every) / 3600 * gpus / len(candidates),
     )
 
 
