@@ -1,8 +1,7 @@
 """What an experiment cost, from the times that the trials themselves reported."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
@@ -33,17 +32,16 @@ class Fact:
     note: str = ""
 
 
-def cost_facts(trials: Sequence[Trial], resources: Mapping[str, Any]) -> list[Fact]:
+def cost_facts(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     """Return trial time, GPU hours where GPUs were given, epochs, elapsed time, what early stopping saved, and retries.
 
     Args:
         trials: All of the experiment.
-        resources: Of the experiment; GPU hours need a number under ``gpus``.
+        gpus: GPUs of a trial, > 0; ``None`` where a trial has none, or where the share is not known.
     """
     seconds = sum(trial.seconds for trial in trials)
     facts = [Fact("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")]
-    gpus = resources.get("gpus")
-    if isinstance(gpus, int | float) and gpus > 0:
+    if gpus is not None:
         facts.append(Fact("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
     facts.append(Fact("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
     times = [time for trial in trials for time in (trial.created_after, trial.ended_after) if time is not None]

@@ -65,7 +65,7 @@ class SearchedLoss:
 
 def equal_budgets(history: History) -> dict[str, EqualBudget]:
     """Return the answers for each dataset; a dataset is left out where no loss has ``FEWEST`` candidates."""
-    metric, gpus = history.metric, _gpus(history)
+    metric, gpus = history.metric, history.experiment.gpus
     found = {}
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.stage(Stage.SEARCH)):
         trials = [trial for trial in history.stage(Stage.SEARCH) if trial.config.dataset == dataset]
@@ -196,9 +196,3 @@ def _flattery(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tupl
         if trial.id in confirmed and trial.best_epoch
     ]
     return float(np.mean(excess)) if excess else None
-
-
-def _gpus(history: History) -> float | None:
-    """Return the share of a GPU that each trial has; ``None`` where it has none, or where it is measured (``auto``)."""
-    gpus = (history.experiment.get("resources") or {}).get("gpus")
-    return float(gpus) if isinstance(gpus, int | float) and gpus > 0 else None

@@ -61,7 +61,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="whom the leader is compared with leaves for trailing",
-        file="orchestrator/results/race.py",
+        file="orchestrator/results/race_departures.py",
         old="        if one.label in comparisons:\n",
         new="        if comparisons.get(one.label) is Verdict.BETTER:\n",
         tests="tests/orchestrator/results/test_race.py",
