@@ -67,7 +67,7 @@ MAY_IMPORT = {
     "report": {"results"},
     "tables": {"results"},
     "exports": {"experiment", "results"},
-    "machines": {"experiment", "storage", "workload"},
+    "machines": {"experiment", "storage"},
     "workload": {"experiment", "storage"},
     "studies": {"experiment", "storage"},
     "results": {"experiment"},

@@ -185,6 +185,9 @@ class TrainingConfig:
         return self.finetune and epoch > self.frozen_epochs * self.epoch_scale
 
 
+_SORTED = json.JSONEncoder(sort_keys=True)
+
+
 @lru_cache(maxsize=1024)
 def _training(settings: tuple[tuple[str, Any], ...]) -> TrainingConfig:
     """Return the settings of a training; they are made once, because most trials of a search are trained alike."""
@@ -194,7 +197,7 @@ def _training(settings: tuple[tuple[str, Any], ...]) -> TrainingConfig:
 @lru_cache(maxsize=1024)
 def _training_text(training: TrainingConfig) -> str:
     """Return the settings of a training as text; the text is made once, because most trials are trained alike."""
-    return json.dumps(vars(training), sort_keys=True)
+    return _SORTED.encode(vars(training))
 
 
 LEFT_OUT: Mapping[str, Any] = {"schedule": (), "val_images": None, "plugins": ()}
@@ -354,7 +357,7 @@ class TrialConfig:
     @property
     def setting(self) -> str:
         """A text that is equal for two trainings that differ only in their seeds."""
-        return json.dumps({**self.to_dict(), "seed": None, "training": _training_text(self.training)}, sort_keys=True)
+        return _SORTED.encode({**self.to_dict(), "seed": None, "training": _training_text(self.training)})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialConfig":

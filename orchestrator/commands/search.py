@@ -172,7 +172,7 @@ def _print(result: "SearchResult", output: Path) -> None:
 
 
 def _exit(result: "SearchResult", experiment: "Experiment") -> None:
-    from orchestrator.results.summary import find_champions
+    from orchestrator.results.winner import find_champions
     from orchestrator.search.budget import SPENT
 
     if result.ended_by in SPENT:

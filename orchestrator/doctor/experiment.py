@@ -91,7 +91,7 @@ def check_experiment(directory: Path, uri: str, *, repair: bool = False) -> list
     if findings:
         return findings
     holder = find_holder(directory)
-    running = "" if holder is None else f"; runs as process {holder['pid']} on {holder['host']}"
+    running = "" if holder is None else f"; runs as {holder}"
     return [Finding("experiment", "ok", f"{directory}: everything holds{running}")]
 
 
@@ -125,7 +125,7 @@ def check_lock(directory: Path) -> Iterator[Breach]:
         return
     scratch = left_scratch(directory, holder)
     left = [] if scratch is None else find_processes(scratch)
-    found = f"left by process {holder['pid']}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
+    found = f"left by process {holder.pid}, which is gone, with {len(left)} processes and {scratch or 'no scratch'}"
     # `check_experiment` mends while it holds the lock, and `hold` has already cleared up after the former holder.
     yield Breach(Finding("lock", "fail", found, "--repair, or the next start, clears up"), lambda: None)
 
@@ -193,9 +193,9 @@ def check_derived(directory: Path, history: History) -> Iterator[Breach]:
         return
     expected: dict[str, tuple[Any, Callable[[str], Any], str]] = {
         "experiment.yaml": (
-            history.experiment,
+            history.experiment.values,
             lambda text: parse_yaml(text)[0],
-            yaml.safe_dump(dict(history.experiment), sort_keys=False),
+            yaml.safe_dump(dict(history.experiment.values), sort_keys=False),
         )
     }
     if history.outcome in ("finished", "budget_spent"):

@@ -32,6 +32,7 @@ from orchestrator.experiment.yaml_files import (
     read_kind,
     validate,
 )
+from orchestrator.journal.begun_experiment import BegunExperiment
 from search_spaces import StudySpace, Suggestion
 from trainables.config import TEXT, ParameterValue, TrainingConfig, TrialConfig
 from trainables.errors import Mistakes
@@ -217,15 +218,15 @@ class Experiment(BaseModel):
             plugins=references(suggestion.loss, cell.model),
         )
 
-    def as_begun(self, begun: Mapping[str, Any]) -> "Experiment":
+    def as_begun(self, begun: BegunExperiment) -> "Experiment":
         """Return this experiment with the default bounds that it began with, unless it names a version itself.
 
         Args:
-            begun: The resolved experiment of its journal; empty if nothing has begun.
+            begun: The experiment of its journal.
         """
         if not begun or "space_version" in self.search.model_fields_set:
             return self
-        search = self.search.model_copy(update={"space_version": begun["search"]["space_version"]})
+        search = self.search.model_copy(update={"space_version": begun.space_version})
         return self.model_copy(update={"search": search})
 
     def to_dict(self) -> dict[str, Any]:

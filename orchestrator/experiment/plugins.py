@@ -160,14 +160,14 @@ def _names_in(values: Mapping[str, Any]) -> dict[str, set[str]]:
     }
 
 
-def changed_plugins(before: Mapping[str, Any], after: Sequence[Plugin]) -> list[str]:
+def changed_plugins(before: Sequence[Plugin], after: Sequence[Plugin]) -> list[str]:
     """Return a line for each change between the plug-ins of two starts of an experiment.
 
     Args:
-        before: The resolved experiment of the former start.
+        before: The plug-ins of the former start.
         after: The plug-ins of this start.
     """
-    former = {one["name"]: Plugin(**one) for one in before.get("plugins", ())}
+    former = {one.name: one for one in before}
     now = {one.name: one for one in after}
     lines = [
         f"{former[name]} -> {now[name]}" for name in former if name in now and former[name].digest != now[name].digest

@@ -16,6 +16,9 @@ from search_spaces import SPACES
 from search_spaces.space import suggestion
 from trainables.errors import ConfigError
 
+KeyPath = tuple[str, ...]
+"""The keys that lead to a value, from the outermost; the index where it is in a list."""
+
 SLIP = 0.85
 """Similarity (``difflib``) from which two names probably differ by a typing error."""
 
@@ -36,7 +39,7 @@ class Mistake:
         text: Key, rule, value got and way out.
     """
 
-    path: tuple[str, ...]
+    path: KeyPath
     text: str
 
 

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.experiment.problems import Mistake, find_mistakes, other_kind, short
-from orchestrator.experiment.yaml_text import DEEPEST, LARGEST_TEXT, KeyPath, YamlTextError, parse_yaml
+from orchestrator.experiment.problems import KeyPath, Mistake, find_mistakes, other_kind, short
 from search_spaces.space import suggestion
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError, Mistakes
@@ -64,6 +63,8 @@ def read_yaml(path: Path) -> Document:
     Raises:
         ConfigError: If the file is missing, is no YAML, is larger than any configuration, or holds no mapping.
     """
+    from orchestrator.experiment.yaml_text import LARGEST_TEXT, YamlTextError, parse_yaml
+
     try:
         with path.open(encoding="utf-8-sig", newline=None) as file:
             text = file.read(LARGEST_TEXT + 1)
@@ -132,7 +133,8 @@ def validate(model: type[Model], values: Mapping[str, Any] | Document, source: s
 
 
 class _TrialFile(BaseModel):
-    model_config = STRICT
+    # Built when a file of one training is read: most commands read none.
+    model_config = ConfigDict(**STRICT, defer_build=True)
     trial: TrialConfig
 
 
@@ -212,6 +214,8 @@ def _build(model: type[Model], values: Mapping[str, Any], document: Document, in
 
 def _apply(values: dict[str, Any], setting: str) -> KeyPath:
     """Set a value in place, and return the keys that lead to it."""
+    from orchestrator.experiment.yaml_text import DEEPEST, YamlTextError, parse_yaml
+
     dotted, found, text = setting.partition("=")
     keys, shown = dotted.split("."), _shortened(setting)
     if not found or not all(keys):

@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from orchestrator.experiment.problems import KeyPath
+
 LARGEST_TEXT = 256 * 1024
 """Most characters of a text; the largest shipped file has 5 thousand."""
 
@@ -28,9 +30,6 @@ LONGEST_KEY = 200
 
 INTEGERS = 2**64
 """Whole numbers are smaller than this, and larger than its negative."""
-
-KeyPath = tuple[str, ...]
-"""The keys that lead to a value, from the outermost; the index where it is in a list."""
 
 Place = tuple[int, int]
 """Line and column, from 1."""

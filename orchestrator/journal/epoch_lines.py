@@ -6,11 +6,12 @@ from orchestrator.journal.metrics import Metrics
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import EpochEnded
 
-_NUMBER = rb"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
+# ``++`` gives no digit back: nothing that follows a number begins with a digit, and other lines are passed over sooner.
+_NUMBER = rb"-?[0-9]++(?:\.[0-9]++)?(?:e[+-]?[0-9]++)?"
 
 _HEAD = re.compile(
-    rb'\{"n":([0-9]+),"time":(%b),(?:"elapsed":(%b),)?"kind":"epoch",'
-    rb'"trial":"([^"\\]+)","epoch":([0-9]+),"metrics":(?=\{)' % (_NUMBER, _NUMBER)
+    rb'\{"n":([0-9]++),"time":(%b),(?:"elapsed":(%b),)?"kind":"epoch",'
+    rb'"trial":"([^"\\]++)","epoch":([0-9]++),"metrics":(?=\{)' % (_NUMBER, _NUMBER)
 )
 """The part before the metrics, as ``Journal.append`` writes it."""
 

@@ -90,6 +90,19 @@ class WarmStarted(Record):
     passed_over: int
 
 
+@dataclass(frozen=True)
+class Footprint:
+    """The GPU memory that a training was measured to take.
+
+    Attributes:
+        peak: The most bytes that the training held at any time, >= 0.
+        room: Bytes of the GPU that were free before the training, > 0.
+    """
+
+    peak: int
+    room: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryMeasured(Record):
     """The GPU memory of a trial was measured, to decide what share of a GPU a trial gets.

@@ -7,15 +7,17 @@ the journal knows what the process that wrote the journal knew.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.journal.actors import Actors
+from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
 from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.confirmation_records import ConfirmationPlanned, EvaluatedOnTest, OpenedTest
 from orchestrator.journal.experiment_records import (
     ConcurrencyLowered,
     ExperimentEnded,
     ExperimentStarted,
+    Footprint,
     FusionMeasured,
     MemoryMeasured,
     PopulationMoved,
@@ -33,11 +35,24 @@ from orchestrator.journal.trial_records import (
     TrialRetried,
 )
 from trainables.config import TrialConfig
+from trainables.errors import UserError
 from trainables.plugins.in_use import use
-from trainables.plugins.plugin import Plugin
 
 HALF_TRAINED, NOT_BEGUN = "half_trained", "not_begun"
 """Standing of a trial that has not ended and has no actor: with epochs, and without."""
+
+
+Value = TypeVar("Value", str, int)
+
+
+class NoStartError(UserError):
+    """A journal that does not say what its experiment is."""
+
+
+def _known(key: str, value: Value | None) -> Value:
+    if value is None:
+        raise NoStartError(f"the journal does not say the {key} of its experiment: it has no whole record of a start")
+    return value
 
 
 @dataclass
@@ -45,13 +60,13 @@ class History:
     """The state of an experiment according to its journal.
 
     Attributes:
-        experiment: The resolved experiment of the newest start; empty before the first.
+        experiment: The experiment of the newest start; false before the first.
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
         storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
         options: Options of the newest start's command line that a command which resumes needs, without dashes.
-        footprints: Study -> GPU memory that a trial takes, see ``workload.Footprint``, as measured with the resources
-            and on the machine of the newest start.
+        footprints: Study -> GPU memory that a trial takes, as measured with the resources and on the machine of the
+            newest start.
         fusions: Study -> number of fused trials that train fastest, see ``trainables.cost.fused_pace``; measured as
             ``footprints``.
         trials: By id, in the order in which they were created.
@@ -79,12 +94,12 @@ class History:
         spending: What the experiment has used, over all its starts.
     """
 
-    experiment: Mapping[str, Any] = field(default_factory=dict)
+    experiment: BegunExperiment = NO_EXPERIMENT
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     storage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    footprints: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    footprints: dict[str, Footprint] = field(default_factory=dict)
     fusions: dict[str, int] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
     warm: dict[str, list[WarmTrial]] = field(default_factory=dict)
@@ -107,17 +122,17 @@ class History:
     @property
     def name(self) -> str:
         """Name of the experiment."""
-        return str(self.experiment["name"])
+        return _known("name", self.experiment.name)
 
     @property
     def metric(self) -> str:
         """Name of the metric that the experiment maximises; overrides may give studies a metric of their own."""
-        return str(self.experiment["search"]["metric"])
+        return _known("search.metric", self.experiment.metric)
 
     @property
     def seed(self) -> int:
         """Seed of the experiment, from which all other seeds are made."""
-        return int(self.experiment["search"]["seed"])
+        return _known("search.seed", self.experiment.seed)
 
     @property
     def actors(self) -> Actors:
@@ -181,28 +196,21 @@ class History:
 
 
 def _start(history: History, record: ExperimentStarted) -> None:
-    if _runs_on(record.experiment, record.environment) != _runs_on(history.experiment, history.environment):
+    begun = BegunExperiment.of(record.experiment)
+    if _runs_on(begun, record.environment) != _runs_on(history.experiment, history.environment):
         # Measurements with other resources or on another machine do not hold any more.
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
     # The configs of the trials may hold names of plug-ins, which readers have to know; no code of a plug-in runs.
-    use(Plugin(**plugin) for plugin in record.experiment.get("plugins", ()))
-    history.experiment, history.data = _as_begun(record.experiment), record.data
+    use(begun.plugins)
+    history.experiment, history.data = begun, record.data
     history.environment = record.environment
     history.storage, history.options = record.storage, record.options
     history.outcome = history.ended_by = None
 
 
-def _as_begun(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an experiment with the version of its search space, which journals of version 0.1 do not name."""
-    search = experiment.get("search", {})
-    if not search or "space_version" in search:
-        return experiment
-    return {**experiment, "search": {**search, "space_version": 1}}
-
-
-def _runs_on(experiment: Mapping[str, Any], environment: Mapping[str, Any]) -> tuple[Any, Any]:
-    return experiment.get("resources"), environment.get("machine")
+def _runs_on(experiment: BegunExperiment, environment: Mapping[str, Any]) -> tuple[Any, Any]:
+    return experiment.values.get("resources"), environment.get("machine")
 
 
 def _stop(history: History, record: ExperimentEnded) -> None:
@@ -241,10 +249,11 @@ def _end(history: History, record: TrialEnded) -> None:
 
 def _set_state(history: History, trial: Trial, record: EpochEnded | TrialEnded) -> None:
     trial.state = record.state
-    trial.ended = record.time if trial.has_ended else None
-    trial.ended_after = history.running_time.seconds if trial.has_ended else None
     if trial.has_ended:
+        trial.ended, trial.ended_after = record.time, history.running_time.seconds
         history.ended.append(trial)
+    else:
+        trial.ended = trial.ended_after = None
 
 
 def _move(history: History, record: PopulationMoved) -> None:
@@ -303,7 +312,7 @@ def _test(history: History, record: EvaluatedOnTest) -> None:
 
 
 def _measure(history: History, record: MemoryMeasured) -> None:
-    history.footprints[record.study] = {"peak": record.peak, "room": record.room}
+    history.footprints[record.study] = Footprint(record.peak, record.room)
 
 
 def _measure_fusion(history: History, record: FusionMeasured) -> None:

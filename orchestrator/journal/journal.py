@@ -17,7 +17,6 @@ import os
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -118,7 +117,7 @@ class Journal:
         body = _encode({**number, "time": round(time.time(), 3), "elapsed": elapsed, "kind": kind, **fields})
         # Made before the line is written, so that no journal holds a record that cannot be read.
         line = _seal(body)
-        record = _record_of(line)
+        record = _record_of(line[:_SEAL_FROM])
         try:
             self._write(line)
         except OSError:
@@ -230,14 +229,15 @@ def _seal(body: str) -> bytes:
 
 def _decode(line: bytes) -> Line | None:
     """Return the values of a line, or ``None`` where it is damaged."""
-    values: Line | None = from_json(line[:_SEAL_FROM] + b"}") if _is_sound(line) else None
+    body = _body_of(line, 0, len(line))
+    values: Line | None = None if body is None else from_json(body + b"}")
     return values
 
 
-def _record_of(line: bytes) -> Record:
-    """Return the record of a sound line."""
+def _record_of(body: bytes) -> Record:
+    """Return the record of a line without its checksum and closing brace."""
     # Most lines are epochs, whose numbers are parsed only when somebody asks for them.
-    return read_epoch(line[:_SEAL_FROM]) or parse(from_json(line[:_SEAL_FROM] + b"}"))
+    return read_epoch(body) or parse(from_json(body + b"}"))
 
 
 def _check_format(first: Line, path: Path) -> None:
@@ -263,25 +263,31 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
     """
     records: list[Record] = []
     whole = 0
-    for line in takewhile(_is_sound, content.splitlines(keepends=True)):
-        number = known + len(records)
+    # A line at a time: to list all lines first, as a second copy of the piece, takes longer than all checksums.
+    while end := content.find(b"\n", whole) + 1:
+        body, number = _body_of(content, whole, end), known + len(records)
+        if body is None:
+            break
         if number == 0:
-            _check_format(from_json(line), path)
+            _check_format(from_json(body + b"}"), path)
         try:
-            record = _record_of(line)
+            record = _record_of(body)
         except RecordError as error:
             raise JournalError(f"{path}: line {number + 1}: {error}; restore the file from a backup") from None
         if record.n != number:
             break
         records.append(record)
-        whole += len(line)
+        whole = end
     return records, whole
 
 
-def _is_sound(line: bytes) -> bool:
-    """Say whether the checksum of a line is that of its record."""
-    body = line[:_SEAL_FROM]
-    return line[_SEAL_FROM:] == b'%b%08x"}\n' % (_CHECKSUM, zlib.crc32(b"}", zlib.crc32(body)))
+def _body_of(content: bytes, begin: int, end: int) -> bytes | None:
+    """Return a line without its checksum and closing brace; ``None`` where the checksum is not that of the line."""
+    # A line that is shorter than a checksum has none.
+    body_end = max(begin, end + _SEAL_FROM)
+    body = content[begin:body_end]
+    seal = b'%b%08x"}\n' % (_CHECKSUM, zlib.crc32(b"}", zlib.crc32(body)))
+    return body if content[body_end:end] == seal else None
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:

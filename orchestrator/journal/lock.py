@@ -16,17 +16,14 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from orchestrator.journal import scratch as scratches
-from orchestrator.journal.leftovers import clear
 from trainables.errors import UserError
 from trainables.json_files import LARGEST_STATE, parse_state
-
-FIELDS = {"pid", "host", "boot_id", "started", "scratch"}
-"""Keys of the content of a lock."""
 
 
 class LockError(UserError):
@@ -37,6 +34,51 @@ class AlreadyRunningError(UserError):
     """Another process holds the experiment."""
 
     exit_code = 3
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds something for itself alone, as the process names itself there.
+
+    Attributes:
+        pid: Number of the process on its host.
+        host: Name of the host.
+        boot_id: Id of the host's boot; empty where the system has none.
+        started: The date at which the process began to hold, in ISO format.
+        scratch: Path of the process's temporary directory; ``None`` where it has none.
+    """
+
+    pid: int
+    host: str
+    boot_id: str
+    started: str
+    scratch: str | None = None
+
+    @classmethod
+    def of_this_process(cls, scratch: Path | None = None) -> "Holder":
+        """Return this process as a holder from now on."""
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(os.getpid(), socket.gethostname(), boot_id(), started, None if scratch is None else str(scratch))
+
+    @classmethod
+    def parse(cls, content: Any) -> "Holder | None":
+        """Return the holder that values of JSON name; ``None`` where they name none."""
+        if not isinstance(content, dict) or not content.keys() >= TYPES.keys():
+            return None
+        values = {name: content[name] for name in TYPES}
+        return cls(**values) if all(isinstance(values[name], TYPES[name]) for name in TYPES) else None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the holder ran on this machine, whose kernel knows whether the holder is alive."""
+        return self.host == socket.gethostname() or (self.boot_id == boot_id() != "")
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+TYPES: Mapping[str, Any] = {"pid": int, "host": str, "boot_id": str, "started": str, "scratch": str | None}
+"""Field of a holder -> type of its value."""
 
 
 @contextmanager
@@ -56,7 +98,7 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
         if not take(file):
             raise AlreadyRunningError(_refusal(directory, _read(file)))
         _clear_stale(directory, _read(file), _identity(file))
-        _write(file, describe_holder(scratch))
+        _write(file, Holder.of_this_process(scratch))
         mark = None if scratch is None else scratches.mark(scratch, _identity(file))
         try:
             yield
@@ -104,20 +146,20 @@ def make_scratch() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def find_holder(directory: Path) -> dict[str, Any] | None:
-    """Return pid, host and start of the process that holds a directory, or ``None`` where nobody does."""
+def find_holder(directory: Path) -> Holder | None:
+    """Return the process that holds a directory, or ``None`` where nobody does."""
     path = directory / "lock"
     if not path.is_file():
         return None
     with path.open("r", encoding="utf-8") as file:
         holder = _read(file)
-        if holder is None or not is_here(holder):
+        if holder is None or not holder.is_here:
             return holder
         return holder if is_taken(file) else None
 
 
-def read_lock(directory: Path) -> dict[str, Any] | None:
-    """Return the content of a directory's lock, whether its process lives or not."""
+def read_lock(directory: Path) -> Holder | None:
+    """Return the process that a directory's lock names, whether the process lives or not."""
     path = directory / "lock"
     if not path.is_file():
         return None
@@ -125,10 +167,10 @@ def read_lock(directory: Path) -> dict[str, Any] | None:
         return _read(file)
 
 
-def left_scratch(directory: Path, holder: dict[str, Any]) -> Path | None:
+def left_scratch(directory: Path, holder: Holder) -> Path | None:
     """Return the scratch directory that a holder left behind, if the directory's mark names this lock."""
     with _open(directory / "lock") as file:
-        scratch = None if holder["scratch"] is None else Path(holder["scratch"])
+        scratch = None if holder.scratch is None else Path(holder.scratch)
         return scratch if scratch is not None and scratches.owner_of(scratch) == _identity(file) else None
 
 
@@ -149,61 +191,45 @@ def _identity(file: IO[str]) -> str:
     return f"{status.st_dev}:{status.st_ino}"
 
 
-def describe_holder(scratch: Path | None) -> dict[str, Any]:
-    """Return the content of a lock that this process holds."""
-    return {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "boot_id": boot_id(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "scratch": None if scratch is None else str(scratch),
-    }
-
-
 def boot_id() -> str:
     """Return the id of the machine's present boot; empty where the system has none."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text(encoding="ascii").strip() if path.is_file() else ""
 
 
-def is_here(holder: Mapping[str, Any]) -> bool:
-    """Say whether a holder ran on this machine, whose kernel knows whether the holder is alive."""
-    return holder["host"] == socket.gethostname() or (holder["boot_id"] == boot_id() != "")
-
-
-def _clear_stale(directory: Path, holder: dict[str, Any] | None, identity: str) -> None:
+def _clear_stale(directory: Path, holder: Holder | None, identity: str) -> None:
     """Clear up after a holder that was killed, or refuse where the holder may live on another machine."""
     if holder is None:
         return
-    if not is_here(holder):
+    if not holder.is_here:
         raise AlreadyRunningError(_refusal(directory, holder))
-    if holder["scratch"] is not None:
-        clear(Path(holder["scratch"]), identity)
+    if holder.scratch is not None:
+        from orchestrator.journal.leftovers import clear
+
+        clear(Path(holder.scratch), identity)
 
 
-def _refusal(directory: Path, holder: dict[str, Any] | None) -> str:
+def _refusal(directory: Path, holder: Holder | None) -> str:
     if holder is None:
         return f"{directory}: already running: another process has just started"
-    message = f"{directory}: already running: process {holder['pid']} on {holder['host']}, since {holder['started']}"
-    if is_here(holder):
+    message = f"{directory}: already running: {holder}, since {holder.started}"
+    if holder.is_here:
         return f"{message}; watch it with `orchestrator status {directory}`"
     return f"{message}; if it is gone from there, remove {directory / 'lock'}"
 
 
-def _read(file: IO[str]) -> dict[str, Any] | None:
+def _read(file: IO[str]) -> Holder | None:
     """Return who wrote the lock, or ``None`` where it was released or its writer was killed while writing."""
     file.seek(0)
     try:
-        content = parse_state(file.read(LARGEST_STATE + 1))
+        return Holder.parse(parse_state(file.read(LARGEST_STATE + 1)))
     except ValueError:
         return None
-    is_whole = isinstance(content, dict) and content.keys() >= FIELDS
-    return content if is_whole and isinstance(content["scratch"], str | None) else None
 
 
-def _write(file: IO[str], holder: dict[str, Any] | None) -> None:
+def _write(file: IO[str], holder: Holder | None) -> None:
     file.seek(0)
     file.truncate()
     if holder is not None:
-        file.write(json.dumps(holder))
+        file.write(json.dumps(vars(holder)))
     file.flush()

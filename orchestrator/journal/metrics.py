@@ -38,8 +38,11 @@ class Metrics(Mapping[str, float]):
         text, values = self._text, self._values
         if values is not None:
             return values.get(name, default)
-        start = _find(text, name)
-        return default if start < 0 else _number_at(text, start)
+        first, later = _keys(name)
+        place = text.find(later)
+        if place >= 0:
+            return _number_at(text, place + len(later))
+        return _number_at(text, len(first)) if text.startswith(first) else default
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.get(name) is not None
@@ -60,15 +63,6 @@ class Metrics(Mapping[str, float]):
             self._values = values = from_json(text)
             self._text = b""
         return values
-
-
-def _find(text: bytes, name: str) -> int:
-    """Return where in the text the number of a name begins; -1 where the text does not have the name."""
-    first, later = _keys(name)
-    if text.startswith(first):
-        return len(first)
-    place = text.find(later)
-    return place if place < 0 else place + len(later)
 
 
 def _number_at(text: bytes, start: int) -> float:

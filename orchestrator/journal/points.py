@@ -82,6 +82,14 @@ def points_of(trials: Iterable[Trial]) -> list[Point]:
     return [Point(tuple(sorted(group, key=lambda trial: trial.number))) for group in groups.values()]
 
 
+def points_by_study(trials: Iterable[Trial]) -> dict[str, list[Point]]:
+    """Return study -> ``points_of`` its trials, the studies in the order of their first trials."""
+    studies: dict[str, list[Point]] = {}
+    for point in points_of(trials):
+        studies.setdefault(point.first.study, []).append(point)
+    return studies
+
+
 def ranked(points: Iterable[Point]) -> list[Point]:
     """Return the points with a finished training, the highest mean first, of equal means the earlier point first."""
     valued = [(value, point) for point in points if (value := point.value) is not None]

@@ -22,9 +22,10 @@ class RunningTime:
 
     def apply(self, record: Record) -> float:
         """Take one record into account; return the seconds since the record before it, 0 where a start begins."""
-        is_first = self._newest is None or isinstance(record, ExperimentStarted)
-        passed = 0.0 if is_first or self._newest is None else _seconds_between(self._newest, record)
-        self._newest = record
+        before, self._newest = self._newest, record
+        if before is None or isinstance(record, ExperimentStarted):
+            return 0.0
+        passed = _seconds_between(before, record)
         self.seconds += passed
         return passed
 

@@ -114,6 +114,7 @@ class Trial:
     damage: tuple[str, ...] = ()
     environments: tuple[Mapping[str, Any], ...] = ()
     _best: tuple[Mapping[int, Any], int, int | None] | None = field(default=None, init=False, repr=False, compare=False)
+    _trained: tuple[int, float | None] = field(default=(0, None), init=False, repr=False, compare=False)
 
     @property
     def reported(self) -> dict[int, Mapping[str, float]]:
@@ -231,6 +232,19 @@ class Trial:
         epoch = self.best_epoch
         return None if epoch is None else self.epochs[epoch][self.metric]
 
+    @property
+    def seconds(self) -> float:
+        """How long the trial trained: the sum of its epochs' times, or, without such times, from creation to end."""
+        reported = self.reported
+        # Kept as the best epoch is: what a trial reported of an epoch never changes.
+        if self._trained[0] != len(reported):
+            epochs = [metrics.get("time/epoch_seconds") for metrics in reported.values()]
+            known = [seconds for seconds in epochs if seconds is not None]
+            self._trained = len(reported), float(sum(known)) if known else None
+        if self._trained[1] is not None:
+            return self._trained[1]
+        return 0.0 if self.ended_after is None else self.ended_after - self.created_after
+
     def running_best(self) -> dict[int, float]:
         """Return epoch -> best value so far, in the order of the epochs."""
         best = float("-inf")
@@ -250,15 +264,6 @@ class WarmTrial:
     params: Mapping[str, Any]
     state: TrialState
     values: tuple[float, ...]
-
-
-def seconds_of(trial: Trial) -> float:
-    """Return how long a trial trained: the sum of its epochs' times, or, without such times, from creation to end."""
-    epochs = [metrics.get("time/epoch_seconds") for metrics in trial.reported.values()]
-    known = [seconds for seconds in epochs if seconds is not None]
-    if known:
-        return float(sum(known))
-    return 0.0 if trial.ended_after is None else trial.ended_after - trial.created_after
 
 
 def best_first(trials: Iterable[Trial]) -> list[Trial]:

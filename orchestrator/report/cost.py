@@ -1,10 +1,9 @@
 """The cost of an experiment, from the times that the trials reported."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from orchestrator.journal.trial import Trial, TrialState, seconds_of
+from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, plain
 from orchestrator.report.studies import Study
 from orchestrator.text.values import count_text, duration_text
@@ -33,17 +32,16 @@ class Fact:
     note: str = ""
 
 
-def cost_facts(trials: Sequence[Trial], resources: Mapping[str, Any]) -> list[Fact]:
+def cost_facts(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
     """Return trial time, GPU hours, epochs, elapsed time, the time that early stopping saved, and retries.
 
     Args:
         trials: All trials of the experiment.
-        resources: Resources of the experiment; GPU hours need a number under ``gpus``.
+        gpus: GPUs of a trial, > 0; ``None`` if a trial has none, or if the share is not known.
     """
-    seconds = sum(map(seconds_of, trials))
+    seconds = sum(trial.seconds for trial in trials)
     facts = [Fact("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")]
-    gpus = resources.get("gpus")
-    if isinstance(gpus, int | float) and gpus > 0:
+    if gpus is not None:
         facts.append(Fact("GPU hours", f"{seconds * gpus / 3600:,.2f}", f"{gpus:g} of a GPU a trial"))
     facts.append(Fact("Epochs", f"{sum(len(trial.epochs) for trial in trials):,}", count_text(len(trials), "trial")))
     times = [time for trial in trials for time in (trial.created_after, trial.ended_after) if time is not None]
@@ -63,7 +61,7 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
     """Return the trial time of each study by how its trials ended."""
     unit, divisor = ("hours", 3600) if sum(_total(study) for study in studies) > 2 * 3600 else ("minutes", 60)
     bars = [bar for state in TrialState if any((bar := _bar(studies, state, divisor))["x"])]
-    repeated = [sum(map(seconds_of, study.repeats)) for study in studies]
+    repeated = [sum(trial.seconds for trial in study.repeats) for study in studies]
     bars += [_stacked("confirmation", studies, repeated, divisor, "--c4")] if any(repeated) else []
     layout = {
         "barmode": "stack",
@@ -81,7 +79,7 @@ def cost_figure(studies: Sequence[Study]) -> Figure:
 
 
 def _bar(studies: Sequence[Study], state: TrialState, divisor: float) -> Json:
-    seconds = [sum(seconds_of(trial) for trial in study.trials if trial.state is state) for study in studies]
+    seconds = [sum(trial.seconds for trial in study.trials if trial.state is state) for study in studies]
     return _stacked(state.value.replace("_", " "), studies, seconds, divisor, _SHADES[state])
 
 
@@ -98,11 +96,11 @@ def _stacked(name: str, studies: Sequence[Study], seconds: Sequence[float], divi
 
 
 def _total(study: Study) -> float:
-    return sum(map(seconds_of, [*study.trials, *study.repeats]))
+    return sum(trial.seconds for trial in [*study.trials, *study.repeats])
 
 
 def _saved(trial: Trial) -> float:
     """Return the seconds of the epochs that an early stop left out."""
     if trial.state is not TrialState.STOPPED_EARLY or not trial.epochs:
         return 0.0
-    return max(0, trial.total_epochs - trial.last_epoch) * seconds_of(trial) / len(trial.epochs)
+    return max(0, trial.total_epochs - trial.last_epoch) * trial.seconds / len(trial.epochs)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from orchestrator.journal.points import points_of
 from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colour, plain, whole
 from orchestrator.report.studies import Study, by_dataset
 from orchestrator.results.early_epochs import FEWEST, TELLING, rank_correlations
@@ -27,7 +28,7 @@ def early_figure(studies: Sequence[Study]) -> Figure:
 
 
 def _line(study: Study) -> list[Json]:
-    settings, tau = rank_correlations(study.trials)
+    settings, tau = rank_correlations(points_of(study.trials))
     if not tau:
         return []
     return [

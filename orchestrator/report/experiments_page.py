@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, seconds_of
+from orchestrator.journal.trial import Stage
 from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, axis, plain, short, whole
 from orchestrator.report.page import Page
 from orchestrator.report.search_figures import highest_means
@@ -170,7 +170,7 @@ def _line(one: Reported) -> Line:
         link=one.link,
         outcome=one.page.outcome.replace("_", " "),
         trials=len(one.history.stage(Stage.SEARCH)),
-        took=duration_text(sum(map(seconds_of, one.history.trials.values()))),
+        took=duration_text(sum(trial.seconds for trial in one.history.trials.values())),
         headlines=[f"{verdict.dataset}: {verdict.headline}" for verdict in one.page.verdicts],
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.journal.points import Point
-from orchestrator.journal.trial import Trial, seconds_of
+from orchestrator.journal.trial import Trial
 from orchestrator.report.figures import short
 from orchestrator.report.studies import Study
 from orchestrator.text.values import duration_text, metric_text, value_text, values_text
@@ -84,7 +84,7 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
         "t2i_r1": best.get("val/t2i_r1"),
         "state": point.state.value,
         "epochs": trial.last_epoch,
-        "seconds": round(seconds_of(trial), 3),
+        "seconds": round(trial.seconds, 3),
         "params": values_text(trial.parameters),
     }
     shown = {
@@ -93,7 +93,7 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
         "value": metric_text(trial.metric, study.value_of(trial)) + _trainings(point),
         "state": point.state.value.replace("_", " "),
         "epochs": f"{trial.last_epoch} of {trial.total_epochs}",
-        "seconds": duration_text(seconds_of(trial)),
+        "seconds": duration_text(trial.seconds),
     }
     repeats = [*point.trainings[1:], *(one for one in study.repeats if one.candidate == trial.id)]
     return Row(trial.id, sort, shown, point.state.value, study.label, _details(trial, best, repeats))

@@ -133,8 +133,8 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
     metric = trials[0].metric if trials else "val/rsum"
     further = [goal.metric for goal in goals_of(history)[1:]]
     return Page(
-        name=str(history.experiment.get("name", "experiment")),
-        description=" ".join(str(history.experiment.get("description", "")).split()),
+        name=history.experiment.name or "experiment",
+        description=" ".join(history.experiment.description.split()),
         outcome=history.outcome or extras.unended,
         as_of=_as_of(trials),
         facts=_facts(history, len(studies), metric),
@@ -150,7 +150,7 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
         figures={key: make() for key, make in figure_makers(history, studies, extras).items()} if drawn else {},
         queries=list(extras.queries),
         compared=[_named(one, names_of(studies)) for one in extras.compared],
-        cost=cost_facts(trials, history.experiment.get("resources", {})),
+        cost=cost_facts(trials, history.experiment.gpus),
         reproduction=_reproduction(history),
         contents=contents_of(studies),
         learns=learns(studies),
@@ -208,7 +208,7 @@ def _facts(history: History, studies: int, metric: str) -> list[Fact]:
             Fact("Confirmation", count_text(len(repeats), "training"), f"{candidates} candidates, fresh seeds")
         )
     points = best_points(trials)
-    if points and len(history.experiment.get("datasets", [])) <= 1:
+    if points and len(history.experiment.datasets) <= 1:
         facts.append(Fact(f"Best {metric}", metric_text(metric, points[0].value), "of the trials trained to their end"))
     opened = ", ".join(f"{Path(name).name}: {times}" for name, times in history.test_openings.items())
     facts.append(Fact("Test opened", str(sum(history.test_openings.values())), opened or "selection used val alone"))
@@ -216,19 +216,20 @@ def _facts(history: History, studies: int, metric: str) -> list[Fact]:
 
 
 def _cells(history: History) -> str:
-    keys = {"datasets": "dataset", "models": "model", "losses": "loss"}
-    return " × ".join(count_text(len(history.experiment.get(key, [])), noun) for key, noun in keys.items())
+    begun = history.experiment
+    names = {"dataset": begun.datasets, "model": begun.models, "loss": begun.losses}
+    return " × ".join(count_text(len(found), noun) for noun, found in names.items())
 
 
 def _reproduction(history: History) -> Reproduction:
-    name = str(history.experiment.get("name", "experiment"))
+    name = history.experiment.name or "experiment"
     return Reproduction(
         commands=[
             "orchestrator search experiment.yaml --data-root DATA --output OUTPUT",
             f"orchestrator report {name} --output OUTPUT",
         ],
         # In ASCII, safe_dump escapes all characters that could not be seen.
-        experiment=yaml.safe_dump(_plain(history.experiment), sort_keys=False, allow_unicode=False, width=100),
+        experiment=yaml.safe_dump(_plain(history.experiment.values), sort_keys=False, allow_unicode=False, width=100),
         digests=dict(history.data),
         versions=_versions(history.environment),
     )

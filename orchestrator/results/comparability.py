@@ -3,21 +3,16 @@
 from collections.abc import Sequence
 
 from orchestrator.experiment.experiment import Cell, Experiment
+from orchestrator.experiment.journalled import known_experiment
 from orchestrator.experiment.overlaps import overlaps
-from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.history import History
 from orchestrator.text.values import count_text, value_text
-from trainables.errors import ConfigError
 
 
 def comparability(history: History) -> dict[str, list[str]]:
     """Return, for each dataset, the sentences about the losses that were compared; none where there is one loss."""
-    if len(history.experiment.get("losses", ())) < 2:
-        return {}
-    try:
-        experiment = validate(Experiment, history.experiment, "journal")
-    except ConfigError:
-        # Of an experiment that is not taken any more nothing is known.
+    experiment = known_experiment(history)
+    if experiment is None or len(experiment.losses) < 2:
         return {}
     cells = experiment.cells()
     return {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.yaml_files import validate
+from orchestrator.experiment.journalled import experiment_of
 from orchestrator.journal.confirmation_plan import ConfirmationPlan
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import PlannedTrial
@@ -70,7 +70,7 @@ def published_default(history: History, dataset: str) -> Trial | None:
 
 def _published(history: History, dataset: str) -> list[list[Point]]:
     """Return, for each study on a dataset, the points of published settings of its loss."""
-    experiment = validate(Experiment, history.experiment, "journal")
+    experiment = experiment_of(history)
     studies: list[list[Point]] = []
     for cell in experiment.cells():
         points = points_of(history.study(cell.name)) if cell.dataset == dataset else []

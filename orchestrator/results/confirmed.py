@@ -7,6 +7,7 @@ evaluated on the test split. Until then its best trial is a winner that nobody h
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator.journal.begun_experiment import BegunConfirm
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
@@ -106,9 +107,9 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
     baseline, problem = _baseline(history, dataset, candidates)
     selection = history.metric
     metric = question.metric or f"test/{selection.partition('/')[2]}"
-    confirm = history.experiment.get("confirm") or {}
+    confirm = history.experiment.confirm or BegunConfirm()
     # A confirmation that was begun before the key was there is judged as it was begun.
-    rule = question.rule or confirm.get("verdict", "seeds")
+    rule = question.rule or confirm.verdict or "seeds"
     images = _kept_values(trials, history, metric) if question.images is None else question.images
     (verdict,) = judge(
         [*(_with_images(one, trials, images) for one in candidates), *question.outside],
@@ -116,10 +117,10 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
         selection=selection,
         baseline=baseline,
         over_images=rule == "seeds_and_images",
-        smallest_difference=confirm.get("smallest_difference", 1.0) if question.metric is None else 0.0,
+        smallest_difference=confirm.smallest_difference if question.metric is None else 0.0,
         level=level_of(history, dataset),
     )
-    begun_before = [] if "verdict" in confirm or question.rule else [BEGUN_BEFORE]
+    begun_before = [] if confirm.verdict or question.rule else [BEGUN_BEFORE]
     looked = looked_before(history, dataset)
     return replace(verdict, warnings=(*verdict.warnings, *begun_before, *problem, *looked))
 
@@ -166,8 +167,8 @@ def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candida
 
 def _baseline(history: History, dataset: str, candidates: Sequence[Candidate]) -> tuple[str | None, list[str]]:
     """Return the label or loss of the baseline, or a sentence that says why there is none."""
-    confirm = history.experiment.get("confirm") or {}
-    loss = confirm.get("baseline")
+    confirm = history.experiment.confirm or BegunConfirm()
+    loss = confirm.baseline
     if loss is not None:
         known = any(one.loss == loss for one in candidates)
         return (loss, []) if known else (None, [f"the baseline {loss!r} was not confirmed on {dataset}"])

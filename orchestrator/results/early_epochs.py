@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.experiment.experiment import ANY, Experiment
-from orchestrator.experiment.yaml_files import validate
+from orchestrator.experiment.experiment import ANY
+from orchestrator.experiment.journalled import experiment_of
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, points_of
-from orchestrator.journal.trial import Stage, Trial
+from orchestrator.journal.points import Point
+from orchestrator.journal.trial import Trial
 
 TELLING = 0.5
 """The tau of an epoch that tells: of two trials, the one that is ahead there ends ahead three times as often as not."""
@@ -74,9 +74,9 @@ class EarlyEpochs:
         }
 
 
-def rank_correlations(trials: Iterable[Trial]) -> tuple[int, dict[int, float]]:
+def rank_correlations(settings: Iterable[Point]) -> tuple[int, dict[int, float]]:
     """Return how many settings of a study were trained to their end, and Kendall's tau-b of each epoch but the last."""
-    points = [Point(point.finished) for point in points_of(trials) if point.finished]
+    points = [Point(point.finished) for point in settings if point.finished]
     curves = [point.running_best() for point in points]
     last = min((max(curve) for curve in curves), default=0)
     ends = [curve[max(curve)] for curve in curves]
@@ -102,25 +102,26 @@ def _tau_b(first: NDArray[np.int8], second: NDArray[np.int8]) -> float:
     return float(np.sum(first * second, dtype=np.int64)) / pairs if pairs else math.nan
 
 
-def early_epochs(history: History) -> dict[str, EarlyEpochs]:
-    """Return what the epochs tell of each study that has enough trials, by its name."""
-    studies: dict[str, list[Trial]] = {}
-    for trial in history.stage(Stage.SEARCH):
-        studies.setdefault(trial.study, []).append(trial)
-    correlations = {name: rank_correlations(trials) for name, trials in studies.items()}
+def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, EarlyEpochs]:
+    """Return what the epochs tell of each study that has enough trials, by its name.
+
+    Args:
+        history: History of the experiment.
+        studies: The settings of each study, see ``points_by_study``.
+    """
+    correlations = {name: rank_correlations(settings) for name, settings in studies.items()}
     if not any(tau for _, tau in correlations.values()):
         return {}
     found: dict[str, EarlyEpochs] = {}
-    for cell in validate(Experiment, history.experiment, "journal").cells():
+    for cell in experiment_of(history).cells():
         settings, tau = correlations.get(cell.name, (0, {}))
         if tau:
             grace = cell.scheduler.grace_epochs if cell.scheduler.name in JUDGING else None
-            begun = len(points_of(studies[cell.name]))
-            found[cell.name] = EarlyEpochs(cell.loss, settings, begun, tau, grace)
+            found[cell.name] = EarlyEpochs(cell.loss, settings, len(studies[cell.name]), tau, grace)
     return found
 
 
-def sentences(studies: Mapping[str, EarlyEpochs]) -> list[str]:
+def describe_early_epochs(studies: Mapping[str, EarlyEpochs]) -> list[str]:
     """Return a sentence about each study: how well the scheduler's first epoch ranks trials, and what to change."""
     return [_sentence(name, study) for name, study in studies.items()]
 

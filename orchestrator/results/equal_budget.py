@@ -8,11 +8,12 @@ for that.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
 from orchestrator.journal.history import History
-from orchestrator.journal.trial import Stage, Trial, TrialState, seconds_of
+from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.equal_budget_answers import (
     UNITS,
     Crossing,
@@ -65,7 +66,7 @@ class SearchedLoss:
 
 def equal_budgets(history: History) -> dict[str, EqualBudget]:
     """Return the answers for each dataset; a dataset is left out where no loss has ``FEWEST`` candidates."""
-    metric, gpus = history.metric, _gpus(history)
+    metric, gpus = history.metric, history.experiment.gpus
     found = {}
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.stage(Stage.SEARCH)):
         trials = [trial for trial in history.stage(Stage.SEARCH) if trial.config.dataset == dataset]
@@ -109,7 +110,7 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
         label=label,
         values=np.array([min(known) if value is None else value for value in values]),
         epochs=sum(len(trial.reported) for trial in every) / len(candidates),
-        hours=sum(map(seconds_of, every)) / 3600 * gpus / len(candidates),
+        hours=sum(trial.seconds for trial in every) / 3600 * gpus / len(candidates),
     )
 
 
@@ -119,7 +120,7 @@ def _value(trials: Sequence[Trial], metric: str) -> float | None:
         ended = [trial for trial in trials if trial.state is state]
         values = [trial.epochs[trial.best_epoch or 0][metric] for trial in ended]
         if values:
-            return float(np.mean(values))
+            return fmean(values)
     return None
 
 
@@ -196,9 +197,3 @@ def _flattery(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tupl
         if trial.id in confirmed and trial.best_epoch
     ]
     return float(np.mean(excess)) if excess else None
-
-
-def _gpus(history: History) -> float | None:
-    """Return the share of a GPU that each trial has; ``None`` where it has none, or where it is measured (``auto``)."""
-    gpus = (history.experiment.get("resources") or {}).get("gpus")
-    return float(gpus) if isinstance(gpus, int | float) and gpus > 0 else None

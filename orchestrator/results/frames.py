@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.confirmed import metrics_of, verdicts_of
-from orchestrator.results.summary import winners_of
+from orchestrator.results.winner import winners_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 
-from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.yaml_files import validate
+from orchestrator.experiment.journalled import known_experiment
 from orchestrator.journal.history import History
 from search_spaces.space import Range
-from trainables.errors import ConfigError
 
 
 def log_ranges(history: History) -> Mapping[str, Mapping[str, bool]]:
@@ -15,13 +13,9 @@ def log_ranges(history: History) -> Mapping[str, Mapping[str, bool]]:
     A parameter that is no range, e.g. one of listed values, is left out; so are all studies of an experiment that this
     version would refuse, e.g. for a plug-in that is gone.
     """
-    if not history.experiment:
-        return {}
-    try:
-        experiment = validate(Experiment, history.experiment, "journal")
-    except ConfigError:
-        return {}
+    experiment = known_experiment(history)
+    cells = [] if experiment is None else experiment.cells()
     return {
         cell.name: {name: bound.log for name, bound in cell.space.bounds().items() if isinstance(bound, Range)}
-        for cell in experiment.cells()
+        for cell in cells
     }

@@ -11,7 +11,7 @@ from orchestrator.journal.trial import Stage
 
 def goals_of(history: History) -> tuple[Objective, ...]:
     """Return the objectives of an experiment, the metric that names the winner first."""
-    search = history.experiment.get("search", {})
+    search = history.experiment.values.get("search", {})
     # The keys of the objectives alone: others may name a loss or a sampler of a plug-in, which is not in use here.
     told = {key: search[key] for key in ("metric", "objectives") if key in search}
     return Search.model_validate_json(json.dumps(told)).goals

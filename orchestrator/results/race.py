@@ -4,8 +4,8 @@ A fixed design gives every candidate as many seeds as the winner gets. A race gi
 the rest of its trainings to the candidates that still matter:
 
 - A candidate that *trails* leaves: if it had the leader's true mean, so large a lag would come about with a probability
-  below ``TRAILS`` (one-sided, Student's distribution, with the spread of all candidates together [Maron1994]). Leaving
-  claims nothing about a candidate but that it does not become the winner.
+  below ``TRAILS`` of ``race_departures`` (one-sided, Student's distribution, with the spread of all candidates together
+  [Maron1994]). Leaving claims nothing about a candidate but that it does not become the winner.
 - Whom the verdict compares with the leader (runner-up, best of another loss, baseline) stays until its comparison is
   decided: until the verdict's own rule, asked about val at the level of the round, finds the leader better.
 - A candidate that *lost* a seed cannot win any more (see ``verdict.py``) and leaves, if nobody is compared with it.
@@ -24,16 +24,13 @@ References:
         approximation. NIPS 6, 59-66.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from orchestrator.results.candidates import Candidate, DatasetVerdict, Departed, Departure, Verdict
+from orchestrator.results.candidates import Candidate, DatasetVerdict, Departure, Verdict
+from orchestrator.results.race_departures import leaving
 from orchestrator.results.spending import levels_of_looks
-from orchestrator.results.statistics import has_spread
 from orchestrator.results.verdict import judge
 
 FIRST = 2
@@ -41,9 +38,6 @@ FIRST = 2
 
 EARLIEST = 3
 """Seeds of the leader at the first look that can decide a comparison."""
-
-TRAILS = 0.2
-"""A candidate whose lag would be so improbable without a difference leaves."""
 
 LEVEL = 0.035
 """Of a whole race; two candidates alike are then called different in at most 4.8 % of studies, see ``spending.py``."""
@@ -215,9 +209,9 @@ def _close_round(current: Sequence[Candidate], state: _State, rules: RaceRules) 
     able = [one.candidate for one in verdict.standings if _can_win(one.candidate)]
     if not able:
         return "every candidate lost a seed"
-    leaving = _leaving(current, able[0], verdict)
-    state.left |= leaving
-    state.rounds.append(Round(seeds, level, able[0].label, _means(verdict), leaving))
+    gone = leaving(current, able[0], verdict)
+    state.left |= gone
+    state.rounds.append(Round(seeds, level, able[0].label, _means(verdict), gone))
     if verdict.verdict is Verdict.BETTER:
         return "the leader is better than all that it is compared with"
     return _next_round(current, state, rules)
@@ -236,43 +230,6 @@ def _can_win(candidate: Candidate) -> bool:
 
 def _means(verdict: DatasetVerdict) -> dict[str, float]:
     return {one.candidate.label: one.selected_by for one in verdict.standings}
-
-
-def _leaving(current: Sequence[Candidate], leader: Candidate, verdict: DatasetVerdict) -> dict[str, Departure]:
-    """Return the candidates that leave after a round, and how."""
-    comparisons = {one.label: one.verdict for one in verdict.comparisons}
-    spread, freedom = _pooled([one.sample(verdict.selection) for one in current])
-    leaving: dict[str, Departure] = {}
-    for one in current:
-        if one.left is not None or one is leader:
-            continue
-        seeds = len(one.values)
-        if one.label in comparisons:
-            if comparisons[one.label] is Verdict.BETTER:
-                leaving[one.label] = Departure(Departed.BEATEN, seeds)
-        elif one.missing:
-            leaving[one.label] = Departure(Departed.LOST, seeds)
-        elif _lag_p(leader, one, verdict.selection, spread, freedom) < TRAILS:
-            leaving[one.label] = Departure(Departed.TRAILED, seeds)
-    return leaving
-
-
-def _pooled(samples: Sequence[np.ndarray]) -> tuple[float, int]:
-    """Return the spread of all candidates together, and its degrees of freedom."""
-    freedom = sum(max(0, len(values) - 1) for values in samples)
-    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in samples if len(values))
-    return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
-
-
-def _lag_p(leader: Candidate, other: Candidate, metric: str, spread: float, freedom: int) -> float:
-    """Return how likely a candidate as good as the leader lags so far behind the leader."""
-    from scipy.special import stdtr
-
-    ahead, behind = leader.sample(metric), other.sample(metric)
-    lead = float(ahead.mean() - behind.mean())
-    if spread == 0.0 or not freedom:
-        return 0.0 if has_spread(np.array([ahead.mean(), behind.mean()])) else 1.0
-    return float(stdtr(freedom, -lead / (spread * math.sqrt(1 / len(ahead) + 1 / len(behind)))))
 
 
 def _next_round(current: Sequence[Candidate], state: _State, rules: RaceRules) -> str | None:

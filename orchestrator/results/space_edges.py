@@ -9,14 +9,13 @@ chance, too: the sentence says where they lie, and a search of a wider range say
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.experiment.experiment import Cell, Experiment
-from orchestrator.experiment.yaml_files import validate
+from orchestrator.experiment.experiment import Cell
+from orchestrator.experiment.journalled import known_experiment
 from orchestrator.journal.history import History
-from orchestrator.journal.points import Point, best_points
-from orchestrator.journal.trial import Stage, Trial
+from orchestrator.journal.points import Point, ranked
+from orchestrator.journal.trial import Trial
 from orchestrator.text.values import value_text
 from search_spaces import Range
-from trainables.errors import ConfigError
 
 OUTERMOST = 0.2
 """Share of a range, on its own scale, that counts as its end."""
@@ -63,32 +62,30 @@ class Edge:
         )
 
 
-def space_edges(history: History) -> dict[str, list[Edge]]:
-    """Return, for each study that has any, the hyper-parameters whose range may have been too narrow."""
-    studies: dict[str, list[Trial]] = {}
-    for trial in history.stage(Stage.SEARCH):
-        studies.setdefault(trial.study, []).append(trial)
-    best = {name: _best(trials) for name, trials in studies.items()}
-    if not any(best.values()):
+def space_edges(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, list[Edge]]:
+    """Return, for each study that has any, the hyper-parameters whose range may have been too narrow.
+
+    Args:
+        history: History of the experiment; where this version refuses the experiment, its bounds are not known.
+        studies: The settings of each study, see ``points_by_study``.
+    """
+    best = {name: _best(settings) for name, settings in studies.items()}
+    experiment = known_experiment(history) if any(best.values()) else None
+    if experiment is None:
         return {}
-    try:
-        cells = validate(Experiment, history.experiment, "journal").cells()
-    except ConfigError:
-        # Of an experiment that is not taken any more the bounds are not known.
-        return {}
-    found = {cell.name: list(_edges(cell, best[cell.name])) for cell in cells if best.get(cell.name)}
+    found = {cell.name: list(_edges(cell, best[cell.name])) for cell in experiment.cells() if best.get(cell.name)}
     return {name: edges for name, edges in found.items() if edges}
 
 
-def sentences(edges: Mapping[str, Sequence[Edge]], trials: Sequence[Trial]) -> list[str]:
+def describe_edges(edges: Mapping[str, Sequence[Edge]], trials: Sequence[Trial]) -> list[str]:
     """Return what a reader is told of the studies that trials belong to."""
     names = {trial.study for trial in trials}
     return [edge.sentence for name, found in edges.items() if name in names for edge in found]
 
 
-def _best(trials: Sequence[Trial]) -> list[Point]:
+def _best(settings: Sequence[Point]) -> list[Point]:
     """Return the best settings of a study; none where too few were trained to their end."""
-    finished = [point for point in best_points(trials) if point.value is not None]
+    finished = ranked(settings)
     return finished[: max(FEWEST, len(finished) // 4)] if len(finished) >= ENOUGH else []
 
 

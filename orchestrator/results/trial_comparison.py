@@ -11,7 +11,7 @@ from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Trial
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import find_winners
+from orchestrator.results.winner import find_winners
 from trainables.errors import UserError
 
 
@@ -108,7 +108,7 @@ def find_side(name: str, output: Path) -> Side:
     found: list[Side] = []
     for path in sorted(output.glob(f"{experiment or '*'}/{JOURNAL_FILE}")):
         history = History.of(read_journal(path))
-        own = history.experiment.get("name", path.parent.name)
+        own = history.experiment.name or path.parent.name
         wanted, why = history.trials.get(trial_id), ""
         if wanted is None and not experiment and own == name:
             wanted, why = _winner(history, name)

@@ -11,7 +11,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.results import frames
 from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import Winner, summarise, winners_of
+from orchestrator.results.summary import summarise
+from orchestrator.results.winner import Winner, winners_of
 from orchestrator.search.resuming import read_experiment
 from orchestrator.winners.champions import packed_champions
 from trainables.errors import ConfigError

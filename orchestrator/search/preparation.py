@@ -14,6 +14,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.plugins import changed_plugins
 from orchestrator.experiment.problems import short
 from orchestrator.experiment.sections import Resources
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.experiment_records import ExperimentStarted
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
@@ -123,12 +124,11 @@ def start(
     ledger.append(started)
 
 
-def _as_begun(experiment: Experiment, before: Mapping[str, Any]) -> dict[str, Any]:
+def _as_begun(experiment: Experiment, before: BegunExperiment) -> dict[str, Any]:
     """Return a resolved experiment; it keeps the verdict rule of its first start unless it asks for another."""
     resolved = experiment.to_dict()
-    begun = before.get("confirm")
-    if experiment.confirm and begun and "verdict" not in experiment.confirm.model_fields_set:
-        resolved["confirm"]["verdict"] = begun.get("verdict", "seeds")
+    if experiment.confirm and before.confirm and "verdict" not in experiment.confirm.model_fields_set:
+        resolved["confirm"]["verdict"] = before.confirm.verdict or "seeds"
     return resolved
 
 
@@ -172,12 +172,12 @@ def check_unchanged(experiment: Experiment, digests: Mapping[str, str], history:
     if not history.trials:
         return
     way_out = f"give the experiment another name (--set name=...) or remove {directory}"
-    if plugins := changed_plugins(history.experiment, experiment.plugins):
+    if plugins := changed_plugins(history.experiment.plugins, experiment.plugins):
         raise ConfigError(
             f"{directory}: was started with other plug-ins than now: {'; '.join(plugins)}; trials of both could not be "
             f"compared: {way_out}, or resume with the recorded code: `orchestrator resume {directory.name}`"
         )
-    changed = changed_keys(history.experiment, experiment.to_dict())
+    changed = changed_keys(history.experiment.values, experiment.to_dict())
     if changed:
         told = ", ".join(f"{key} ({short(before)} -> {short(after)})" for key, (before, after) in changed.items())
         raise ConfigError(

@@ -25,7 +25,7 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
     history = History.of(read_journal(directory / JOURNAL_FILE))
     if not history.experiment:
         raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
-    return validate(Experiment, override(Document(str(directory / JOURNAL_FILE), history.experiment), overrides))
+    return validate(Experiment, override(Document(str(directory / JOURNAL_FILE), history.experiment.values), overrides))
 
 
 def check_folder(directory: Path, experiment: Experiment) -> None:
@@ -80,9 +80,9 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
 def _verb(history: History) -> list[str]:
     """Return the command, with an option that doubles the limit that was reached."""
     limit = history.ended_by
-    if history.outcome != "budget_spent" or limit is None:
+    reached = None if limit is None else history.experiment.limits.get(limit)
+    if history.outcome != "budget_spent" or reached is None:
         return ["resume"]
-    reached = history.experiment["budget"][limit]
     return (
         ["extend", "--hours", f"{reached:g}"]
         if limit == "hours"

@@ -3,34 +3,31 @@
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
-from orchestrator.journal.confirmation_records import ConfirmationPlanned
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.experiment_records import ExperimentEnded
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
-from orchestrator.results.confirming import current_plans, most_trainings, trainings_of
 from orchestrator.results.summary import summarise
 from orchestrator.search.budget import SPENT, Meter
-from orchestrator.search.display import Progress
 from orchestrator.search.preparation import (
     check_unchanged,
-    displayed,
     open_checkpoints,
     opened,
     start,
     tracked,
 )
 from orchestrator.search.resuming import command_to_resume
-from orchestrator.studies.planned import PlannedTrials
+from orchestrator.search.stages import run_stages
+from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.warm_start import read_sources, start_warm
 from orchestrator.text.terminal import say
 from orchestrator.text.values import count_text
@@ -45,7 +42,7 @@ from trainables.errors import UserError
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
-    from orchestrator.tuner.session import Session
+    pass
 
 
 class SearchInterruptedError(UserError):
@@ -133,32 +130,40 @@ def run_search(
         ledger.listeners.append(meter.listen)
         tracking = Tracker(uri, output, experiment.name, ledger.past)
         with closing(checkpoints), tracked(ledger, tracking) as tracker, answered(directory, ledger, stages):
-            signal, ended_by = None, ledger.history.ended_by or "trials"
+            before = ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster, options)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
                 if not quiet:
                     say(sentence)
             ready = workload.expecting(digests)
             session = Session(experiment, ledger, ready, checkpoints, here.scratch, limit=meter.limit, cluster=cluster)
-            if Stage.SEARCH in stages:
-                signal = search_stage(session, meter, quiet)
-                ended_by = find_ending(experiment, ledger.history, meter)
-            if signal is None:
-                signal = confirm_stage(session, quiet)
+            signal, ended_by = run_stages(session, meter, stages, quiet)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
                 raise SearchInterruptedError(_how_to_resume(directory, ledger.history, stages))
-            chosen = selected(ledger.history)
-            evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
-            unwritten = write_files(chosen, workload, checkpoints, directory)
-            outcome = "budget_spent" if ended_by in SPENT else "finished"
-            ledger.append(ExperimentEnded(outcome=outcome, ended_by=ended_by))
-            write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
-            unpacked = pack_champions(ledger.history, workload, checkpoints, directory)
+            ended_by = ended_by or before
+            problems = conclude_search(ledger, workload, checkpoints, directory, ended_by)
     # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
     registered, unregistered = register_all(uri, directory, tracker.problem)
-    problems = (*unwritten, *unpacked, *unregistered)
+    problems += unregistered
     return SearchResult(ledger.history, directory, uri, tracker.problem, ended_by, registered, problems)
+
+
+def conclude_search(
+    ledger: Ledger, workload: Workload, checkpoints: Checkpoints, directory: Path, ended_by: str
+) -> list[str]:
+    """Open the test split for the selected trials, record the end, and write the files that are made of the winners.
+
+    Returns:
+        A sentence about each file that could not be written.
+    """
+    chosen = selected(ledger.history)
+    evaluate_on_test(ledger, workload, checkpoints, directory, chosen)
+    unwritten = write_files(chosen, workload, checkpoints, directory)
+    outcome = "budget_spent" if ended_by in SPENT else "finished"
+    ledger.append(ExperimentEnded(outcome=outcome, ended_by=ended_by))
+    write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
+    return [*unwritten, *pack_champions(ledger.history, workload, checkpoints, directory)]
 
 
 @contextmanager
@@ -191,64 +196,3 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
     words = f"{count_text(len(cells), 'study')}, {count_text(trials, 'trial')}{done}"
     then = "" if experiment.confirm is None else ", then a confirmation with fresh seeds"
     return f"{experiment.name}: {words}{then}\nfiles: {os.path.relpath(directory)}"
-
-
-def find_ending(experiment: Experiment, history: History, meter: Meter) -> str:
-    """Return the end of a search that no signal ended: its last trial, or a limit of its budget."""
-    incomplete = [cell for cell in experiment.cells() if len(history.study(cell.name)) < experiment.trials_in(cell)]
-    running = [trial for trial in history.stage(Stage.SEARCH) if not trial.has_ended]
-    if running or not all(meter.is_closed(cell.name) for cell in incomplete):
-        limit = meter.limit()
-        if limit is not None:
-            return limit
-    return "plateau" if incomplete else "trials"
-
-
-def search_stage(session: "Session", meter: Meter, quiet: bool) -> int | None:
-    """Run the rest of the search; return the signal that ended it, or ``None`` where the search is done."""
-    experiment, ledger = session.experiment, session.ledger
-    total = sum(experiment.trials_in(cell) for cell in experiment.cells())
-    with stage_displayed(session, Stage.SEARCH, total, quiet) as shown:
-        # Imported after the announcement, because Optuna and Ray take seconds to import.
-        shown.announce("loading Optuna and Ray")
-        from orchestrator.studies.populations import Populations
-        from orchestrator.studies.study import Studies
-        from orchestrator.tuner.run import run_trials
-        from orchestrator.tuner.scheduler import PopulationScheduler, StudyScheduler
-
-        studies = Studies(experiment, ledger, meter.is_closed)
-        if experiment.scheduler.name == "pbt":
-            populations = Populations(experiment, studies, ledger, session.checkpoints)
-            return run_trials(shown, populations, PopulationScheduler(experiment.scheduler, ledger))
-        return run_trials(shown, studies, StudyScheduler(experiment, ledger))
-
-
-def confirm_stage(session: "Session", quiet: bool) -> int | None:
-    """Train the best trials again with fresh seeds; return the signal that ended the stage, or ``None``.
-
-    The number of trainings is the only limit: the budget is for the search.
-    """
-    ledger = session.ledger
-    plans = current_plans(session.experiment, ledger.history)
-    for plan in plans:
-        # Recorded before the first training, because the level of the verdict depends on how often the test split had
-        # been opened when the confirmation was planned.
-        if ledger.history.plans.get(plan.dataset) != plan:
-            ledger.append(ConfirmationPlanned.of(plan))
-    if not plans:
-        return None
-    with stage_displayed(session, Stage.CONFIRM, most_trainings(plans, ledger.history), quiet) as shown:
-        from orchestrator.tuner.run import run_trials
-        from orchestrator.tuner.scheduler import RecordingScheduler
-
-        unlimited = replace(shown, limit=lambda: None)
-        source = PlannedTrials(lambda: trainings_of(plans, ledger.history), Stage.CONFIRM, ledger)
-        return run_trials(unlimited, source, RecordingScheduler(ledger))
-
-
-def stage_displayed(session: "Session", stage: Stage, total: int, quiet: bool) -> AbstractContextManager["Session"]:
-    """Show a stage with ``total`` trials during a ``with`` block, which gets the session that draws the stage."""
-    experiment = session.experiment
-    epochs = max(cell.training.total_epochs for cell in experiment.cells())
-    progress = Progress(session.ledger.history, total, epochs, stage)
-    return displayed(session, f"{experiment.name}: {stage}", progress, quiet=quiet)

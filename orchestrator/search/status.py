@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.journalled import experiment_of
 from orchestrator.experiment.sections import Budget
-from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import HALF_TRAINED, NOT_BEGUN, History
 from orchestrator.journal.journal import JournalError
-from orchestrator.journal.lock import find_holder
+from orchestrator.journal.lock import Holder, find_holder
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.results.confirming import current_plans, most_trainings, races_of
@@ -61,7 +60,7 @@ class Status:
     """
 
     name: str
-    holder: Mapping[str, Any] | None
+    holder: Holder | None
     history: History
     stages: Sequence[StageStatus]
     budget: Mapping[str, tuple[float, float]]
@@ -73,7 +72,7 @@ class Status:
         if self.holder is not None:
             running = [one.stage for one in self.stages if one.states.get(TrialState.RUNNING)]
             doing = f"{running[-1]} " if running else ""
-            return f"{doing}running as process {self.holder['pid']} on {self.holder['host']}"
+            return f"{doing}running as {self.holder}"
         if self.history.outcome is None:
             return "killed"
         by = self.history.ended_by
@@ -119,7 +118,7 @@ def status_of(followed: Followed) -> Status:
         history.actors.gpus.clear()
     if not history.experiment:
         return Status(directory.name, holder, history, (), {})
-    experiment = validate(Experiment, history.experiment, str(directory / JOURNAL_FILE))
+    experiment = experiment_of(history)
     stages = [_stage(history, Stage.SEARCH, sum(experiment.trials_in(cell) for cell in experiment.cells()))]
     repeats = history.stage(Stage.CONFIRM)
     if experiment.confirm is not None and (repeats or (not stages[0].waiting and not stages[0].states.get("running"))):

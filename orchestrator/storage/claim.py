@@ -7,7 +7,6 @@ such process any more.
 
 import json
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from orchestrator.journal.lock import AlreadyRunningError, boot_id, describe_holder, is_here
+from orchestrator.journal.lock import AlreadyRunningError, Holder, boot_id
 from orchestrator.storage.bucket import ObjectStore
 from trainables.json_files import parse_state
 
@@ -49,12 +48,12 @@ class Claim:
         Raises:
             AlreadyRunningError: If the store is claimed by another driver that may be alive.
         """
-        holder = _read(store)
-        if holder and _may_live(holder, directory):
-            raise AlreadyRunningError(_refusal(store, holder))
+        former = _read(store)
+        if former is not None and former.may_live(directory):
+            raise AlreadyRunningError(_refusal(store, former))
         claim = cls(store, secrets.token_hex(16))
-        told = {**describe_holder(None), "directory": str(directory), "token": claim.token}
-        store.write(CLAIM_FILE, json.dumps(told).encode())
+        ours = _Claimant(Holder.of_this_process(), str(directory), claim.token)
+        store.write(CLAIM_FILE, json.dumps(ours.to_dict()).encode())
         # Of two drivers that saw no claim, the driver that wrote first finds the claim of the other driver.
         try:
             claim.check()
@@ -68,9 +67,9 @@ class Claim:
         Raises:
             ClaimLostError: If another driver has claimed the store, or this claim was released.
         """
-        holder = _read(self.store)
-        if holder.get("token") != self.token:
-            by = f"process {holder['pid']} on {holder['host']}" if holder else "nobody"
+        claimant = _read(self.store)
+        if claimant is None or claimant.token != self.token:
+            by = "nobody" if claimant is None else claimant.holder
             raise ClaimLostError(f"{self.store.address}: is claimed by another driver now: {by}")
 
     def release(self) -> None:
@@ -78,31 +77,53 @@ class Claim:
         store = replace(self.store, patience=RELEASE_SECONDS)
         # If the store does not answer, the claim stays; the next start in the same directory takes it over.
         with suppress(OSError):
-            if _read(store).get("token") == self.token:
+            claimant = _read(store)
+            if claimant is not None and claimant.token == self.token:
                 store.remove(CLAIM_FILE)
 
 
-def _read(store: ObjectStore) -> Mapping[str, Any]:
-    """Return the content of the claim; empty if there is no claim, or it cannot be read."""
+@dataclass(frozen=True)
+class _Claimant:
+    """The driver that a claim names.
+
+    Attributes:
+        holder: Process of the driver.
+        directory: The directory of the driver's experiment.
+        token: See ``Claim``.
+    """
+
+    holder: Holder
+    directory: str
+    token: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of the claim."""
+        return {**vars(self.holder), "directory": self.directory, "token": self.token}
+
+    def may_live(self, directory: Path) -> bool:
+        """Say whether the driver may be alive, where this process holds the lock of ``directory``."""
+        if not self.holder.is_here:
+            return True
+        if self.directory == str(directory) or self.holder.boot_id != boot_id():
+            return False
+        return psutil.pid_exists(self.holder.pid)
+
+
+def _read(store: ObjectStore) -> _Claimant | None:
+    """Return the claimant of a store; ``None`` if there is no claim, or if the claim cannot be read."""
     try:
         found = parse_state(store.read(CLAIM_FILE))
     except (FileNotFoundError, ValueError):
-        return {}
-    known = isinstance(found, dict) and found.keys() >= {"pid", "host", "boot_id", "started", "directory", "token"}
-    return found if known else {}
+        return None
+    holder = Holder.parse(found)
+    if holder is None or not found.keys() >= {"directory", "token"}:
+        return None
+    return _Claimant(holder, str(found["directory"]), str(found["token"]))
 
 
-def _may_live(holder: Mapping[str, Any], directory: Path) -> bool:
-    if not is_here(holder):
-        return True
-    if holder["directory"] == str(directory) or holder["boot_id"] != boot_id():
-        return False
-    return psutil.pid_exists(holder["pid"])
-
-
-def _refusal(store: ObjectStore, holder: Mapping[str, Any]) -> str:
+def _refusal(store: ObjectStore, claimant: _Claimant) -> str:
     place = store.address.partition("?")[0]
     return (
-        f"{place}: process {holder['pid']} on {holder['host']} writes its checkpoints there, since "
-        f"{holder['started']}, from {holder['directory']}; if it is gone from there, remove {place}/{CLAIM_FILE}"
+        f"{place}: {claimant.holder} writes its checkpoints there, since {claimant.holder.started}, "
+        f"from {claimant.directory}; if it is gone from there, remove {place}/{CLAIM_FILE}"
     )

@@ -71,10 +71,10 @@ def schedule_of(trial: Trial, epoch: int, history: History) -> dict[str, float]:
 
     The metrics are numbers by the names of ``params_of``: the loss's, and the searched settings of ``training``.
     """
-    if history.experiment.get("scheduler", {}).get("name") != "pbt":
+    if history.experiment.scheduler != "pbt":
         return {}
     config = trial.config_in(epoch).at(epoch)
-    searched = [name for name in history.experiment["search"]["training"] if name in CHANGEABLE]
+    searched = [name for name in history.experiment.searched_training if name in CHANGEABLE]
     named = {
         **dict(_coefficients(config.loss_parameters)),
         **{f"training.{name}": getattr(config.training, name) for name in searched},

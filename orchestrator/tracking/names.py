@@ -57,7 +57,8 @@ def stored_value(value: float) -> float:
 
 def _settings(trial: Trial, history: History) -> list[str]:
     config = trial.config
-    several = [name for name in ("dataset", "model") if len(history.experiment[f"{name}s"]) > 1]
+    begun = history.experiment
+    several = [name for name, all_ in (("dataset", begun.datasets), ("model", begun.models)) if len(all_) > 1]
     values = {name: value for name, value in trial.parameters.items() if name != "loss"}
     names = [Path(config.dataset).name if name == "dataset" else trial.combination[name] for name in (*several, "loss")]
     return [*names, format_parameters(short_names(values))]

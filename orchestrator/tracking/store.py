@@ -11,7 +11,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.trial import Stage, Trial, TrialState
 from orchestrator.results.confirming import races_of, repeats_of
 from orchestrator.results.race_words import race_outcome
-from orchestrator.results.summary import find_champions
+from orchestrator.results.winner import find_champions
 from orchestrator.tracking import connection
 from orchestrator.tracking.artifacts import trial_artifacts
 from orchestrator.tracking.candidates import ConfirmedCandidate, confirmed_candidates
@@ -176,17 +176,16 @@ class Store:
                 self._set_status(self._runs[name], "RUNNING")
 
     def _find_study(self, trial: Trial, history: History) -> Run:
-        search = history.experiment["search"]
         run = self._runs.get(trial.study)
         if run is None:
             tags = {**tags_of(trial, history), "kind": "study", "study": trial.study}
-            if search.get("loss") == "choose":
+            if history.experiment.chooses_loss:
                 tags["loss"] = ANY
             run = self._create(trial.study, trial.study, tags, trial.created)
         if not run.described:
             batch = RunBatch(self._client, run)
-            params = {"sampler": search["sampler"], "metric": search["metric"]}
-            self._describe(run, batch, params, "experiment.yaml", history.experiment)
+            params = {"sampler": history.experiment.sampler, "metric": history.metric}
+            self._describe(run, batch, params, "experiment.yaml", history.experiment.values)
             batch.send()
             self._show(history)
         return run

@@ -30,7 +30,7 @@ WIDEST = 14
 
 def experiment_tags(history: History) -> dict[str, str]:
     """Return the tags with the description and the view of an experiment's page."""
-    description = history.experiment.get("description", "")
+    description = history.experiment.description
     return {
         # Chooses the pages for training instead of the pages for language models.
         "mlflow.experimentKind": "custom_model_development",
@@ -49,8 +49,8 @@ def _view(history: History) -> dict[str, Any]:
     metric = history.metric
     searched = _searched(history)
     metrics = [f"{metric}_best", *(["test/rsum"] if history.tests else []), "val/i2t_r1", "val/t2i_r1", *COUNTS]
-    tags = ["loss", *(["dataset"] if len(history.experiment["datasets"]) > 1 else [])]
-    tags += ["model"] if len(history.experiment["models"]) > 1 else []
+    tags = ["loss", *(["dataset"] if len(history.experiment.datasets) > 1 else [])]
+    tags += ["model"] if len(history.experiment.models) > 1 else []
     tags += ["state", "stage", *(["winner"] if history.tests else [])]
     columns = [
         *(f"metrics.`{name}`" for name in metrics),
@@ -73,7 +73,6 @@ def _view(history: History) -> dict[str, Any]:
 def _searched(history: History) -> list[str]:
     """Return the params in which the trials differ, the losses' params first."""
     names = {name: None for trial in history.trials.values() for name in trial.config.loss_parameters}
-    search = history.experiment["search"]
-    names |= {f"training.{name}": None for name in search.get("training", {})}
-    names |= {f"model.{name}": None for name in search.get("model_parameters", {})}
+    names |= {f"training.{name}": None for name in history.experiment.searched_training}
+    names |= {f"model.{name}": None for name in history.experiment.searched_model}
     return list(names)[:WIDEST]

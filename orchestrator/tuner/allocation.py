@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import ray
 from ray.exceptions import RayError
 
-from orchestrator.journal.experiment_records import FusionMeasured, LimitNoted, MemoryMeasured
+from orchestrator.journal.experiment_records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.machines.nodes import Node, check_fits, total
-from orchestrator.workload.workload import Footprint, Workload
+from orchestrator.workload.workload import Workload
 from trainables.config import TrialConfig
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def measure(session: "Session") -> list[Footprint]:
             session.ledger.append(LimitNoted(message=limit))
             return [Footprint(1, 1)]
         session.ledger.append(MemoryMeasured(study=study, peak=footprint.peak, room=footprint.room))
-    return [Footprint(**session.ledger.history.footprints[cell.name]) for cell in session.experiment.cells()]
+    return [known[cell.name] for cell in session.experiment.cells()]
 
 
 def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:

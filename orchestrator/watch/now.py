@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.journal.error_logs import read_error
-from orchestrator.journal.lock import is_here
 from orchestrator.journal.places import read_places
 from orchestrator.journal.points import points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState
@@ -128,7 +127,7 @@ def now_of(watched: Watched, machines: Machines) -> Now:
         status = watched.status()
         history = status.history
         running = [trial for trial in history.running() if trial.id in history.actors.gpus]
-        here = status.holder is not None and is_here(status.holder)
+        here = status.holder is not None and status.holder.is_here
         places = read_places(watched.directory) if running else {}
         own = [place.pid for place in places.values() if machines.is_this(place.host)]
         seen = machines.look(own) if here or own else None

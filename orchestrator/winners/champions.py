@@ -14,7 +14,7 @@ from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial
 from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import find_champions, winners_of
+from orchestrator.results.winner import find_champions, winners_of
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.text.values import values_text
 from orchestrator.workload.workload import Workload

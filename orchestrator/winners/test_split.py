@@ -8,7 +8,7 @@ from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, Trial, TrialState
-from orchestrator.results.summary import find_winners
+from orchestrator.results.winner import find_winners
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.winners.kept_ranks import keep_ranks
 from orchestrator.workload.workload import Workload
@@ -20,7 +20,7 @@ def selected(history: History) -> list[Trial]:
     With a confirmation, these are the trials of the confirmation that finished; without a confirmation, the best trials
     of the search.
     """
-    if not history.experiment.get("confirm"):
+    if history.experiment.confirm is None:
         return list(find_winners(history).values())
     return [trial for trial in history.stage(Stage.CONFIRM) if trial.state is TrialState.FINISHED]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment, data_key
+from orchestrator.journal.experiment_records import Footprint
 from orchestrator.storage.bucket import ObjectStore, is_bucket
 from orchestrator.storage.datasets import fetch_dataset
-from orchestrator.workload.workload import Evaluation, Footprint, Stream, TrialGroup, Vocabulary
+from orchestrator.workload.workload import Evaluation, Stream, TrialGroup, Vocabulary
 from trainables.config import PIXELS, TEXT, TrialConfig
 from trainables.errors import DataError
 from trainables.plugins.in_use import use

@@ -9,25 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.experiment_records import Footprint
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport, Outcome
 
 if TYPE_CHECKING:
     from trainables.judgements.judged_ranks import JudgedRanks
     from trainables.ranks import Ranks
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """The GPU memory that a training was measured to take.
-
-    Attributes:
-        peak: The most bytes that the training held at any time, >= 0.
-        room: Bytes of the GPU that were free before the training, > 0.
-    """
-
-    peak: int
-    room: int
 
 
 @dataclass(frozen=True)

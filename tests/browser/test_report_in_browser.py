@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.report.experiments_page import Reported, build_experiments_page
 from orchestrator.report.page import Extras, build_page
@@ -149,7 +150,7 @@ def test_a_page_over_several_experiments_is_drawn(browser: Browser, tmp_path: Pa
     reported = []
     for seed, name in enumerate(("first", "second")):
         history = search(12, seed=seed)
-        history.experiment["name"] = f"{name} {EVIL}"
+        history.experiment = BegunExperiment.of({**history.experiment.values, "name": f"{name} {EVIL}"})
         reported.append(Reported(history, build_page(history), f"{name}/report.html"))
     path = tmp_path / "report.html"
     write_experiments(build_experiments_page(reported), path)
@@ -263,7 +264,9 @@ def test_colours_stand_out_in_light_and_dark(browser: Browser, report: Callable[
 def hostile() -> History:
     """Return a search whose every name is an attack."""
     author = Author()
-    author.history.experiment["description"] = f"{EVIL} \x00 \u202e end"
+    author.history.experiment = BegunExperiment.of(
+        {**author.history.experiment.values, "description": f"{EVIL} \x00 \u202e end"}
+    )
     for number in range(12):
         trial = author.create("nt_xent", number, {EVIL: float(number), "word": ["a<b", "c&amp;d"][number % 2]}, "<i>x")
         author.epoch(trial, 1, {"val/rsum": 100.0 + number, "cocos/i2t_<b>count": 1.0 * number}, "finished")

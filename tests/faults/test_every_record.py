@@ -19,7 +19,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.journal import Record, read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage, TrialState
-from orchestrator.results.summary import find_winners, summarise
+from orchestrator.results.summary import summarise
+from orchestrator.results.winner import find_winners
 from orchestrator.search.search import run_search
 from tests.faults.invariants import assert_ended_once, assert_kept, assert_sound, assert_tidy
 from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log

@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from orchestrator.journal.history import History
 from orchestrator.journal.journal import read_journal
 from orchestrator.journal.trial import Stage, Trial
-from orchestrator.results.summary import find_winners
+from orchestrator.results.winner import find_winners
 from orchestrator.tracking import default_uri
 from tests.faults.driver import MOMENTS, Death
 from tests.faults.invariants import assert_ended_once, assert_nothing_left, assert_sound, assert_tracked_once

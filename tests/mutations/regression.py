@@ -61,7 +61,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="whom the leader is compared with leaves for trailing",
-        file="orchestrator/results/race.py",
+        file="orchestrator/results/race_departures.py",
         old="        if one.label in comparisons:\n",
         new="        if comparisons.get(one.label) is Verdict.BETTER:\n",
         tests="tests/orchestrator/results/test_race.py",
@@ -76,8 +76,8 @@ MUTATIONS = (
     Mutation(
         name="the expected best is drawn with replacement",
         file="orchestrator/results/expected_best.py",
-        old="    weights = np.stack([_chosen(below, drawn - 1, count, drawn) for drawn in draws], axis=-1)",
-        new="    weights = np.stack([((below + 1) / count) ** d - (below / count) ** d for d in draws], axis=-1)",
+        old="    weights = np.stack([_chosen(0, drawn - 1, count, drawn) for drawn in draws], axis=-1)",
+        new="    weights = np.stack([np.diff((np.arange(count + 1) / count) ** d) for d in draws], axis=-1)",
         tests="tests/orchestrator/results/test_expected_best.py",
     ),
     Mutation(

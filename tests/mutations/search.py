@@ -131,7 +131,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="winners are compared by the metric of their studies",
-        file="orchestrator/results/summary.py",
+        file="orchestrator/results/winner.py",
         old="point.mean(metric), point.first",
         new="point.value, point.first",
         tests="tests/orchestrator/journal/test_best_epochs.py::test_winners_are_compared_by_the_metric_of_the_experiment",

@@ -96,9 +96,9 @@ MUTATIONS = (
     ),
     Mutation(
         name="a journal without a version is one of today",
-        file="orchestrator/journal/history.py",
-        old='"space_version": 1}}',
-        new='"space_version": 2}}',
+        file="orchestrator/journal/begun_experiment.py",
+        old='{"space_version": 1} |',
+        new='{"space_version": 2} |',
         tests="tests/orchestrator/journal/test_history.py::test_an_experiment_of_version_0_1_has_the_search_space_of_then",
     ),
     Mutation(

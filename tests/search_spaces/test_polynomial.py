@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.experiment.changed_keys import changed_keys
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import validate
+from orchestrator.journal.begun_experiment import NO_EXPERIMENT, BegunExperiment
 from search_spaces import SPACES, LossPart, Range, StudySpace, Values
 from search_spaces.sides import DEGREES
 from search_spaces.space import Asked, FixedPoint
@@ -202,8 +203,9 @@ def test_an_experiment_that_began_with_version_1_resumes_with_it_unless_it_names
     begun = experiment(space_version=1).to_dict()
     now = experiment()
     assert now.search.space_version == 3
-    assert now.as_begun({}) is now
-    assert changed_keys(begun, now.as_begun(begun).to_dict()) == {}
-    assert list(now.as_begun(begun).cells()[0].space.bounds()) == list(VERSION_1["polynomial_relative"])
+    former = BegunExperiment.of(begun)
+    assert now.as_begun(NO_EXPERIMENT) is now
+    assert changed_keys(begun, now.as_begun(former).to_dict()) == {}
+    assert list(now.as_begun(former).cells()[0].space.bounds()) == list(VERSION_1["polynomial_relative"])
     named = experiment(space_version=2)
-    assert changed_keys(begun, named.as_begun(begun).to_dict()) == {"search.space_version": (1, 2)}
+    assert changed_keys(begun, named.as_begun(former).to_dict()) == {"search.space_version": (1, 2)}

@@ -15,7 +15,8 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialEnded
 from orchestrator.report.page import Extras, Page, build_page
 from orchestrator.results.confirmed import verdicts_of
-from orchestrator.results.summary import find_champions, summarise
+from orchestrator.results.summary import summarise
+from orchestrator.results.winner import find_champions
 from orchestrator.search.display import PlainDisplay, Progress, print_summary, trials_table
 from orchestrator.tables import FORMATS
 from orchestrator.text.terminal import make_console

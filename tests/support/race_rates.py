@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from orchestrator.results.race import EARLIEST, FIRST, LEVEL, TRAILS, most_seeds
+from orchestrator.results.race import EARLIEST, FIRST, LEVEL, most_seeds
+from orchestrator.results.race_departures import TRAILS
 from orchestrator.results.spending import levels_of_looks
 from tests.support.study_rates import Array, holm
 

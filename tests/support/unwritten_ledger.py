@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import count
 
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.record import Record
@@ -13,7 +14,8 @@ class UnwrittenLedger(Ledger):
     """Takes each event into account a second after the one before, and writes nothing."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self.history, self.listeners, self._times = History(experiment=experiment.to_dict()), [], count()
+        self.history = History(experiment=BegunExperiment.of(experiment.to_dict()))
+        self.listeners, self._times = [], count()
 
     def append(self, event: Record) -> None:
         self.history.apply(replace(event, time=float(next(self._times))))

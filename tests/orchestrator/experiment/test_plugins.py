@@ -109,7 +109,7 @@ def test_a_resumed_search_refuses_another_text_and_says_the_way_out(tmp_path: Pa
     before, after = experiment.plugins[0].digest[:12], changed.plugins[0].digest[:12]
     assert f"my_losses.py (digest {before}) -> my_losses.py (digest {after})" in str(raised.value)
     assert "orchestrator resume" in str(raised.value)
-    assert changed_plugins(experiment.to_dict(), ()) == [f"my_losses.py (digest {before}) is missing now"]
+    assert changed_plugins(experiment.plugins, ()) == [f"my_losses.py (digest {before}) is missing now"]
 
 
 def test_a_text_that_is_not_that_of_its_digest_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from orchestrator.journal.ledger import Ledger, PlannedMove, PlannedTrial
 from orchestrator.journal.trial import Move, Stage, Trial, TrialState
 from orchestrator.results.confirmation import published_default
 from orchestrator.results.confirmed import champion_of, metrics_of, verdicts_of
-from orchestrator.results.summary import find_winners
+from orchestrator.results.winner import find_winners
 from orchestrator.search.budget import Meter
 from tests.support.experiments import add_trial, make_experiment, open_test, start
 from tests.support.records import append

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.journal.experiment_records import Footprint
 from orchestrator.journal.history import History
 from orchestrator.journal.record import Record
 from orchestrator.journal.records import parse
@@ -48,7 +49,7 @@ def test_what_was_measured_holds_for_the_same_resources_on_the_same_machine(
         ]
     )
     found = (history.footprints, history.fusions, history.concurrency, history.halvings)
-    assert found == (({"s": {"peak": 5, "room": 9}}, {"s": 16}, 2, 1) if is_kept else ({}, {}, None, 0))
+    assert found == (({"s": Footprint(5, 9)}, {"s": 16}, 2, 1) if is_kept else ({}, {}, None, 0))
 
 
 def test_parameters_tell_what_was_searched_and_what_became_of_it() -> None:
@@ -81,5 +82,5 @@ def test_an_experiment_of_version_0_1_has_the_search_space_of_then() -> None:
     versions = {}
     for name, search in {"then": {"trials": 3}, "now": {"trials": 3, "space_version": 2}}.items():
         record = happened("experiment_started", experiment={"name": name, "search": search}, data={}, environment={})
-        versions[name] = History.of([record]).experiment["search"]["space_version"]
+        versions[name] = History.of([record]).experiment.values["search"]["space_version"]
     assert versions == {"then": 1, "now": 2}

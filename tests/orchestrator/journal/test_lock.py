@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.lock import AlreadyRunningError, LockError, boot_id, find_holder, hold, is_taken, take
+from orchestrator.journal.lock import AlreadyRunningError, Holder, LockError, boot_id, find_holder, hold, is_taken, take
 from orchestrator.journal.scratch import MARK
 
 HOLD = """
@@ -45,7 +45,7 @@ def test_a_second_start_is_refused_and_told_who_holds_it(tmp_path: Path, holder:
     assert refusal.value.exit_code == 3
     found = find_holder(tmp_path)
     assert found is not None
-    assert (found["pid"], found["boot_id"]) == (holder.pid, boot_id())
+    assert (found.pid, found.boot_id) == (holder.pid, boot_id())
 
 
 def test_the_lock_of_a_killed_process_is_stale_and_what_it_left_goes(tmp_path: Path, holder: subprocess.Popen) -> None:
@@ -80,7 +80,7 @@ def test_a_lock_that_no_process_of_this_machine_holds_is_stale(
     monkeypatch.setattr("orchestrator.journal.lock.boot_id", lambda: "this")
     left = {"pid": 1, "host": host, "boot_id": boot, "started": "2026-01-01T00:00:00+00:00", "scratch": None}
     (tmp_path / "lock").write_text(json.dumps(left))
-    assert find_holder(tmp_path) == (None if stale else left)
+    assert find_holder(tmp_path) == (None if stale else Holder(**left))
     if stale:
         with hold(tmp_path):
             assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
@@ -93,13 +93,19 @@ def test_without_boot_ids_the_name_of_the_host_decides(tmp_path: Path, monkeypat
     monkeypatch.setattr("orchestrator.journal.lock.boot_id", lambda: "")
     other = {"pid": 1, "host": "elsewhere", "boot_id": "", "started": "2026-01-01T00:00:00+00:00", "scratch": None}
     (tmp_path / "lock").write_text(json.dumps(other))
-    assert find_holder(tmp_path) == other
+    assert find_holder(tmp_path) == Holder(**other)
 
 
 @pytest.mark.parametrize(
     "content",
-    ["", '{"pid": 1, "ho', "[]", '{"pid": 1}', '{"pid": 1, "host": "", "boot_id": "", "started": "", "scratch": 5}'],
-    ids=["released", "torn", "no mapping", "no holder", "no path"],
+    [
+        pytest.param("", id="released"),
+        pytest.param('{"pid": 1, "ho', id="torn"),
+        pytest.param("[]", id="no mapping"),
+        pytest.param('{"pid": 1}', id="no holder"),
+        pytest.param('{"pid": 1, "host": "", "boot_id": "", "started": "", "scratch": 5}', id="no path"),
+        pytest.param('{"pid": "1", "host": "", "boot_id": "", "started": "", "scratch": null}', id="no number"),
+    ],
 )
 def test_a_lock_nobody_holds_is_taken(tmp_path: Path, content: str) -> None:
     (tmp_path / "lock").write_text(content)

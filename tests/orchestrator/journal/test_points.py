@@ -10,7 +10,8 @@ from orchestrator.journal.points import best_points, points_of
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.caveats import caveats, seed_noise
 from orchestrator.results.confirmation import choose_candidates, published_default
-from orchestrator.results.summary import find_winners, summarise
+from orchestrator.results.summary import summarise
+from orchestrator.results.winner import find_winners
 from orchestrator.search.budget import Meter
 from orchestrator.tuner.actor import Step
 from orchestrator.tuner.scheduler import StudyScheduler

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.sections import Resources
+from orchestrator.journal.experiment_records import Footprint
 from orchestrator.machines.gpu_share import (
     CONTEXT_BYTES,
     MARGIN,
@@ -14,7 +15,6 @@ from orchestrator.machines.gpu_share import (
     describe_limit,
     share_after_oom,
 )
-from orchestrator.workload.workload import Footprint
 
 GIB = 2**30
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.directory import find_directory
 from orchestrator.journal.journal import Journal, JournalError
 from orchestrator.report.experiment_report import report_experiment
@@ -27,7 +28,8 @@ def directory(tmp_path: Path) -> Path:
     author = Author()
     records = [author.apply("experiment_ended", outcome="finished")]
     history = search(4)
-    journal.append("experiment_started", experiment=dict(history.experiment), data=dict(history.data), environment={})
+    experiment, data = dict(history.experiment.values), dict(history.data)
+    journal.append("experiment_started", experiment=experiment, data=data, environment={})
     for trial in history.trials.values():
         fields = {name: getattr(trial, name) for name in ("stage", "candidate", "study", "number", "params")}
         journal.append("trial_created", trial=trial.id, config=trial.config.to_dict(), **fields)
@@ -57,7 +59,7 @@ def test_file_holds_plotly_once_and_names_no_other_place() -> None:
 
 def test_hostile_strings_are_text_and_data_never_markup() -> None:
     author = Author()
-    author.history.experiment["description"] = EVIL
+    author.history.experiment = BegunExperiment.of({**author.history.experiment.values, "description": EVIL})
     trial = author.create("nt_xent", 0, {EVIL: 1.0, "word": "\x00</script>"}, dataset="pets")
     author.epoch(trial, 1, {"val/rsum": 100.0}, "running")
     author.end(trial, "failed", EVIL)

@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
+from orchestrator.journal.points import points_by_study, points_of
 from orchestrator.journal.trial import Trial, TrialState
-from orchestrator.results.early_epochs import FEWEST, EarlyEpochs, early_epochs, rank_correlations, sentences
+from orchestrator.results.early_epochs import (
+    FEWEST,
+    EarlyEpochs,
+    describe_early_epochs,
+    early_epochs,
+    rank_correlations,
+)
 from orchestrator.results.summary import summarise
 from tests.support.experiments import make_experiment
 from trainables.config import TrialConfig
@@ -20,7 +28,7 @@ CURVES = st.lists(st.lists(st.integers(0, 4), min_size=4, max_size=4), min_size=
 
 def history_of(curves: list[list[float]], experiment: Experiment | None = None, stopped: int = 0) -> History:
     """Return a study of one trial a curve, of which the last few were stopped early."""
-    history = History(experiment=(experiment or make_experiment(losses=["nt_xent"])).to_dict())
+    history = History(experiment=BegunExperiment.of((experiment or make_experiment(losses=["nt_xent"])).to_dict()))
     for number, curve in enumerate(curves):
         state = TrialState.FINISHED if number < len(curves) - stopped else TrialState.STOPPED_EARLY
         config = TrialConfig(dataset="pets", loss="nt_xent")
@@ -45,15 +53,16 @@ def tau_b(first: list[int], second: list[int]) -> float | None:
 def test_tau_counts_the_pairs_that_stay_in_order(curves: list[list[int]]) -> None:
     best = [list(itertools.accumulate(curve, max)) for curve in curves]
     expected = {epoch: tau_b([one[epoch - 1] for one in best], [one[3] for one in best]) for epoch in (1, 2, 3)}
-    settings, tau = rank_correlations(history_of(curves).trials.values())
+    settings, tau = rank_correlations(points_of(history_of(curves).trials.values()))
     assert settings == len(curves)
     assert tau == {epoch: pytest.approx(value) for epoch, value in expected.items() if value is not None}
 
 
 def test_trials_that_were_stopped_early_and_too_few_trials_say_nothing() -> None:
     curves = [[float(number), 10.0 + number] for number in range(FEWEST + 2)]
-    assert rank_correlations(history_of(curves, stopped=2).trials.values()) == (FEWEST, {1: pytest.approx(1.0)})
-    assert rank_correlations(history_of(curves, stopped=3).trials.values()) == (FEWEST - 1, {})
+    enough, few = (points_of(history_of(curves, stopped=stopped).trials.values()) for stopped in (2, 3))
+    assert rank_correlations(enough) == (FEWEST, {1: pytest.approx(1.0)})
+    assert rank_correlations(few) == (FEWEST - 1, {})
 
 
 LATE = [[1.0 * (7 * number % 8), 2.0 * (5 * number % 8) + 7, 20.0 + number, 30.0 + number] for number in range(8)]
@@ -82,19 +91,19 @@ ADVICE = [
 
 @pytest.mark.parametrize(("tau", "grace", "words"), ADVICE)
 def test_what_is_said_fits_the_numbers(tau: dict[int, float], grace: int | None, words: str) -> None:
-    (sentence,) = sentences({"s": EarlyEpochs("nt_xent", 9, 10, tau, grace)})
+    (sentence,) = describe_early_epochs({"s": EarlyEpochs("nt_xent", 9, 10, tau, grace)})
     assert words in sentence
 
 
 def test_the_few_that_the_scheduler_chose_are_no_evidence_against_an_epoch() -> None:
-    (sentence,) = sentences({"s": EarlyEpochs("nt_xent", 9, 20, {1: 0.0, 2: 0.9}, 1)})
+    (sentence,) = describe_early_epochs({"s": EarlyEpochs("nt_xent", 9, 20, {1: 0.0, 2: 0.9}, 1)})
     assert "over 9 of 20 settings" in sentence
     assert "overrides" not in sentence
     assert "a search with scheduler.name: none would tell" in sentence
 
 
 def test_a_search_that_chose_the_loss_is_advised_of_one_grace() -> None:
-    (sentence,) = sentences({"s": EarlyEpochs("any", 9, 9, {1: 0.0, 2: 0.9}, 1)})
+    (sentence,) = describe_early_epochs({"s": EarlyEpochs("any", 9, 9, {1: 0.0, 2: 0.9}, 1)})
     assert "scheduler.grace_epochs: 2" in sentence
 
 
@@ -103,4 +112,4 @@ def test_the_grace_of_some_studies_differs() -> None:
     experiment = make_experiment(overrides=changes)
     assert {cell.loss: cell.scheduler.grace_epochs for cell in experiment.cells()} == {"nt_xent": 1, "triplet_sh": 3}
     histories = history_of([[1.0, 2.0]] * FEWEST, experiment)
-    assert early_epochs(histories) == {}, "all alike: there is no order"
+    assert early_epochs(histories, points_by_study(histories.trials.values())) == {}, "all alike: there is no order"

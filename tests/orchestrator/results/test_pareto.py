@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.experiment.sections import Objective
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.pareto import pareto_fronts
@@ -19,7 +20,7 @@ POINTS = st.tuples(st.sampled_from(["pets", "birds"]), st.integers(0, 3), st.int
 
 def history_of(points: list[tuple[str, int, int]], state: TrialState = TrialState.FINISHED) -> History:
     """Return trials of one epoch with a value to maximise and a value to minimise."""
-    history = History(experiment=make_experiment().to_dict())
+    history = History(experiment=BegunExperiment.of(make_experiment().to_dict()))
     for number, (dataset, rsum, negatives) in enumerate(points):
         trial = Trial(str(number), dataset, number, {}, TrialConfig(dataset=dataset), 0.0, state=state)
         trial.epochs[1] = {"val/rsum": float(rsum), "cocos/gradient_negatives": float(negatives)}

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from orchestrator.experiment.experiment import Experiment
+from orchestrator.journal.begun_experiment import BegunExperiment
 from orchestrator.journal.history import History
+from orchestrator.journal.points import points_by_study
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.results.space_edges import ENOUGH, Edge, space_edges
 from orchestrator.results.summary import summarise
@@ -27,7 +29,7 @@ def experiment_of(**search: Any) -> Experiment:
 
 def history_of(experiment: Experiment, points: list[Mapping[str, Any]], unfinished: int = 0) -> History:
     """Return a study of these points, the best first; so many more points, better than all, were stopped early."""
-    history = History(experiment=experiment.to_dict())
+    history = History(experiment=BegunExperiment.of(experiment.to_dict()))
     for number, params in enumerate(points):
         state = TrialState.FINISHED if number >= unfinished else TrialState.STOPPED_EARLY
         config = TrialConfig(dataset="pets", loss=LOSS)
@@ -44,7 +46,8 @@ def points_with(best: list[tuple[float, float]]) -> list[Mapping[str, Any]]:
 
 
 def found(points: list[Mapping[str, Any]], experiment: Experiment | None = None, unfinished: int = 0) -> list[Edge]:
-    return space_edges(history_of(experiment or experiment_of(), points, unfinished)).get(STUDY, [])
+    history = history_of(experiment or experiment_of(), points, unfinished)
+    return space_edges(history, points_by_study(history.trials.values())).get(STUDY, [])
 
 
 def test_the_best_learning_rates_at_the_upper_end_are_told_with_the_key_that_widens_the_range() -> None:
@@ -93,7 +96,7 @@ def test_nothing_is_told_of_an_end_beyond_which_the_loss_takes_nothing() -> None
         trial = Trial(f"{name}-{number}", name, number, params, config, 0.0, state=TrialState.FINISHED)
         trial.epochs = {1: {"val/rsum": 1.0}}
         history.trials[trial.id] = trial
-    assert space_edges(history) == {}
+    assert space_edges(history, points_by_study(history.trials.values())) == {}
 
 
 def test_few_settings_and_settings_that_were_stopped_early_say_nothing() -> None:

@@ -234,7 +234,7 @@ def test_a_new_start_keeps_the_rule_unless_another_is_asked_for(
     append(ledger, "experiment_started", experiment=described, data={"pets": "d1"}, environment={}, storage=None)
     for _ in range(2):
         start_experiment(ledger, make_experiment(confirm={**CONFIRM, **given}), {"pets": "d1"}, tmp_path, Cluster())
-        assert ledger.history.experiment["confirm"]["verdict"] == kept
+        assert ledger.history.experiment.values["confirm"]["verdict"] == kept
 
 
 def test_damaged_ranks_are_named(ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.record import Record
 from orchestrator.journal.records import parse
 from orchestrator.journal.spending import Spending
-from orchestrator.journal.trial import TrialState, seconds_of
+from orchestrator.journal.trial import TrialState
 from orchestrator.search import budget
 from orchestrator.search.budget import Meter
 from tests.support.experiments import add_trial, make_experiment, start
@@ -233,7 +233,7 @@ def test_whoever_sets_the_machines_clock_spends_and_gives_back_nothing(
         wait(20.0, jump)
         ledger.report(trial, 2, {"val/rsum": 2.0}, TrialState.FINISHED)
         assert trial.ended_after is not None
-        assert trial.ended_after - trial.created_after == seconds_of(trial) == 20.0
+        assert trial.ended_after - trial.created_after == trial.seconds == 20.0
         assert made.limit() == (None if booted == 5000.0 else "hours")
         ledger.close()
     assert spent(read_journal(tmp_path / "journal.jsonl")).seconds == 60.0

@@ -79,7 +79,7 @@ def test_ctrl_c_while_ray_starts_is_answered_with_the_command_that_resumes(
 ) -> None:
     directory = ledger.path.parent
     with pytest.raises(SearchInterruptedError) as raised, answered(directory, ledger, stages), interrupted():
-        assert make_experiment().name == ledger.history.experiment["name"]
+        assert make_experiment().name == ledger.history.name
     assert raised.value.exit_code == 130
     assert f"resume with: orchestrator {verb} {directory.name} --output " in str(raised.value)
     assert capsys.readouterr().err == "stopping; what the journal holds is kept\n"

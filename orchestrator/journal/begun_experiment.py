@@ -1,0 +1,112 @@
+"""The experiment that a journal is of, parsed once when the record of its start is read.
+
+Here are the keys that readers need even where this version would refuse the experiment, e.g. for a plug-in that is not
+installed. ``experiment.journalled.experiment_of`` returns the whole experiment in its own type.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainables.plugins.plugin import Plugin
+
+
+@dataclass(frozen=True)
+class BegunConfirm:
+    """The confirmation that an experiment was begun with.
+
+    Attributes:
+        baseline: Loss with which the winner is compared; ``None`` is the published settings.
+        verdict: What varies in the test that decides; ``None`` where the key was not there yet.
+        smallest_difference: The least lead that matters.
+    """
+
+    baseline: str | None = None
+    verdict: str | None = None
+    smallest_difference: float = 1.0
+
+
+@dataclass(frozen=True)
+class BegunExperiment:
+    """The experiment of a journal's newest start; false where no start was recorded.
+
+    Attributes:
+        values: The resolved experiment with the keys of an experiment file; empty before the first start.
+        name: Name of the experiment; ``None`` where the record lacks it, as with the attributes below.
+        description: Text of the experiment's author; may be empty.
+        datasets: Names or paths of the datasets.
+        models: Names of the models.
+        losses: Names of the losses.
+        metric: Name of the metric that the experiment maximises.
+        seed: Seed of the search.
+        sampler: Name of the sampler.
+        space_version: Version of the default bounds; journals of version 0.1 do not name theirs, which is 1.
+        chooses_loss: Whether the sampler chooses the loss of a trial.
+        searched_training: Settings of ``training`` that are searched.
+        searched_model: Parameters of the models that are searched.
+        scheduler: Name of the scheduler.
+        gpus: GPUs of a trial, > 0; ``None`` where a trial has none, or where the share is measured (``auto``).
+        limits: Limit of the budget -> its value; ``None`` is no limit.
+        confirm: The confirmation; ``None`` where there is to be none.
+        plugins: The plug-ins with which the experiment was begun.
+    """
+
+    values: Mapping[str, Any]
+    name: str | None
+    description: str
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    losses: tuple[str, ...]
+    metric: str | None
+    seed: int | None
+    sampler: str | None
+    space_version: int
+    chooses_loss: bool
+    searched_training: tuple[str, ...]
+    searched_model: tuple[str, ...]
+    scheduler: str | None
+    gpus: float | None
+    limits: Mapping[str, float | None]
+    confirm: BegunConfirm | None
+    plugins: tuple[Plugin, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __hash__(self) -> int:
+        # Of values that cannot change: what is made of an experiment is kept for it.
+        return hash((self.name, self.metric, self.seed))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "BegunExperiment":
+        """Parse the resolved experiment of a record; keys that are missing have the values of the first version."""
+        if values.get("search"):
+            values = {**values, "search": {"space_version": 1} | values["search"]}
+        search, gpus = values.get("search") or {}, (values.get("resources") or {}).get("gpus")
+        confirm = values.get("confirm")
+        return cls(
+            values=values,
+            name=values.get("name"),
+            description=str(values.get("description", "")),
+            datasets=tuple(values.get("datasets", ())),
+            models=tuple(values.get("models", ())),
+            losses=tuple(values.get("losses", ())),
+            metric=search.get("metric"),
+            seed=search.get("seed"),
+            sampler=search.get("sampler"),
+            space_version=search.get("space_version", 1),
+            chooses_loss=search.get("loss") == "choose",
+            searched_training=tuple(search.get("training", ())),
+            searched_model=tuple(search.get("model_parameters", ())),
+            scheduler=(values.get("scheduler") or {}).get("name"),
+            gpus=float(gpus) if isinstance(gpus, int | float) and gpus > 0 else None,
+            limits=values.get("budget") or {},
+            confirm=BegunConfirm(**{name: confirm[name] for name in _CONFIRM if name in confirm}) if confirm else None,
+            plugins=tuple(Plugin(**plugin) for plugin in values.get("plugins", ())),
+        )
+
+
+_CONFIRM = ("baseline", "verdict", "smallest_difference")
+
+NO_EXPERIMENT = BegunExperiment.of({})
+"""Of a journal without the record of a start."""

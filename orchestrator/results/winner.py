@@ -1,0 +1,148 @@
+"""The winner of each dataset: a pure function of the history.
+
+Where a dataset's best trials were confirmed with fresh seeds, the verdict on these names the winner. Before that, the
+best trial of the search stands in for it and is called unconfirmed: a diverged or failed trial never does, and one that
+was stopped early was worse than others of its study when it was. Ties go to the earlier trial. Several trainings of one
+setting are one candidate, which counts with their mean.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.journal.history import History
+from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.trial import Stage, Trial
+from orchestrator.results.candidates import DatasetVerdict, Standing
+from orchestrator.results.confirmed import champion_of, verdicts_of
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The winner of a dataset.
+
+    Attributes:
+        trial: Id of the first trial of the search with the settings that won.
+        setting: A trial of the search with these settings.
+        model: The trial whose trained model stands for the winner.
+        confirmed: Whether the settings were trained again with fresh seeds; else they are the best of the search.
+        seeds: How many trainings the metrics are means over.
+        val: Metrics on val, by name without a prefix.
+        test: Metrics on the test split; ``None`` where it was not opened for the winner.
+        test_opened_for: Ids of the trials for whose sake the test split of the dataset was opened, in order.
+    """
+
+    trial: str
+    setting: Trial
+    model: Trial
+    confirmed: bool
+    seeds: int
+    val: Mapping[str, float]
+    test: Mapping[str, float] | None
+    test_opened_for: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
+        return {
+            "trial": self.trial,
+            "confirmed": self.confirmed,
+            "seeds": self.seeds,
+            "model_of": self.model.id,
+            **identity_of(self.setting),
+            "best_epoch": self.model.best_epoch,
+            "val": dict(self.val),
+            "test": None if self.test is None else dict(self.test),
+            "test_opened_for": self.test_opened_for,
+        }
+
+
+def find_winning_points(history: History) -> dict[str, Point]:
+    """Return the best point of each dataset's search; a dataset none of whose trials finished has none.
+
+    The experiment's metric decides, at the best epoch, which a study may select by a metric of its own.
+    """
+    metric = history.metric
+    winners: dict[str, tuple[float, Point]] = {}
+    for point in points_of(history.stage(Stage.SEARCH)):
+        value, dataset = point.mean(metric), point.first.config.dataset
+        if value is not None and (dataset not in winners or value > winners[dataset][0]):
+            winners[dataset] = (value, point)
+    return {dataset: point for dataset, (_, point) in winners.items()}
+
+
+def find_winners(history: History) -> dict[str, Trial]:
+    """Return the trial whose model stands for the best point of each dataset's search: the first that finished."""
+    return {dataset: point.finished[0] for dataset, point in find_winning_points(history).items()}
+
+
+def find_champions(history: History) -> dict[str, Trial]:
+    """Return the trial whose trained model stands for the winner of each dataset, confirmed or not."""
+    return {dataset: winner.model for dataset, winner in winners_of(history, verdicts_of(history)).items()}
+
+
+def winners_of(history: History, verdicts: Mapping[str, DatasetVerdict]) -> dict[str, Winner]:
+    """Return the winner of each dataset that has one.
+
+    Args:
+        history: Of the experiment.
+        verdicts: See ``verdicts_of``.
+    """
+    winners = {dataset: _unconfirmed(point, history) for dataset, point in find_winning_points(history).items()}
+    for dataset, verdict in verdicts.items():
+        champion = champion_of(history, verdict)
+        if verdict.winner is not None and champion is not None:
+            winners[dataset] = _confirmed(verdict.winner, champion, history)
+    return winners
+
+
+def _unconfirmed(point: Point, history: History) -> Winner:
+    """Return the best point of a search; its metrics on val are means over the trainings that finished."""
+    trial = point.finished[0]
+    return Winner(
+        trial=point.first.id,
+        setting=trial,
+        model=trial,
+        confirmed=False,
+        seeds=len(point.finished),
+        val={name: mean for name in best_metrics(trial, "val/") if (mean := point.mean(f"val/{name}")) is not None},
+        test=history.tests.get(trial.id),
+        test_opened_for=history.tests_opened.get(trial.config.dataset, []),
+    )
+
+
+def _confirmed(winner: Standing, champion: Trial, history: History) -> Winner:
+    """Return a confirmed winner; its metrics are means over the seeds."""
+    means = {name: value.mean for name, value in winner.measures.items()}
+    return Winner(
+        trial=winner.candidate.label,
+        setting=history.trials[winner.candidate.label],
+        model=champion,
+        confirmed=True,
+        seeds=winner.result.seeds,
+        val={name.removeprefix("val/"): value for name, value in means.items() if name.startswith("val/")},
+        test={name.removeprefix("test/"): value for name, value in means.items() if name.startswith("test/")},
+        test_opened_for=history.tests_opened.get(winner.candidate.dataset, []),
+    )
+
+
+def identity_of(trial: Trial) -> dict[str, Any]:
+    """Return what tells a trial from others, as plain values for JSON."""
+    config = trial.config
+    return {
+        "study": trial.study,
+        **trial.combination,
+        # The loss's own, of the first epoch; ``parameters`` has beside them whatever else was searched.
+        "params": config.loss_parameters,
+        "parameters": trial.parameters,
+        "seed": config.seed,
+        **({"schedule": list(map(asdict, config.schedule))} if config.schedule else {}),
+    }
+
+
+def best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:
+    """Return the metrics of the best epoch whose names begin with a prefix, without it; running bests are left out."""
+    if trial.best_epoch is None:
+        return {}
+    metrics = trial.epochs[trial.best_epoch]
+    names = [name for name in metrics if name.startswith(prefix) and not name.endswith("_best")]
+    return {name.removeprefix(prefix): metrics[name] for name in names}
