@@ -1,4 +1,4 @@
-"""Who leaves a race after a round: whoever is beaten, lost a seed or trails, see ``race.py``."""
+"""The candidates that leave a race after a round: they are beaten, lost a seed or trail, see ``race.py``."""
 
 import math
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ TRAILS = 0.2
 
 
 def leaving(current: Sequence[Candidate], leader: Candidate, verdict: DatasetVerdict) -> dict[str, Departure]:
-    """Return who leaves after a round, and how."""
-    comparisons = {one.label: one.verdict for one in verdict.comparisons}
-    spread, freedom = _pooled([one.sample(verdict.selection) for one in current])
-    found: dict[str, Departure] = {}
-    for one in current:
-        if one.left is not None or one is leader:
+    """Return the candidates that leave after a round, and how."""
+    comparisons = {comparison.label: comparison.verdict for comparison in verdict.comparisons}
+    spread, freedom = _pooled([candidate.sample(verdict.selection) for candidate in current])
+    departures: dict[str, Departure] = {}
+    for candidate in current:
+        if candidate.left is not None or candidate is leader:
             continue
-        seeds = len(one.values)
-        if one.label in comparisons:
-            if comparisons[one.label] is Verdict.BETTER:
-                found[one.label] = Departure(Departed.BEATEN, seeds)
-        elif one.missing:
-            found[one.label] = Departure(Departed.LOST, seeds)
-        elif _lag_p(leader, one, verdict.selection, spread, freedom) < TRAILS:
-            found[one.label] = Departure(Departed.TRAILED, seeds)
-    return found
+        label, seeds = candidate.label, len(candidate.values)
+        if label in comparisons:
+            if comparisons[label] is Verdict.BETTER:
+                departures[label] = Departure(Departed.BEATEN, seeds)
+        elif candidate.missing:
+            departures[label] = Departure(Departed.LOST, seeds)
+        elif _lag_p(leader, candidate, verdict.selection, spread, freedom) < TRAILS:
+            departures[label] = Departure(Departed.TRAILED, seeds)
+    return departures
 
 
 def _pooled(samples: Sequence[np.ndarray]) -> tuple[float, int]:

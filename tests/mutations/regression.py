@@ -62,8 +62,8 @@ MUTATIONS = (
     Mutation(
         name="whom the leader is compared with leaves for trailing",
         file="orchestrator/results/race_departures.py",
-        old="        if one.label in comparisons:\n",
-        new="        if comparisons.get(one.label) is Verdict.BETTER:\n",
+        old="        if label in comparisons:\n",
+        new="        if comparisons.get(label) is Verdict.BETTER:\n",
         tests="tests/orchestrator/results/test_race.py",
     ),
     Mutation(
