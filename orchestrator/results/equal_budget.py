@@ -191,9 +191,11 @@ def _incumbents(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tu
 
 
 def _flattery(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tuple[float, int]]) -> float | None:
+    # Published settings are confirmed, too, where the search stopped them early: fresh seeds, trained to their end, are
+    # higher then for this reason alone.
     excess = [
         trial.epochs[trial.best_epoch][metric] - confirmed[trial.id][0]
         for trial in trials
-        if trial.id in confirmed and trial.best_epoch
+        if trial.id in confirmed and trial.best_epoch and trial.state is TrialState.FINISHED
     ]
     return float(np.mean(excess)) if excess else None

@@ -111,8 +111,8 @@ class EqualBudget:
         comparisons: The best with each other loss.
         ended: How many trials of the search have ended.
         incumbents: Leaders of the search, oldest first.
-        flattery: Mean of the confirmed candidates' values in the search minus those with fresh seeds; ``None`` without
-            a confirmation.
+        flattery: Mean of the confirmed candidates' values in the search minus those with fresh seeds, over the
+            candidates that the search trained to their end; ``None`` without such a candidate.
     """
 
     metric: str

@@ -15,8 +15,8 @@ def describe_budgets(found: EqualBudget) -> list[str]:
     if found.flattery is not None:
         more = "higher" if found.flattery >= 0 else "lower"
         sentences.append(
-            f"in the search, {found.metric} of the confirmed candidates was {abs(found.flattery):.2f} {more} "
-            f"than with fresh seeds, on average"
+            f"in the search, {found.metric} of the confirmed candidates that it trained to their end was "
+            f"{abs(found.flattery):.2f} {more} than with fresh seeds, on average"
         )
     return sentences
 

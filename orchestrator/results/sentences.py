@@ -3,6 +3,7 @@
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing
 from orchestrator.results.equal_budget_words import describe_budgets, describe_seeds
 from orchestrator.results.judged import describe_judged
+from orchestrator.results.outside import OUTSIDE
 from orchestrator.results.race_words import describe_race
 from orchestrator.results.statistics import Interval
 from orchestrator.results.summary import Summary
@@ -67,8 +68,9 @@ def _winner(standing: Standing, metric: str) -> str:
 
 
 def _name(candidate: Candidate) -> str:
-    """Return the label of a candidate with the hyper-parameters that tell it from others."""
-    return f"{candidate.label} ({values_text(candidate.parameters) or 'defaults'})"
+    """Return the label of a candidate with the hyper-parameters that tell it from others, where they are known."""
+    known = "trained elsewhere" if candidate.model == OUTSIDE else "defaults"
+    return f"{candidate.label} ({values_text(candidate.parameters) or known})"
 
 
 def _comparison(comparison: Comparison, name: str) -> str:

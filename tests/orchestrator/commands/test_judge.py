@@ -124,6 +124,8 @@ def test_a_label_that_is_repeated_has_a_seed_for_each_folder(
     standing = next(one for one in found["standings"] if one["label"] == "mine")
     assert standing["seeds"] == [0, 1, 2]
     assert "without seeds" not in found["compared"]
+    code, out, _ = run(capsys, *(part for folder in folders for part in ("--candidate", f"mine={folder}")))
+    assert code == 0 and "mine (trained elsewhere): test/rsum 600.00" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

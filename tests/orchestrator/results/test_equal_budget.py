@@ -31,7 +31,14 @@ def begin(folder: Path, **changes: object) -> Ledger:
 
 
 def add(
-    ledger: Ledger, loss: str, value: float | None, *, epochs: int = 2, setting: float | None = None, seed: int = 0
+    ledger: Ledger,
+    loss: str,
+    value: float | None,
+    *,
+    epochs: int = 2,
+    setting: float | None = None,
+    seed: int = 0,
+    end: TrialState = TrialState.FINISHED,
 ) -> Trial:
     """A trial with a setting of its own, or a given one; without a value, it diverged."""
     cell = next(cell for cell in make_experiment().cells() if cell.loss == loss)
@@ -41,7 +48,7 @@ def add(
     config = replace(make_experiment().trial_config(cell, params), seed=seed)
     trial = ledger.create(cell.name, number, params, config)
     for epoch in range(1, epochs + 1):
-        state = TrialState.FINISHED if epoch == epochs and value is not None else TrialState.RUNNING
+        state = end if epoch == epochs and value is not None else TrialState.RUNNING
         metrics = {"val/rsum": (value or 10.0) - epochs + epoch, "time/epoch_seconds": 36.0}
         ledger.report(trial, epoch, metrics, state)
     if value is None:
@@ -103,6 +110,15 @@ def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
     assert build_page(ledger.history).figures["budget"].options == []
 
 
+def test_a_candidate_that_the_search_stopped_early_says_nothing_about_the_optimism_of_the_search(tmp_path: Path) -> None:
+    ledger = searched(tmp_path)
+    best = ledger.history.trials["pets-vsepp-triplet_sh-0003"]
+    stopped = add(ledger, "nt_xent", 10.0, end=TrialState.STOPPED_EARLY)
+    repeats = [add_repeat(ledger, trial, n, 100 + n, 55.0) for trial in (best, stopped) for n in range(2)]
+    open_test(ledger, repeats)
+    assert equal_budgets(ledger.history)["pets"].flattery == pytest.approx(60 - 55)
+
+
 def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> None:
     ledger = searched(tmp_path)
     best = ledger.history.trials["pets-vsepp-triplet_sh-0003"]
@@ -117,7 +133,8 @@ def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> No
     assert found.flattery == pytest.approx((60 - 55 + 53 - 52.5) / 2)
     said = statements("pets", conclude(ledger.history))
     assert (
-        "in the search, val/rsum of the confirmed candidates was 2.75 higher than with fresh seeds, on average" in said
+        "in the search, val/rsum of the confirmed candidates that it trained to their end was 2.75 higher than with "
+        "fresh seeds, on average" in said
     )
     assert any(
         one.startswith("with 4 trials each, triplet_sh is expected 7.00 val/rsum ahead of nt_xent") for one in said
