@@ -31,4 +31,4 @@ def known_experiment(history: History) -> Experiment | None:
 
 @lru_cache(maxsize=KEPT)
 def _parsed(begun: BegunExperiment) -> Experiment:
-    return validate(Experiment, begun.values, "journal")
+    return validate(Experiment, begun.values, f"journal of {begun.name}")
