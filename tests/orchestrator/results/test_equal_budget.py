@@ -110,7 +110,9 @@ def test_with_few_trials_nothing_is_said(tmp_path: Path) -> None:
     assert build_page(ledger.history).figures["budget"].options == []
 
 
-def test_a_candidate_that_the_search_stopped_early_says_nothing_about_the_optimism_of_the_search(tmp_path: Path) -> None:
+def test_a_candidate_that_the_search_stopped_early_says_nothing_about_the_optimism_of_the_search(
+    tmp_path: Path,
+) -> None:
     ledger = searched(tmp_path)
     best = ledger.history.trials["pets-vsepp-triplet_sh-0003"]
     stopped = add(ledger, "nt_xent", 10.0, end=TrialState.STOPPED_EARLY)
