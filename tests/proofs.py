@@ -45,6 +45,7 @@ PROOFS = {
     "tests/deploy/test_real_autoscaler.py": ("orchestrator/tuner/first_machine.py", "orchestrator/machines/cluster.py"),
     "tests/faults/test_lost_ray_extraction.py": (),
     "tests/browser/test_exports_in_browser.py": ("orchestrator/exports/", "orchestrator/studies/export.py"),
+    "tests/browser/test_report_in_browser.py": ("orchestrator/report/",),
     "tests/test_site.py": ("docs/",),
     "tests/integration/test_own_loss.py": (),
     "tests/integration/test_begun_before.py": ("orchestrator/tuner/actor.py",),
