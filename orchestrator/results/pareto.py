@@ -18,7 +18,7 @@ def goals_of(history: History) -> tuple[Objective, ...]:
 
 
 def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Point]]:
-    """Return the finished points of each dataset that no other point equals in all objectives and beats in one.
+    """Return the finished points of each dataset that no other point dominates: as good in all goals, better in one.
 
     Args:
         history: History of the search.

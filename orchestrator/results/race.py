@@ -238,7 +238,7 @@ def _next_round(current: Sequence[Candidate], state: _State, rules: RaceRules) -
     if len(staying) < 2:
         return "nobody is left to race with"
     left = rules.trainings - sum(state.seeds.values())
-    # A round adds a quarter of the seeds so far: late in a race, one more seed would tell little and idle machines.
+    # A round adds a quarter of the seeds so far: late in a race, rounds of one seed would leave machines idle.
     further = min(max(1, state.newest // 4), left // len(staying))
     if further < 1:
         return "the trainings are used up"
