@@ -1,7 +1,7 @@
-"""The experiment that a journal is of, parsed once when the record of its start is read.
+"""The experiment of a journal, parsed once when the record of its start is read.
 
-Here are the keys that readers need even where this version would refuse the experiment, e.g. for a plug-in that is not
-installed. ``experiment.journalled.experiment_of`` returns the whole experiment in its own type.
+``BegunExperiment`` has the keys that readers need even where this version would refuse the experiment, e.g. because a
+plug-in is not installed. ``experiment.journalled.experiment_of`` returns the whole experiment in its own type.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ class BegunConfirm:
     """The confirmation that an experiment was begun with.
 
     Attributes:
-        baseline: Loss with which the winner is compared; ``None`` is the published settings.
-        verdict: What varies in the test that decides; ``None`` where the key was not there yet.
-        smallest_difference: The least lead that matters.
+        baseline: Loss with which the winner is compared; ``None`` for the published settings.
+        verdict: What varies in the test that decides; ``None`` in journals that are older than the key.
+        smallest_difference: The smallest lead that matters, in the unit of the metric.
     """
 
     baseline: str | None = None
@@ -40,7 +40,7 @@ class BegunExperiment:
         metric: Name of the metric that the experiment maximises.
         seed: Seed of the search.
         sampler: Name of the sampler.
-        space_version: Version of the default bounds; journals of version 0.1 do not name theirs, which is 1.
+        space_version: Version of the default bounds; 1 in journals of version 0.1, which lack the key.
         chooses_loss: Whether the sampler chooses the loss of a trial.
         searched_training: Settings of ``training`` that are searched.
         searched_model: Parameters of the models that are searched.
@@ -74,7 +74,7 @@ class BegunExperiment:
         return bool(self.values)
 
     def __hash__(self) -> int:
-        # Of values that cannot change: what is made of an experiment is kept for it.
+        # Only of immutable values, because caches have experiments as keys.
         return hash((self.name, self.metric, self.seed))
 
     @classmethod
@@ -109,4 +109,4 @@ class BegunExperiment:
 _CONFIRM = ("baseline", "verdict", "smallest_difference")
 
 NO_EXPERIMENT = BegunExperiment.of({})
-"""Of a journal without the record of a start."""
+"""The experiment of a journal without the record of a start."""

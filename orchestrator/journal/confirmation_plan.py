@@ -8,8 +8,8 @@ from typing import Any
 class ConfirmationPlan:
     """The design of the confirmation on one dataset.
 
-    The plan is in the journal before its values are, because the level of its verdict depends on how often the test
-    split was opened before it.
+    The plan is recorded before its values, because the level of the verdict depends on how often the test split had
+    been opened before the plan.
 
     Attributes:
         dataset: Name of the dataset.

@@ -63,7 +63,7 @@ class EvaluatedOnTest(TrialRecord):
     """A trial was evaluated on the test split, once for each trial.
 
     Attributes:
-        metrics: On the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
+        metrics: Metrics on the test split, by name without a prefix, e.g. ``rsum``; finite numbers.
         ranks: The ranks of the queries, see ``trainables.ranks.Ranks.to_text``; older versions did not keep them.
         judged: Where people's judgements lie beside the dataset: the ranks of the candidates that people judged to fit,
             one mapping per source of judgements, see ``trainables.judgements.judged_ranks.JudgedRanks.to_text``.

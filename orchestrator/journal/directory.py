@@ -10,7 +10,7 @@ JOURNAL_FILE = "journal.jsonl"
 
 
 def find_directory(experiment: str, output: Path) -> Path:
-    """Return an experiment's directory: a path to one, or a name under ``output``.
+    """Return an experiment's directory, given as its path or as a name under ``output``.
 
     Raises:
         JournalError: If neither holds a journal (the message lists the experiments of ``output``), or the journal is

@@ -1,4 +1,4 @@
-"""Quick reading of the lines of epochs, the most frequent in a journal: their numbers are not parsed."""
+"""Fast reading of the lines of epochs, the most frequent lines in a journal, without parsing their numbers."""
 
 import re
 
@@ -6,7 +6,7 @@ from orchestrator.journal.metrics import Metrics
 from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import EpochEnded
 
-# ``++`` gives no digit back: nothing that follows a number begins with a digit, and other lines are passed over sooner.
+# The possessive ``++`` does not backtrack: no digit can follow a number, and lines that do not match fail sooner.
 _NUMBER = rb"-?[0-9]++(?:\.[0-9]++)?(?:e[+-]?[0-9]++)?"
 
 _HEAD = re.compile(
@@ -32,7 +32,7 @@ def read_epoch(body: bytes) -> EpochEnded | None:
         return None
     end = body.rfind(_AFTER)
     metrics, state = body[head.end() : end], body[end + len(_AFTER) :]
-    # ``Metrics`` reads numbers alone: neither objects nor lists.
+    # ``Metrics`` reads only numbers, neither objects nor lists.
     is_flat = metrics.endswith(b"}") and metrics.rfind(b"{") == 0 and b"[" not in metrics
     if not is_flat or state not in _STATES:
         return None

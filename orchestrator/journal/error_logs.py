@@ -8,7 +8,7 @@ from pathlib import Path
 FOLDER = "errors"
 
 KEPT = 64 * 1024
-"""Bytes at the end of a file that are shown; the newest attempt stands at the end."""
+"""Bytes at the end of a file that are shown; the end has the newest attempt."""
 
 
 def keep_error(directory: Path, trial: str, attempt: int, text: str) -> None:
@@ -24,7 +24,7 @@ def read_error(directory: Path, trial: str) -> str | None:
 
     Args:
         directory: The experiment's directory.
-        trial: An id that the journal has: a file of any other name is never opened.
+        trial: Id of a trial in the journal; files of other names are never opened.
     """
     path = directory / FOLDER / f"{trial}.txt"
     if not path.is_file():

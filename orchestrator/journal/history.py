@@ -1,4 +1,4 @@
-"""What the journal says about the trials: a pure fold over its records.
+"""The state of an experiment according to its journal: a pure fold over the records.
 
 Searcher, scheduler, tracking, display and summary all read the state of an experiment here, so a new process that reads
 the journal knows what the process that wrote the journal knew.
@@ -60,38 +60,38 @@ class History:
     """The state of an experiment according to its journal.
 
     Attributes:
-        experiment: The experiment of the newest start; false before the first.
+        experiment: The experiment of the newest start; false before the first start.
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
-        storage: Where the newest start keeps checkpoints; ``None`` is the experiment's directory.
+        storage: Where the newest start keeps checkpoints; ``None`` for the experiment's directory.
         options: Options of the newest start's command line that a command which resumes needs, without dashes.
         footprints: Study -> GPU memory that a trial takes, as measured with the resources and on the machine of the
             newest start.
         fusions: Study -> number of fused trials that train fastest, see ``trainables.cost.fused_pace``; measured as
             ``footprints``.
-        trials: By id, in the order in which they were created.
-        warm: Study -> trials of other experiments that it starts from.
-        warmed_by: Experiment -> how many of its trials studies start from.
-        tests_opened: Dataset -> trials that its test split was opened for, in order.
+        trials: Id -> trial, in the order in which the trials were created.
+        warm: Study -> trials of other experiments from which the study starts.
+        warmed_by: Other experiment -> number of its trials from which studies start.
+        tests_opened: Dataset -> trials for which its test split was opened, in order.
         test_openings: Dataset -> how often its test split was opened.
         tests: Trial -> its metrics on the test split.
         test_ranks: Trial -> the ranks of its queries on the test split, as ``trainables.ranks.Ranks.to_text`` writes
-            them; trials that were evaluated before ranks were kept have none.
-        test_judged: Trial -> where its model puts the candidates of the test split that people judged to fit, as
-            ``trainables.judgements.judged_ranks.JudgedRanks.to_text`` writes them, one of each source of judgements;
-            none where no judgements lay beside the dataset.
+            them; trials that an older version evaluated have no ranks.
+        test_judged: Trial -> ranks of the candidates of the test split that people judged to fit, one entry per source
+            of judgements, as ``trainables.judgements.judged_ranks.JudgedRanks.to_text`` writes them; no entry where the
+            dataset had no judgements.
         confirm_looks: Dataset -> how often its test split was opened for trials of a confirmation.
-        plans: Dataset -> the newest plan of its confirmation; none where an older version confirmed.
+        plans: Dataset -> the newest plan of its confirmation; no entry where an older version confirmed.
         outcome: How the newest start ended: ``finished``, ``budget_spent``, ``interrupted``, or ``None`` while it runs
             or if it was killed.
-        ended_by: What ended it: ``trials`` (the last has ended), ``plateau``, ``target``, ``hours``, ``gpu_hours``,
-            ``signal``, or ``None``.
+        ended_by: What ended the newest start: ``trials`` (the last trial has ended), ``plateau``, ``target``,
+            ``hours``, ``gpu_hours``, ``signal``, or ``None``.
         concurrency: Most trials at a time since memory ran out; ``None`` if memory never ran out with these resources
             on this machine.
         halvings: How often ``concurrency`` was halved.
         moved: Study -> the epoch after which its population moved last.
         ended: Trials in the order in which they ended.
-        spending: What the experiment has used, over all its starts.
+        spending: Running time and GPU time of the experiment, over all its starts.
     """
 
     experiment: BegunExperiment = NO_EXPERIMENT
@@ -158,7 +158,7 @@ class History:
         return history
 
     def apply(self, record: Record) -> None:
-        """Take one record into account; kinds without an effect on the state are passed over."""
+        """Update the state by one record; kinds of records without an effect on the state are ignored."""
         self.spending.apply(record)
         handler = _HANDLERS.get(type(record))
         if handler is not None:
@@ -180,8 +180,8 @@ class History:
         """Return the present state of a trial, in one word for people and programs.
 
         Returns:
-            Its state; ``HALF_TRAINED`` or ``NOT_BEGUN`` for a trial that waits for room, for other trials or for the
-            next start, because only a trial with an actor is running.
+            The trial's state; ``HALF_TRAINED`` or ``NOT_BEGUN`` for a trial that waits for resources, for other trials
+            or for the next start, because only a trial with an actor is running.
         """
         if trial.has_ended or trial.id in self.actors.gpus:
             return str(trial.state)
@@ -198,10 +198,10 @@ class History:
 def _start(history: History, record: ExperimentStarted) -> None:
     begun = BegunExperiment.of(record.experiment)
     if _runs_on(begun, record.environment) != _runs_on(history.experiment, history.environment):
-        # Measurements with other resources or on another machine do not hold any more.
+        # Measurements with other resources or on another machine are no longer valid.
         history.concurrency, history.halvings = None, 0
         history.fusions, history.footprints = {}, {}
-    # The configs of the trials may hold names of plug-ins, which readers have to know; no code of a plug-in runs.
+    # Configs of trials may contain names that plug-ins define, which readers have to know; no code of a plug-in runs.
     use(begun.plugins)
     history.experiment, history.data = begun, record.data
     history.environment = record.environment
@@ -336,4 +336,4 @@ _HANDLERS: Mapping[type[Record], Callable[[History, Any], None]] = {
     OpenedTest: _open_test,
     EvaluatedOnTest: _test,
 }
-"""Kind of record -> the function that takes such records into account."""
+"""Kind of record -> the function that updates the history by such a record."""

@@ -2,8 +2,8 @@
 
 One JSON object a line: ``n`` (0, 1, 2 ... without a gap), ``time`` (the date, in seconds since the Unix epoch),
 ``elapsed`` (seconds since this process opened the journal, which no change of the machine's clock affects), ``kind``,
-the fields of the event, and ``crc``, the CRC-32 of the line up to it. The first line also has ``format``, the number of
-the format of the journal; a journal without one has format 1, which is format 2 without the number. A record is on the
+the fields of the event, and ``crc``, the CRC-32 of the line up to ``crc``. The first line also has ``format``, the
+number of the journal's format; a journal without the number has format 1, else equal to format 2. A record is on the
 disk before ``append`` returns, which costs 0.3 ms on a local disk. A kill can tear only the last line: a torn line is
 cut off, and its event happens again.
 
@@ -121,7 +121,7 @@ class Journal:
         try:
             self._write(line)
         except OSError:
-            # Half a record may stand in the file, and no record may follow it, even if the disk has room again.
+            # Part of a record may be in the file, and no record may follow it, even if the disk has room again.
             self._file.truncate(self._size)
             raise
         self._count, self._size = self._count + 1, self._size + len(line)
@@ -153,7 +153,7 @@ def refuse_taken(file: IO[Any], path: Path) -> None:
     """Lock a journal until its file is closed.
 
     Raises:
-        AlreadyRunningError: If another process writes it.
+        AlreadyRunningError: If another process writes the journal.
     """
     if not take(file):
         raise AlreadyRunningError(
@@ -184,7 +184,7 @@ def torn_bytes(path: Path) -> int:
 
 
 def is_damaged(content: bytes, whole: int) -> bool:
-    """Say whether a damaged record, rather than an incomplete one, follows the whole records of a journal."""
+    """Say whether a damaged record, not an incomplete record, follows the whole records of a journal."""
     return whole < len(content) and content.endswith(b"\n")
 
 
@@ -236,7 +236,7 @@ def _decode(line: bytes) -> Line | None:
 
 def _record_of(body: bytes) -> Record:
     """Return the record of a line without its checksum and closing brace."""
-    # Most lines are epochs, whose numbers are parsed only when somebody asks for them.
+    # Most lines are epochs, whose numbers are parsed only on access.
     return read_epoch(body) or parse(from_json(body + b"}"))
 
 
@@ -256,14 +256,14 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
     Args:
         content: Bytes after the first ``known`` records.
         path: Path of the journal, for messages.
-        known: How many records stand before the piece, >= 0.
+        known: Number of records before the piece, >= 0.
 
     Raises:
         JournalError: If a whole line is no record of its kind, or a newer version wrote the journal.
     """
     records: list[Record] = []
     whole = 0
-    # A line at a time: to list all lines first, as a second copy of the piece, takes longer than all checksums.
+    # One line at a time: a list of all lines, a second copy of the piece, would take longer than all checksums.
     while end := content.find(b"\n", whole) + 1:
         body, number = _body_of(content, whole, end), known + len(records)
         if body is None:
@@ -282,8 +282,8 @@ def whole_records(content: bytes, path: Path, known: int = 0) -> tuple[list[Reco
 
 
 def _body_of(content: bytes, begin: int, end: int) -> bytes | None:
-    """Return a line without its checksum and closing brace; ``None`` where the checksum is not that of the line."""
-    # A line that is shorter than a checksum has none.
+    """Return a line without its checksum and closing brace; ``None`` where the checksum is wrong or missing."""
+    # A line may be shorter than a checksum.
     body_end = max(begin, end + _SEAL_FROM)
     body = content[begin:body_end]
     seal = b'%b%08x"}\n' % (_CHECKSUM, zlib.crc32(b"}", zlib.crc32(body)))

@@ -1,4 +1,4 @@
-"""The one writer of a journal, and the history so far: nobody acts on an event before it is on the disk."""
+"""The only writer of a journal, and the history so far: no code acts on an event before the event is on the disk."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -37,12 +37,12 @@ class PlannedTrial:
     """A trial to run.
 
     Attributes:
-        id: Id of the trial, the same in every start.
+        id: Id of the trial, equal in every start.
         study: Study to which the trial belongs.
         number: Position in its stage of the study, from 0.
         config: All settings that decide the trial's outcome.
         params: Hyper-parameters that tables show, by the names of a search space.
-        candidate: Id of the trial of the search that is repeated with another seed; ``None`` where there is none.
+        candidate: Id of the trial of the search that this trial repeats with another seed; ``None`` for no repeat.
     """
 
     id: str
@@ -57,15 +57,15 @@ Listener = Callable[[Record], None]
 
 
 class LeftBehindError(RuntimeError):
-    """A thread that the process has given up wanted to write a record."""
+    """A thread that the process no longer waits for tried to write a record."""
 
 
 class Ledger:
-    """The one writer of an experiment's journal.
+    """The only writer of an experiment's journal.
 
     Attributes:
-        history: How the experiment stands after the newest record.
-        listeners: Called with each new record, in the thread that wrote it; they must be quick.
+        history: State of the experiment after the newest record.
+        listeners: Functions that are called with each new record, in the thread that wrote it; they must return soon.
         problem: Why a record could not be written; no record is written afterwards.
     """
 
@@ -73,8 +73,8 @@ class Ledger:
         """Open the journal and read its records.
 
         Raises:
-            JournalError: If it is damaged.
-            AlreadyRunningError: If another process writes it.
+            JournalError: If the journal is damaged.
+            AlreadyRunningError: If another process writes the journal.
         """
         self.path = path
         self._journal = Journal(path)
@@ -85,14 +85,14 @@ class Ledger:
         self._writer: int | None = None
 
     def append(self, event: Record) -> None:
-        """Write an event, then let the history and the listeners know.
+        """Write an event, then update the history and call the listeners.
 
         Args:
             event: What happened.
 
         Raises:
-            OSError: If the disk is full, or was full when the last record was to be written.
-            JournalGoneError: If somebody removed, moved or replaced the journal.
+            OSError: If the disk is full, or was full at the previous record.
+            JournalGoneError: If the journal was removed, moved or replaced.
             LeftBehindError: If another thread has taken over.
         """
         if self.problem is not None:
@@ -102,7 +102,7 @@ class Ledger:
         try:
             record = self._journal.append(event.kind, **event.event())
         except OSError as error:
-            # Kept, because Ray passes an exception on as a text of its own.
+            # Kept here, because Ray would pass the exception on as text.
             self.problem = OSError(error.errno, error.strerror, str(self.path))
             raise self.problem from None
         except JournalGoneError as error:
@@ -113,7 +113,7 @@ class Ledger:
             listener(record)
 
     def take_over(self) -> None:
-        """Let this thread alone write from now on: errors of a dead Ray in other threads do not concern the trials."""
+        """Let only this thread write from now on, so that errors of a dead Ray in other threads fail no trial."""
         self._writer = threading.get_ident()
 
     def create(
@@ -158,9 +158,9 @@ class Ledger:
         return self._create(created)
 
     def report(self, trial: Trial, epoch: int, metrics: Mapping[str, float], state: TrialState) -> None:
-        """Record an epoch together with its verdict, so that no crash can come between epoch and verdict.
+        """Record an epoch together with the trial's state, so that no crash can come between epoch and state.
 
-        An epoch that the journal has, or of an ended trial, is dropped: a resumed trial repeats its last report.
+        An epoch that is already in the journal, or of an ended trial, is dropped: resumed trials repeat a report.
         """
         if trial.state is TrialState.RUNNING and epoch not in trial.epochs:
             self.append(EpochEnded(trial=trial.id, epoch=epoch, metrics=dict(metrics), state=state))

@@ -38,13 +38,13 @@ class AlreadyRunningError(UserError):
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds something for itself alone, as the process names itself there.
+    """The process that holds a lock, as the process describes itself in the lock file.
 
     Attributes:
         pid: Number of the process on its host.
         host: Name of the host.
         boot_id: Id of the host's boot; empty where the system has none.
-        started: The date at which the process began to hold, in ISO format.
+        started: The date at which the process took the lock, in ISO format.
         scratch: Path of the process's temporary directory; ``None`` where it has none.
     """
 
@@ -62,7 +62,7 @@ class Holder:
 
     @classmethod
     def parse(cls, content: Any) -> "Holder | None":
-        """Return the holder that values of JSON name; ``None`` where they name none."""
+        """Return the holder that values of JSON describe; ``None`` where the values describe no holder."""
         if not isinstance(content, dict) or not content.keys() >= TYPES.keys():
             return None
         values = {name: content[name] for name in TYPES}
@@ -111,8 +111,8 @@ def hold(directory: Path, scratch: Path | None = None) -> Iterator[None]:
 def take(file: IO[Any]) -> bool:
     """Lock an open file for this process alone; say whether the file was free.
 
-    A process that only asks whether the file is locked (``is_taken``) shares the lock for a moment; this function waits
-    for that moment, so that the question of another process refuses no start.
+    A process that only tests whether the file is locked (``is_taken``) shares the lock for a moment; this function
+    waits for the end of such a test, so that a test by another process refuses no start.
     """
     while True:
         try:
@@ -120,7 +120,7 @@ def take(file: IO[Any]) -> bool:
         except BlockingIOError:
             if is_taken(file):
                 return False
-            # Two processes that begin at once may each meet the question of the other.
+            # Two processes that start at once may each be disturbed by the test of the other.
             time.sleep(random.uniform(0.001, 0.01))
         else:
             return True
@@ -147,7 +147,7 @@ def make_scratch() -> Iterator[Path]:
 
 
 def find_holder(directory: Path) -> Holder | None:
-    """Return the process that holds a directory, or ``None`` where nobody does."""
+    """Return the process that holds a directory, or ``None`` where no process does."""
     path = directory / "lock"
     if not path.is_file():
         return None
@@ -219,7 +219,7 @@ def _refusal(directory: Path, holder: Holder | None) -> str:
 
 
 def _read(file: IO[str]) -> Holder | None:
-    """Return who wrote the lock, or ``None`` where it was released or its writer was killed while writing."""
+    """Return the holder that a lock file names, or ``None`` after a release or where its writer was killed."""
     file.seek(0)
     try:
         return Holder.parse(parse_state(file.read(LARGEST_STATE + 1)))

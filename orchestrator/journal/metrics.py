@@ -1,7 +1,7 @@
-"""The metrics of an epoch, whose numbers are parsed only when they are asked for.
+"""The metrics of an epoch, whose numbers are parsed only on access.
 
-A long journal is nearly all metrics: of 5,000 trials, 60 MB in 40,000 epochs. Most readers need one number of each
-epoch, and all numbers of few epochs.
+A long journal consists mostly of metrics: for 5,000 trials, 60 MB in 40,000 epochs. Most readers need one number of
+each epoch, and all numbers of few epochs.
 """
 
 import json
@@ -33,7 +33,7 @@ class Metrics(Mapping[str, float]):
         return number
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the number of a name, or the default where there is none of the name."""
+        """Return the number of a name, or the default where the name is missing."""
         # Read the text first: another thread that parses all numbers sets the values before it drops the text.
         text, values = self._text, self._values
         if values is not None:
@@ -73,9 +73,9 @@ def _number_at(text: bytes, start: int) -> float:
 
 @lru_cache(maxsize=256)
 def _keys(name: str) -> tuple[bytes, bytes]:
-    """Return how the text writes a name: as the first name, and behind another number.
+    """Return how the text writes a name: as the first name, and after another number.
 
-    Neither can stand inside another name: a quotation mark in a name has a backslash before it.
+    Neither text can occur inside another name, because a quotation mark in a name follows a backslash.
     """
     written = json.dumps(name).encode() + b":"
     return b"{" + written, b"," + written

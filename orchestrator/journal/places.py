@@ -1,7 +1,7 @@
 """Where the trials of a running search are, and what their processes are doing, for live pages.
 
-The driver writes the file ``places.json`` beside the journal anew when trials have reported, at most every second. No
-search reads the file to resume; without the file a page shows the load of no machine but its own.
+The driver rewrites the file ``places.json`` beside the journal after reports of trials, at most every second. No search
+needs the file to resume; without the file a page shows only the load of its own machine.
 """
 
 import json
@@ -38,7 +38,7 @@ def write_places(directory: Path, places: Mapping[str, Place]) -> None:
     """Write trial -> place into an experiment's directory; readers never see half a file."""
     path = directory / PLACES_FILE
     partial = path.with_name(f".{PLACES_FILE}.{os.getpid()}")
-    # Not forced to the disk: after a crash nobody asks where trials ran.
+    # Not forced to the disk, because places are out of date after a crash.
     partial.write_text(json.dumps({trial: asdict(place) for trial, place in places.items()}), encoding="utf-8")
     partial.replace(path)
 

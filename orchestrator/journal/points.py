@@ -1,4 +1,4 @@
-"""The points of a search: a setting with all its trainings. The mean of the trainings counts, not the best of them.
+"""The points of a search: settings with all their trainings. The value of a point is the mean over its trainings.
 
 A trial of the search whose suggestion repeats an earlier setting is a replicate: the replicate names the first trial of
 the setting as its ``candidate``, and is trained with a seed of its own.
@@ -37,7 +37,7 @@ class Point:
 
     @property
     def finished(self) -> tuple[Trial, ...]:
-        """The trainings that count: trained to their end, with a value."""
+        """The trainings that were trained to their end and have a value; only these trainings count."""
         finished = (trial for trial in self.trainings if trial.state is TrialState.FINISHED)
         return tuple(trial for trial in finished if trial.best_epoch is not None)
 
@@ -54,7 +54,7 @@ class Point:
 
     @property
     def value_so_far(self) -> float | None:
-        """``value``; before a training has finished, the highest metric of those running; ``None`` without any."""
+        """``value``; before a training has finished, the highest metric of the running trainings, if there is any."""
         running = (trial.best_value for trial in self.trainings if trial.state is TrialState.RUNNING)
         highest = max((value for value in running if value is not None), default=None)
         return highest if self.value is None else self.value

@@ -66,7 +66,7 @@ class TrialRecord(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownRecord(Record):
-    """A record of a kind that this version does not know: it is passed over.
+    """A record of a kind that this version does not know, which is ignored.
 
     Attributes:
         line: The values of the line by name, without its checksum.
@@ -86,8 +86,8 @@ class Form:
     """How a value of a field is written in JSON.
 
     Attributes:
-        read: Makes the value of its JSON value.
-        write: Makes the JSON value.
+        read: Converts a JSON value to the value of the field.
+        write: Converts the value of the field to a JSON value.
     """
 
     read: Callable[[Any], Any]
@@ -95,18 +95,18 @@ class Form:
 
 
 FORM = "form"
-"""Key in the metadata of a field: its ``Form``, where the value is not its JSON value."""
+"""Key in the metadata of a field: its ``Form``, where the JSON value differs from the value."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the fields of a kind of record say about its line.
+    """The fields of a kind of record, and their form in a line.
 
     Attributes:
         names: Names of all fields, in their order.
         required: Names of the fields that a line must have.
-        readers: Name and function that makes the value, of the fields whose value is not their JSON value.
-        writers: Name -> function that makes the JSON value.
+        readers: Name and ``Form.read`` of each field with a ``Form``.
+        writers: Name -> ``Form.write`` of each field with a ``Form``.
         left_out: Names of the fields that a line does not have where they are ``None``.
     """
 
@@ -118,7 +118,7 @@ class Layout:
 
     @classmethod
     def of(cls, kind: type[Record]) -> "Layout":
-        """Return the layout of a kind of record, which is made once."""
+        """Return the layout of a kind of record, which is computed once."""
         if kind not in _LAYOUTS:
             all_of_them = fields(kind)
             forms = {one.name: one.metadata[FORM] for one in all_of_them if FORM in one.metadata}
@@ -143,7 +143,7 @@ def shared_fields() -> tuple[str, ...]:
 
 
 def event_fields(kind: type[Record]) -> tuple[str, ...]:
-    """Return the names of the fields that a kind of record has beside the shared ones, in the order of the line."""
+    """Return the names of the fields that a kind of record has beside the shared fields, in the order of the line."""
     return Layout.of(kind).names[len(shared_fields()) :]
 
 
@@ -151,8 +151,8 @@ def make(kind: type[Record], values: dict[str, Any]) -> Record:
     """Return a record of a kind from JSON values, which are changed in place.
 
     Raises:
-        TypeError: If a field is missing, or there is one that the kind does not have.
-        ValueError: If a value is none of the words that it can be.
+        TypeError: If a field is missing, or the kind does not have a field.
+        ValueError: If a value is none of the allowed words.
         KeyError: If a part of a value is missing.
     """
     for name, read in Layout.of(kind).readers:

@@ -58,7 +58,7 @@ class RecordError(ValueError):
 
 
 def parse(values: Mapping[str, Any]) -> Record:
-    """Return the typed record of a line; fields that the kind does not have are passed over.
+    """Return the typed record of a line; fields that the kind does not have are ignored.
 
     Args:
         values: The line's values by name, without its checksum.
@@ -73,7 +73,7 @@ def parse(values: Mapping[str, Any]) -> Record:
     try:
         return make(kind, fields)
     except (TypeError, ValueError, KeyError):
-        # Looked for only after a failure, because a search reads tens of thousands of records.
+        # Unknown fields are removed only after a failure, because a search reads tens of thousands of records.
         return _make_of_known(kind, values)
 
 

@@ -10,8 +10,8 @@ from orchestrator.journal.record import Record
 class RunningTime:
     """Adds up the time between the records of each start.
 
-    Time between two starts does not count. Nor does the time from the last record of a process to its kill, because
-    nobody knows when the kill came.
+    Time between two starts does not count, nor does the time from the last record of a process to its kill, because the
+    date of the kill is unknown.
 
     Attributes:
         seconds: Running time up to the newest record, >= 0.
@@ -21,7 +21,7 @@ class RunningTime:
     _newest: Record | None = None
 
     def apply(self, record: Record) -> float:
-        """Take one record into account; return the seconds since the record before it, 0 where a start begins."""
+        """Add the time up to a record; return the seconds since the previous record, 0 at the record of a start."""
         before, self._newest = self._newest, record
         if before is None or isinstance(record, ExperimentStarted):
             return 0.0

@@ -27,8 +27,8 @@ class Salvage:
     Attributes:
         path: Path of the journal.
         kept: Lines that are kept, oldest first.
-        damaged: Numbers, from 1, of the lines that cannot be read, stand twice, or lack the lines before them.
-        lost: Trial, or kind of record -> how many readable records are dropped.
+        damaged: Numbers, from 1, of the lines that cannot be read, occur twice, or lack the lines before them.
+        lost: Trial, or kind of record -> number of readable records that are dropped.
     """
 
     path: Path

@@ -1,8 +1,8 @@
-"""Temporary directories of this product, which are told apart from directories of others by proof.
+"""Temporary directories of this product, and the proof that a directory is one of them.
 
-A directory of a killed process is removed only if the directory was certainly made by this product: it is no link, it
-belongs to this user, nobody else can enter it, and it holds a mark that names its owner. A name alone proves nothing,
-because anybody who can write to ``/tmp`` can choose names.
+A directory of a killed process is removed only if this product certainly made the directory: it is no link, it belongs
+to this user, no other user can enter it, and it has a mark that names its owner. A name alone proves nothing, because
+every user who can write to ``/tmp`` can choose names.
 """
 
 import fcntl
@@ -40,7 +40,7 @@ def mark(directory: Path, owner: str) -> int:
     with _opened(directory) as folder:
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
         os.write(descriptor, owner.encode())
-        # Locked before the file gets its name, so that nobody finds the mark unlocked while the owner lives.
+        # Locked before the file gets its name, so that no process finds the mark unlocked while the owner lives.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.rename(partial, MARK, src_dir_fd=folder, dst_dir_fd=folder)
     return descriptor

@@ -23,7 +23,7 @@ class Spending:
 
     def apply(self, record: Record) -> None:
         """Take one record into account."""
-        # The time before this record counts for the actors that ran until then.
+        # The time before this record is charged to the actors that ran until this record.
         self.gpu_seconds += self.running_time.apply(record) * self.gpus
         self.actors.apply(record)
 

@@ -20,18 +20,18 @@ class TrialState(StrEnum):
     DIVERGED = "diverged"
     """A loss or a metric stopped being finite. Never wins."""
     FAILED = "failed"
-    """Raised an error, again after every retry. Never wins."""
+    """Raised an error again after every retry. Never wins."""
 
 
 class Stage(StrEnum):
-    """What a trial is for."""
+    """Purpose of a trial."""
 
     SEARCH = "search"
     """Suggested by a sampler; may be stopped early."""
     CONFIRM = "confirm"
     """One of the best of a search, trained again with a fresh seed."""
     REGRESS = "regress"
-    """A baseline that is watched."""
+    """A baseline that a suite trains again to detect regressions."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Trial:
     """One trial according to the journal.
 
     Attributes:
-        id: ``<study>-<number>`` in a search; the same across restarts.
+        id: ``<study>-<number>`` in a search; restarts do not change the id.
         study: Name of the (dataset, model, loss) cell.
         number: Position in its study, from 0.
         params: Newest suggestion of the searcher, by the names of the search space.
-        config: Settings of the training; of a trial that moved, with the schedule of its present model.
+        config: Settings of the training; after a move, with the schedule of the trial's present model.
         state: State of the trial.
         epochs: Epoch, from 1 -> metrics of the present model; each epoch once.
         times: The date at which each epoch was recorded, in seconds since the Unix epoch.
@@ -86,7 +86,7 @@ class Trial:
         error: What ended the trial, where it diverged or failed.
         moves: The trial's changes to models of other trials, oldest first.
         abandoned: Epoch -> metrics of former models.
-        damage: A line about each checkpoint that was passed over as damaged.
+        damage: A line about each checkpoint that was skipped as damaged.
         environments: Environments of the starts that trained the trial, oldest first, see
             ``environment.describe_environment``.
     """
@@ -217,9 +217,9 @@ class Trial:
 
     @property
     def best_epoch(self) -> int | None:
-        """The epoch with the highest metric (of equals the first), or ``None`` before the first epoch."""
-        # A page asks for the best epoch of each trial dozens of times, so it is kept. Epochs are only added, or
-        # replaced all at once by a move.
+        """The first epoch with the highest metric, or ``None`` before the first epoch."""
+        # Kept, because a page asks for the best epoch of each trial dozens of times. Epochs are only added, or all
+        # replaced at once by a move.
         if self._best is None or self._best[0] is not self.epochs or self._best[1] != len(self.epochs):
             epochs, metric = self.epochs, self.metric
             best = max(epochs, key=lambda epoch: (epochs[epoch][metric], -epoch), default=None)
@@ -236,7 +236,7 @@ class Trial:
     def seconds(self) -> float:
         """How long the trial trained: the sum of its epochs' times, or, without such times, from creation to end."""
         reported = self.reported
-        # Kept as the best epoch is: what a trial reported of an epoch never changes.
+        # Kept like the best epoch, because the reported metrics of an epoch never change.
         if self._trained[0] != len(reported):
             epochs = [metrics.get("time/epoch_seconds") for metrics in reported.values()]
             known = [seconds for seconds in epochs if seconds is not None]
@@ -267,6 +267,6 @@ class WarmTrial:
 
 
 def best_first(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials that have a value, the highest value first, of equals the earlier trial first."""
+    """Return the trials that have a value, the highest value first; of equal trials the earlier trial comes first."""
     rated = [(trial.best_value, trial) for trial in trials if trial.best_value is not None]
     return [trial for _, trial in sorted(rated, key=lambda pair: (-pair[0], pair[1].study, pair[1].number))]

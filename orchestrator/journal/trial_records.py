@@ -40,7 +40,7 @@ class TrialStarted(TrialRecord):
     """A trial got an actor and trains from now on.
 
     Attributes:
-        gpus: GPUs that the actor takes, >= 0; 0.25 is a quarter of one.
+        gpus: Number of GPUs that the actor takes, >= 0; e.g. 0.25 for a quarter of a GPU.
     """
 
     kind: ClassVar[str] = "trial_started"
@@ -53,8 +53,8 @@ class EpochEnded(TrialRecord):
     """A trial trained an epoch, and its scheduler judged it; written after the epoch's checkpoint.
 
     Attributes:
-        epoch: From 1.
-        metrics: By name: ``train/...``, ``val/...``, ``cocos/...``, ``time/...``; finite numbers.
+        epoch: Number of the epoch, from 1.
+        metrics: Metrics by name: ``train/...``, ``val/...``, ``cocos/...``, ``time/...``; finite numbers.
         state: State of the trial after the epoch: ``running``, ``finished`` or ``stopped_early``.
     """
 

@@ -12,26 +12,26 @@ from orchestrator.results.statistics import Interval, Measure, Sample, measure
 
 
 class Verdict(StrEnum):
-    """How the winner stands to another candidate, or to all that it was compared with."""
+    """How the winner compares with another candidate, or with all its opponents."""
 
     BETTER = "better"
     TIE = "tie"
-    """The seeds do not tell them apart."""
+    """The test finds no difference between the two candidates."""
     WORSE = "worse"
-    """Best on validation, beaten on test."""
+    """The winner is the best on validation, but worse on test."""
     UNTESTED = "untested"
-    """There are not the numbers for a test; never a win."""
+    """The candidates lack the values that a test needs; never a win."""
 
 
 class Departed(StrEnum):
-    """How a candidate left a race before its end, see ``race.py``."""
+    """Why a candidate left a race before the race ended, see ``race.py``."""
 
     BEATEN = "beaten"
-    """The leader was found better."""
+    """The test on val found the leader better."""
     TRAILED = "trailed"
-    """So far behind the leader that it was not worth a further seed."""
+    """The candidate lagged so far behind the leader that it got no further seed."""
     LOST = "lost"
-    """A training of it diverged or failed, so it could not win any more."""
+    """A training of the candidate diverged or failed, so the candidate could not win any more."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Departure:
     """When and how a candidate left a race.
 
     Attributes:
-        how: Why it got no further seed.
-        seeds: After how many finished seeds.
+        how: Why the candidate got no further seed.
+        seeds: Number of seeds that the candidate had finished.
     """
 
     how: Departed
@@ -56,13 +56,13 @@ class Candidate:
         model: Name of the model, as in ``TrialConfig``.
         loss: Name of the loss.
         parameters: Parameters in which candidates differ, see ``history.Trial.parameters``.
-        label: Tells it from the other candidates of its dataset.
-        values: Metrics by seed, finite, larger is better for metrics that select and decide.
+        label: Name of the candidate, unique in its dataset.
+        values: Seed -> metric -> value, finite; larger is better for the metrics that select and decide.
         missing: Seed without metrics -> reason, e.g. ``{3: "diverged"}``.
-        left: How it left a race before its end, after which it cannot win; ``None`` if it did not.
-        has_seeds: Whether another seed could give other values; a closed-form model has one run.
-        images: The value of each image, shape (I,), in the metric that decides, by seed; their mean is the metric. For
-            no seed or for each that has values.
+        left: How the candidate left a race, after which it cannot win; ``None`` if it left none.
+        has_seeds: Whether another seed could give other values; a closed-form model has a single run.
+        images: Seed -> value of each image in the metric that decides, shape (I,), whose mean is the metric; of all
+            seeds in ``values`` or of none.
     """
 
     dataset: str
@@ -77,15 +77,15 @@ class Candidate:
     images: Mapping[int, Sample] = field(default_factory=dict)
 
     def sample(self, metric: str) -> Sample:
-        """Return the values of a metric in the order of the seeds."""
+        """Return the values of a metric in the order of the seeds, shape (S,)."""
         return np.array([self.values[seed][metric] for seed in sorted(self.values)], dtype=np.float64)
 
     def image_runs(self) -> NDArray[np.float64]:
-        """Return the values of the images, a row a seed in the order of the seeds, shape (S, I)."""
+        """Return the values of the images, one row per seed in the order of the seeds, shape (S, I)."""
         return np.stack([self.images[seed] for seed in sorted(self.values)])
 
     def measures(self) -> dict[str, Measure]:
-        """Return each metric over the seeds that have it."""
+        """Return mean and standard deviation of each metric over the seeds that have the metric."""
         names = sorted({name for metrics in self.values.values() for name in metrics})
         by_seed = [self.values[seed] for seed in sorted(self.values)]
         return {name: measure(np.array([metrics[name] for metrics in by_seed if name in metrics])) for name in names}
@@ -96,13 +96,13 @@ class Standing:
     """A candidate in the ranking of its dataset.
 
     Attributes:
-        rank: From 1; the rest follows the winner in the order of the selection metric.
-        selected_by: Mean of the selection metric. For the winner it is too high, because it is the best of several.
+        rank: 1 for the winner; the other candidates follow in the order of the selection metric.
+        selected_by: Mean of the selection metric. The winner's mean is biased upwards, as the highest of several means.
         result: Mean and standard deviation (``ddof=0``) of the metric that decides.
-        bootstrap: 95 % interval of that mean within the range of the metric, ``None`` for one or two seeds; see
-            ``bootstrap_interval``.
-        student: Interval of the mean from Student's distribution, ``None`` for one seed.
-        measures: Every metric over the seeds.
+        bootstrap: 95 % interval of the mean of ``result`` within the range of the metric, ``None`` for one or two
+            seeds; see ``bootstrap_interval``.
+        student: 95 % interval of this mean from Student's distribution, ``None`` for one seed.
+        measures: Metric -> mean and standard deviation over the seeds.
     """
 
     candidate: Candidate
@@ -114,7 +114,7 @@ class Standing:
     measures: Mapping[str, Measure]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON, in which a seed is a text."""
+        """Return the standing as plain values for JSON; a seed that is a key becomes text."""
         one = self.candidate
         return {
             **{name: getattr(one, name) for name in ("label", "dataset", "model", "loss")},
@@ -133,22 +133,22 @@ class Standing:
 
 @dataclass(frozen=True)
 class OverImages:
-    """The winner against another candidate with other seeds on new images of this kind, see ``crossed``.
+    """The winner compared with another candidate over new seeds and new images of this kind, see ``crossed``.
 
     Attributes:
         interval: 95 % interval of the difference.
-        p: Two-sided, before any correction.
-        probability: Probability that the winner is better at all, in [0, 1]; of this comparison alone.
-        smallest_difference: The least lead that matters, in the metric's unit.
+        p: Two-sided p-value before any correction.
+        probability: Probability that the winner is better, in [0, 1]; not corrected for other comparisons.
+        smallest_difference: The smallest lead that matters, in the metric's unit.
         probability_of_smallest: Probability that the winner is better by at least ``smallest_difference``.
-        on_this_test_set: Verdict if only seeds vary.
-        on_this_test_set_p: The corrected p-value of Welch's test, which said so; ``None`` where it can't be made.
-        error: Standard error of the difference.
-        share_of_images: Part of the variance that only more images make smaller, in [0, 1].
-        share_of_seeds: Part of the variance that only more seeds make smaller; both make the rest smaller.
-        told_from: The smallest difference whose 95 % interval would leave out 0, uncorrected.
-        told_with_twice_the_seeds: This probability with twice as many seeds.
-        told_on_twice_the_images: This probability on twice as many test images.
+        on_this_test_set: Verdict on this test set, where only the seeds vary.
+        on_this_test_set_p: Corrected p-value of Welch's test for this verdict; ``None`` where the test can't be made.
+        error: Standard error of the difference, in the metric's unit.
+        share_of_images: Share of the variance that only more images reduce, in [0, 1].
+        share_of_seeds: Share of the variance that only more seeds reduce; more of either reduces the rest.
+        told_from: The smallest difference whose uncorrected 95 % interval would exclude 0.
+        told_with_twice_the_seeds: ``told_from`` with twice as many seeds.
+        told_on_twice_the_images: ``told_from`` with twice as many test images.
     """
 
     interval: Interval
@@ -168,20 +168,21 @@ class OverImages:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The winner against another candidate.
+    """The winner compared with another candidate.
 
     Attributes:
         label: Label of the other candidate.
         roles: Some of ``runner_up``, ``rival`` (the best of another model or loss) and ``baseline``.
-        difference: Mean of the winner minus mean of the other.
-        interval: 95 % interval of the difference, Welch's; ``None`` where untested.
-        welch_p: Two-sided, over the seeds alone; ``None`` where untested.
-        holm_p: The p-value of the test that decides, Welch's or that over seeds and images, after Holm's correction
-            over the comparisons of the dataset, and for a lead over baseline or rival not below the chance that the
-            best of the candidates leads so by luck. It decides.
-        paired_p: Over the ``pairs`` of equal seeds; ``None`` where that test can't be made. It decides nothing.
+        difference: Mean of the winner minus mean of the other candidate, in the metric's unit.
+        interval: 95 % interval of the difference from Welch's test; ``None`` where untested.
+        welch_p: Two-sided p-value of Welch's test over the seeds; ``None`` where untested.
+        holm_p: The p-value that decides: of Welch's test or of the test over seeds and images, after Holm's correction
+            over the comparisons of the dataset; for a lead over baseline or rival at least the probability that the
+            best of the candidates leads as far by luck.
+        paired_p: p-value of the paired test, which decides nothing; ``None`` where the test can't be made.
+        pairs: Number of seeds that both candidates have.
         effect: Hedges' g, ``None`` without spread.
-        verdict: How the winner stands to the other.
+        verdict: How the winner compares with the other candidate.
         reason: Why there was no test; empty after a test.
         over_images: The test over seeds and images, if it decides; ``None`` if seeds alone decide.
     """
@@ -206,7 +207,7 @@ class Comparison:
 
 
 def weakest(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """Return the first comparison with the least favourable verdict for the winner; ``None`` of no comparisons."""
+    """Return the first comparison with the least favourable verdict for the winner; ``None`` without comparisons."""
     order = (Verdict.WORSE, Verdict.UNTESTED, Verdict.TIE, Verdict.BETTER)
     return min(comparisons, key=lambda one: order.index(one.verdict), default=None)
 
@@ -220,10 +221,10 @@ class DatasetVerdict:
         selection: The metric that chose the winner.
         verdict: The weakest verdict of the comparisons.
         reason: One sentence about the verdict.
-        standings: The winner first; without candidates that have no finished seed.
-        comparisons: With the runner-up, the rival and the baseline.
-        warnings: Sentences about missing seeds.
-        level: Corrected p-values up to this level make a difference; earlier looks have spent the rest of the level.
+        standings: The candidates with a finished seed, the winner first.
+        comparisons: The winner with the runner-up, the rival and the baseline.
+        warnings: Sentences about the limits of the verdict, e.g. missing seeds.
+        level: Corrected p-values up to this level count as a difference; earlier looks at test used the rest of it.
         decided_by: What varies in the test that decides: ``seeds`` or ``seeds_and_images``.
         compared: A sentence about the comparison; empty for a single candidate.
         found: A sentence about the finding of each comparison.
@@ -246,11 +247,11 @@ class DatasetVerdict:
 
     @property
     def winner(self) -> Standing | None:
-        """The first of the standings; ``None`` where no seed of any candidate finished."""
+        """The first standing; ``None`` where no seed of any candidate finished."""
         return self.standings[0] if self.standings else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the verdict as plain values for JSON."""
         return {
             "dataset": self.dataset,
             "winner": self.winner.candidate.label if self.winner else None,

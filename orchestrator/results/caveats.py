@@ -9,11 +9,11 @@ from orchestrator.journal.points import Point, best_points, points_of
 from orchestrator.journal.trial import Stage, Trial, TrialState, best_first
 
 REVISION = 10
-"""Letters of a revision that tell it from others."""
+"""Leading characters of a revision that identify it."""
 
 
 def caveats(trials: Sequence[Trial]) -> list[str]:
-    """Return the sentences about the trials of one dataset; none where all finished, trained by the same versions."""
+    """Return the sentences about the trials of one dataset; none where all trials finished with equal versions."""
     searched = [trial for trial in trials if trial.stage is Stage.SEARCH]
     sentences = [
         *_mixed_versions(trials),
@@ -32,8 +32,8 @@ def caveats(trials: Sequence[Trial]) -> list[str]:
 
 
 def _mixed_versions(trials: Sequence[Trial]) -> list[str]:
-    """Name what differed between the starts that trained the trials: libraries, or the revision of the code."""
-    # Of thousands of trials most share one environment.
+    """Name the libraries whose versions differed between the trials, and the code if its revision differed."""
+    # Most of thousands of trials share one environment, whose versions are read once.
     environments = {id(one): one for trial in trials for one in trial.environments}.values()
     versions = [_versions(environment) for environment in environments]
     names = dict.fromkeys(name for found in versions for name in found)
@@ -43,7 +43,7 @@ def _mixed_versions(trials: Sequence[Trial]) -> list[str]:
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of the libraries, and as ``code`` the first letters of the revision."""
+    """Return the versions of the libraries, and as ``code`` the leading characters of the revision."""
     commit, dash, state = str(environment.get("git_revision") or "unknown").partition("-")
     return {**environment.get("versions", {}), "code": commit[:REVISION] + dash + state}
 
@@ -54,7 +54,7 @@ def _running(trials: Sequence[Trial]) -> list[str]:
 
 
 def _better_than_the_best(searched: Sequence[Trial]) -> list[str]:
-    """Name the trial that was stopped early, or broke, and had reached more than every one that finished."""
+    """Name the best trial that did not finish, if its value is above the value of every finished setting."""
     others = best_first(trial for trial in searched if trial.has_ended and trial.state is not TrialState.FINISHED)
     finished = best_points(searched)
     if not others or not finished:
@@ -79,7 +79,7 @@ def _replicates(points: Sequence[Point]) -> list[str]:
 
 
 def seed_noise(points: Sequence[Point]) -> float | None:
-    """Return the standard deviation of the value of one setting's trainings, pooled over the settings.
+    """Return the standard deviation of a setting's value over its trainings, pooled over the settings.
 
     Returns:
         ``None`` where no setting has two finished trainings.

@@ -10,7 +10,7 @@ from orchestrator.text.values import count_text, value_text
 
 
 def comparability(history: History) -> dict[str, list[str]]:
-    """Return, for each dataset, the sentences about the losses that were compared; none where there is one loss."""
+    """Return, for each dataset, the sentences about its losses; none where the experiment has a single loss."""
     experiment = known_experiment(history)
     if experiment is None or len(experiment.losses) < 2:
         return {}
@@ -25,7 +25,7 @@ def comparability(history: History) -> dict[str, list[str]]:
 
 
 def _settings(experiment: Experiment, cells: Sequence[Cell]) -> str:
-    """Say which settings each loss had to itself, and at which learning rate the losses were trained otherwise."""
+    """Say which training settings were searched, or else at which learning rate the losses were trained."""
     searched = experiment.search.training
     if "learning_rate" in searched:
         names = " and ".join(f"{name} in {cells[0].space.training[name]}" for name in searched)

@@ -1,7 +1,7 @@
-"""The winner of a dataset against its opponents: tests, what they pay for the choice of the winner, and what they say.
+"""Tests of a dataset's winner against its opponents, with p-values corrected for the choice of the winner.
 
-Every comparison is made twice where it can be: on this test set, where seeds alone vary (Welch's test of the runs), and
-on new images of this kind, where seeds and images vary (``crossed``). ``Rules.over_images`` says which of them decides.
+Where possible, each comparison has two tests: on this test set, where only seeds vary (Welch's test of the runs), and
+on new images of this kind, where seeds and images vary (``crossed``). ``Rules.over_images`` chooses which test decides.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ from orchestrator.results.statistics import (
 )
 
 LEVEL = 0.04
-"""A corrected p-value up to this makes a difference; ``verdict`` says what it becomes in the end."""
+"""A corrected p-value up to this level counts as a difference; ``verdict`` states the resulting error rates."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Rules:
     """How a verdict is found.
 
     Attributes:
-        metric: It decides.
-        selection: It chose the winner.
-        baseline: A label, or a loss.
-        level: A corrected p-value up to this makes a difference.
+        metric: Metric that decides.
+        selection: Metric that chose the winner.
+        baseline: Label or loss of the baseline; ``None`` without a baseline.
+        level: A corrected p-value up to this level counts as a difference.
         seed: Seed of the bootstrap of a candidate's mean.
-        resamples: Resamples of this bootstrap.
+        resamples: Number of resamples of this bootstrap.
         over_images: Whether seeds and images decide, or seeds alone.
-        smallest_difference: The least lead that matters, in the metric's unit, >= 0.
+        smallest_difference: The smallest lead that matters, in the metric's unit, >= 0.
     """
 
     metric: str
@@ -63,11 +63,11 @@ class _Tested:
 
 
 def compare(ranked: Sequence[Candidate], rules: Rules) -> tuple[Comparison, ...]:
-    """Compare the winner with its opponents, their p-values corrected together and for how the winner was picked.
+    """Compare the winner with its opponents; p-values are corrected for their number and the choice of the winner.
 
     Args:
-        ranked: The winner first; with images for every seed where the rules ask for them.
-        rules: See above.
+        ranked: Candidates, the winner first; with values of images for every seed where ``rules.over_images`` is set.
+        rules: Rules of the verdict.
     """
     opponents = find_opponents(ranked, rules.baseline)
     chances = [_could_have_won(ranked, roles) for _, roles in opponents]
@@ -99,7 +99,7 @@ def _welch(winner: Candidate, other: Candidate, metric: str) -> tuple[float, Int
 
 
 def _crossed(winner: Candidate, other: Candidate) -> CrossedTest | None:
-    """Return the test over seeds and images; ``None`` where one seed of many says nothing about the others."""
+    """Return the test over seeds and images; ``None`` where a candidate has one run, which has no spread over seeds."""
     if any(one.has_seeds and len(one.values) < 2 for one in (winner, other)):
         return None
     return crossed_test(winner.image_runs(), other.image_runs())
@@ -110,7 +110,7 @@ def _p_of(test: CrossedTest | None) -> tuple[float, Interval, float] | None:
 
 
 def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
-    """Return the number of candidates of which the winner is the best, as far as a comparison has to pay for them."""
+    """Return from how many candidates the winner was chosen, as the correction of a comparison counts them."""
     if "baseline" in roles:
         return len(ranked) - 1
     if "rival" in roles:
@@ -120,14 +120,14 @@ def _could_have_won(ranked: Sequence[Candidate], roles: Collection[str]) -> int:
 
 
 def _corrected(difference: float, p: float, after_holm: float, candidates: int) -> float:
-    """Return the p-value that decides: a lead is also weighed as the luckiest of several; to lag is no such luck."""
+    """Return the p-value that decides: for a lead, at least the probability that the luckiest candidate leads so."""
     return max(after_holm, best_of_p(p, candidates)) if difference > 0 else after_holm
 
 
 def find_opponents(ranked: Sequence[Candidate], baseline: str | None) -> list[tuple[Candidate, tuple[str, ...]]]:
-    """Return runner-up, rival and baseline with their roles; they may be one candidate, or the winner itself.
+    """Return runner-up, rival and baseline with their roles; a candidate may have several roles, the winner has none.
 
-    The rival is there where the runner-up has the winner's model and loss: then it is the best that has not.
+    Where the runner-up has the winner's model and loss, the rival is the best candidate of another model or loss.
     """
     holders = {
         "runner_up": ranked[1] if len(ranked) > 1 else None,
@@ -140,13 +140,13 @@ def find_opponents(ranked: Sequence[Candidate], baseline: str | None) -> list[tu
 
 
 def find_candidate(ranked: Sequence[Candidate], baseline: str | None) -> Candidate | None:
-    """Return the candidate of a label, else the best one of a loss."""
+    """Return the candidate with a label, or else the best candidate of a loss."""
     by_loss = next((one for one in ranked if one.loss == baseline), None)
     return next((one for one in ranked if one.label == baseline), by_loss)
 
 
 def possible(interval: Interval | None, low: float, high: float) -> Interval | None:
-    """Return the part of an interval that lies in a range, if there is an interval."""
+    """Return the part of an interval that lies in a range; ``None`` without an interval."""
     return None if interval is None else interval.within(low, high)
 
 
@@ -160,7 +160,7 @@ def _rival(ranked: Sequence[Candidate]) -> Candidate | None:
 def _on_test_set(
     pair: tuple[Candidate, Candidate], roles: tuple[str, ...], rules: Rules, tested: _Tested | None
 ) -> Comparison:
-    """Return what the seeds say on this test set."""
+    """Return the comparison on this test set, over the seeds alone."""
     (winner, other), metric = pair, rules.metric
     first, second = winner.sample(metric), other.sample(metric)
     difference = float(first.mean() - second.mean())
@@ -184,7 +184,7 @@ def _on_test_set(
 
 
 def _over_images(comparison: Comparison, test: CrossedTest, corrected: float, rules: Rules) -> Comparison:
-    """Return a comparison that seeds and images decide; what the seeds alone say stays beside it."""
+    """Return the comparison that seeds and images decide; ``over_images`` keeps the verdict of the seeds alone."""
     found = OverImages(
         interval=test.interval.within(*_range(rules.metric)),
         p=test.p,
@@ -217,7 +217,7 @@ def _decide(difference: float, p: float, level: float) -> Verdict:
 
 
 def _without_test(pair: tuple[Candidate, Candidate], first: Sample, second: Sample) -> tuple[Verdict, str]:
-    """Say why two samples can't be tested; equal samples without spread are a tie."""
+    """Return the verdict on two samples that can't be tested, and why; equal samples without spread are a tie."""
     if not any(one.has_seeds for one in pair):
         return _as_it_is(float(first.mean() - second.mean()))
     if any(one.has_seeds and len(one.values) < 2 for one in pair):
@@ -228,7 +228,7 @@ def _without_test(pair: tuple[Candidate, Candidate], first: Sample, second: Samp
 
 
 def _as_it_is(difference: float) -> tuple[Verdict, str]:
-    """Return how two candidates without seeds stand on this test set, where nothing varies."""
+    """Return the verdict on two candidates without seeds, whose values on this test set cannot vary."""
     if abs(difference) < 1e-9:
         return Verdict.TIE, "neither has seeds, and both have the same value"
     return (Verdict.BETTER if difference > 0 else Verdict.WORSE), "neither has seeds, so the values are what they are"

@@ -1,7 +1,7 @@
 """Which trials are confirmed after a search: its best trials are trained again with seeds that the search has not used.
 
-A search's best value is too high on average, because it is the highest of many. Its configuration counts with the
-values of fresh seeds, which all candidates share, so that runs of equal seeds can be paired.
+The best value of a search is too high on average, because it is the highest of many. A configuration is therefore
+judged by the values of fresh seeds, which all candidates share, so that runs of equal seeds can be paired.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from trainables.seeding import derive_seed
 
 
 def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
-    """Return what ``confirm`` asks for on each dataset that has candidates; nothing where it is not given."""
+    """Return the plan of ``confirm`` for each dataset that has candidates; none where ``confirm`` is not given."""
     confirm = experiment.confirm
     if confirm is None:
         return []
@@ -40,13 +40,13 @@ def wanted_plans(experiment: Experiment, history: History) -> list[ConfirmationP
 def choose_candidates(history: History, top: int, *, each: bool = False) -> list[Trial]:
     """Return the trials to confirm: the best of each study, and on each dataset the best published settings.
 
-    Trainings of one setting are one candidate, which counts with their mean. The published settings are the baseline;
-    their trial may have been stopped early, since they are trained to their end now.
+    Trainings of one setting are one candidate, whose value is their mean. The published settings are the baseline;
+    their trial may have been stopped early, because the confirmation trains every candidate to its end.
 
     Args:
         history: History of the search.
         top: Number of trials of each study.
-        each: Take the published settings of each study as well, not of each dataset alone.
+        each: Whether to add the published settings of each study, not only of each dataset.
     """
     searched = history.stage(Stage.SEARCH)
     chosen: list[Trial] = []
@@ -60,10 +60,10 @@ def choose_candidates(history: History, top: int, *, each: bool = False) -> list
 
 
 def published_default(history: History, dataset: str) -> Trial | None:
-    """Return the trial on a dataset with the published settings of its loss; of several, one that finished, the best.
+    """Return the best trial on a dataset with the published settings of its loss, a finished trial if there is any.
 
     Returns:
-        ``None`` where the search holds no such trial, because its bounds leave the published settings out.
+        ``None`` where the search has no such trial, because its bounds exclude the published settings.
     """
     return _preferred([point for points in _published(history, dataset) for point in points])
 
@@ -89,7 +89,7 @@ def _preferred(points: Sequence[Point]) -> Trial | None:
 
 
 def fresh_seeds(seed: int, count: int) -> list[int]:
-    """Return so many seeds made of a search's own and different from it; a longer list begins with the shorter."""
+    """Return seeds derived from the search's seed and different from it; a longer list begins with a shorter list."""
     seeds: list[int] = []
     index = 0
     while len(seeds) < count:
@@ -116,7 +116,7 @@ def _id_of(trial: Trial | None) -> str | None:
 
 
 def _distinct(trials: Iterable[Trial]) -> list[Trial]:
-    """Drop trials whose training one before them describes as well: it would be the same numbers again."""
+    """Keep the first trial of each setting: trainings of one setting with equal seeds would give equal values."""
     distinct: dict[str, Trial] = {}
     for trial in trials:
         distinct.setdefault(trial.config.setting, trial)

@@ -1,7 +1,7 @@
 """The result of a confirmation: the history's repeated trials as candidates, and the verdict on each dataset.
 
 A dataset is judged only when its confirmation is over: every repeated trial has ended and, where it finished, has been
-evaluated on the test split. Until then its best trial is a winner that nobody has confirmed.
+evaluated on the test split. Until then the best trial of the search is an unconfirmed winner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,14 @@ BEGUN_BEFORE = (
 
 @dataclass(frozen=True)
 class Question:
-    """The question that is put to a confirmation that is over; by default the question of its experiment.
+    """A question to a confirmation that is over; the defaults are the question of its experiment.
 
     Attributes:
-        metric: Metric of the test split that decides; ``None`` is the metric that selects.
+        metric: Metric of the test split that decides; ``None`` for the metric that selects, on the test split.
         images: Trial -> value of each image in this metric, shape (I,); ``None`` computes the values from the kept
             ranks.
-        rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` is what the experiment
-            says.
-        outside: Candidates that the experiment has not trained, with the metrics that select and decide.
+        rule: What varies in the test that decides: ``seeds`` or ``seeds_and_images``; ``None`` for the journal's rule.
+        outside: Candidates that were trained elsewhere, with the metrics that select and decide.
     """
 
     metric: str | None = None
@@ -60,7 +59,7 @@ def judged_datasets(history: History) -> list[str]:
 
 
 def champion_of(history: History, verdict: DatasetVerdict) -> Trial | None:
-    """Return the trained model of a winner: the model of the seed with the best validation value.
+    """Return the trial whose model stands for a winner: the training of the seed with the best validation value.
 
     Returns:
         ``None`` where no seed of any candidate finished.
@@ -108,7 +107,7 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
     selection = history.metric
     metric = question.metric or f"test/{selection.partition('/')[2]}"
     confirm = history.experiment.confirm or BegunConfirm()
-    # A confirmation that was begun before the key was there is judged as it was begun.
+    # A confirmation that began before the key ``verdict`` existed keeps the rule of its time: seeds alone decide.
     rule = question.rule or confirm.verdict or "seeds"
     images = _kept_values(trials, history, metric) if question.images is None else question.images
     (verdict,) = judge(
@@ -126,7 +125,7 @@ def answer(history: History, dataset: str, question: Question) -> DatasetVerdict
 
 
 def _kept_values(trials: Sequence[Trial], history: History, metric: str) -> dict[str, Sample]:
-    """Return the values of the images by trial, of the trials whose ranks were kept and are of the same queries.
+    """Return trial -> values of the images, of the trials whose kept ranks have the queries of the first kept ranks.
 
     Raises:
         DataError: If kept ranks are damaged.
@@ -144,7 +143,7 @@ def _kept_values(trials: Sequence[Trial], history: History, metric: str) -> dict
 
 
 def _with_images(candidate: Candidate, trials: Sequence[Trial], values: Mapping[str, Sample]) -> Candidate:
-    """Give a candidate the values of the images, where they are known of all its trials."""
+    """Return a candidate with the values of the images, if these values are known for all its seeds."""
     of_seeds = {t.config.seed: values.get(t.id) for t in trials if t.candidate == candidate.label}
     images = {seed: of_seeds[seed] for seed in candidate.values}
     if any(one is None for one in images.values()):
@@ -166,7 +165,7 @@ def _candidate(label: str, trials: Sequence[Trial], history: History) -> Candida
 
 
 def _baseline(history: History, dataset: str, candidates: Sequence[Candidate]) -> tuple[str | None, list[str]]:
-    """Return the label or loss of the baseline, or a sentence that says why there is none."""
+    """Return the label or loss of the baseline, or a sentence about why there is no baseline."""
     confirm = history.experiment.confirm or BegunConfirm()
     loss = confirm.baseline
     if loss is not None:

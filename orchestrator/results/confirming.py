@@ -1,7 +1,7 @@
-"""The next trainings of a confirmation, by what is measured so far, and the level of its verdict.
+"""The next trainings of a confirmation, given the values so far, and the level of its verdict.
 
-A fixed design knows all its trainings beforehand. A race (``race.py``) knows the trainings of its next round. Both are
-read from the journal, so a confirmation that was killed resumes as if nothing had happened.
+All trainings of a fixed design are known beforehand; of a race (``race.py``), only the trainings of the next round.
+Both follow from the journal, so a confirmation that was killed resumes with the trainings that are missing.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from orchestrator.results.verdict import LEVEL
 
 
 def current_plans(experiment: Experiment, history: History) -> list[ConfirmationPlan]:
-    """Return the plan of each dataset: the recorded one, or a new one where another design needs further trainings."""
+    """Return the plan of each dataset: the recorded plan, or a new plan where a changed design needs more trainings."""
     return [_current(plan, history) for plan in wanted_plans(experiment, history)]
 
 
 def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[PlannedTrial]:
-    """Return the trainings of plans as far as they are known now, those that have ended included.
+    """Return the trainings of plans that are known so far, including trainings that have ended.
 
-    They come seed by seed, so that a confirmation which is interrupted compares fairly.
+    The trainings are ordered by seed, so that the candidates of an interrupted confirmation have equal seeds.
     """
     due: list[tuple[int, PlannedTrial]] = []
     for plan in plans:
@@ -44,7 +44,7 @@ def trainings_of(plans: Sequence[ConfirmationPlan], history: History) -> list[Pl
 
 
 def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
-    """Return how many trainings a confirmation comes to at most; trainings of former plans count."""
+    """Return the largest possible number of trainings of a confirmation, including trainings of former plans."""
     known = {trial.id for trial in history.stage(Stage.CONFIRM)}
     races = (race_of(plan, history) for plan in plans)
     to_come = sum(race.trainings - race.used for race in races if race is not None and race.ended is None)
@@ -52,7 +52,7 @@ def most_trainings(plans: Sequence[ConfirmationPlan], history: History) -> int:
 
 
 def race_of(plan: ConfirmationPlan, history: History) -> Race | None:
-    """Return how the race of a plan stands; ``None`` where the plan is a fixed design."""
+    """Return the state of a plan's race; ``None`` where the plan is a fixed design."""
     if plan.trainings is None:
         return None
     metric = history.metric
@@ -63,16 +63,16 @@ def race_of(plan: ConfirmationPlan, history: History) -> Race | None:
 
 
 def races_of(history: History) -> dict[str, Race]:
-    """Return the race of each dataset whose newest plan is one."""
+    """Return the race of each dataset whose newest plan is a race."""
     races = {dataset: race_of(plan, history) for dataset, plan in history.plans.items()}
     return {dataset: race for dataset, race in races.items() if race is not None}
 
 
 def level_of(history: History, dataset: str) -> float:
-    """Return the level of the verdict on a dataset: what its race and all looks before have left."""
+    """Return the level of the verdict on a dataset: the part that its race and earlier looks at test have not used."""
     plan = history.plans.get(dataset)
     if plan is None:
-        # Confirmed by an older version, which kept no plans: all looks but the newest came before.
+        # An older version, which recorded no plans, confirmed: every look at test but the newest came before.
         return level_of_plan(LEVEL, max(0, history.confirm_looks.get(dataset, 0) - 1))
     race = race_of(plan, history)
     if race is None:
@@ -81,7 +81,7 @@ def level_of(history: History, dataset: str) -> float:
 
 
 def looked_before(history: History, dataset: str) -> list[str]:
-    """Return a sentence about the looks that have spent the level before; none where this is the first."""
+    """Return a sentence about earlier looks at test, which used part of the level; none at the first look."""
     plan = history.plans.get(dataset)
     before = plan.looks if plan else max(0, history.confirm_looks.get(dataset, 0) - 1)
     if not before:
@@ -94,7 +94,7 @@ def looked_before(history: History, dataset: str) -> list[str]:
 
 
 def repeats_of(history: History, dataset: str) -> list[Trial]:
-    """Return the trainings that the verdict on a dataset is made of: in a race, those that it gave out."""
+    """Return the trainings on which the verdict on a dataset rests: in a race, the trainings that the race gave out."""
     trials = [trial for trial in history.stage(Stage.CONFIRM) if trial.config.dataset == dataset]
     plan = history.plans.get(dataset)
     if plan is None or plan.trainings is None:
@@ -107,7 +107,7 @@ def _current(wanted: ConfirmationPlan, history: History) -> ConfirmationPlan:
     recorded = history.plans.get(wanted.dataset)
     if recorded is not None and replace(recorded, looks=wanted.looks, baseline=wanted.baseline) == wanted:
         return recorded
-    # The test split was opened for all of it: no look is to come, so none is to be planned.
+    # The test split was opened for every training of the wanted plan, so no further look has to be planned.
     done = all(one.id in history.tests for one in trainings_of([wanted], history))
     return recorded if recorded is not None and done else wanted
 
@@ -118,7 +118,7 @@ def _seeds_given(plan: ConfirmationPlan, history: History) -> dict[str, int]:
 
 
 def _entrant(name: str, history: History, metric: str) -> Candidate:
-    """Return a candidate as a race sees it: with the metric of val alone, of the trainings that have ended."""
+    """Return a candidate of a race: its ended trainings, with the metric on val alone."""
     repeats = [trial for trial in history.stage(Stage.CONFIRM) if trial.candidate == name and trial.has_ended]
     config = history.trials[name].config
     finished = [trial for trial in repeats if trial.state is TrialState.FINISHED]

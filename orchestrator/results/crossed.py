@@ -1,23 +1,24 @@
-"""Two candidates compared over seeds and images: what other seeds, on other images of this kind, would say.
+"""Compares two candidates over seeds and images, so that the result holds for other seeds and images of this kind.
 
 The value of image i in the run with seed s of a candidate is y_si = m + a_s + b_i + e_si, with random effects of the
 seed, of the image (much alike in both candidates) and of both together. The variance of the difference of two means
 over S seeds and I images is estimated by [Searle1992]
 
     V = A_1 + A_2 + B - C_1 - C_2          (not below B, nor below A_1 + A_2)
-    A = variance of a candidate's run means / S             what seeds do; e is in it
-    B = variance of the difference per image / I            what images do; e is in it again, so it is taken off once:
-    C = mean square of what seed and image leave of y / (S I)
+    A = variance of a candidate's run means / S             effect of the seeds, which includes e
+    B = variance of the difference per image / I            effect of the images, which includes e a second time
+    C = mean square of the residuals of y / (S I)           e, subtracted once; residuals from seed and image effects
 
 and the difference divided by sqrt(V) is compared with Student's distribution. Its degrees of freedom are
-Satterthwaite's of A_1, A_2 and the rest, with each A counted 1 + 2 / (S - 1) times there: of three seeds A is often far
-too small by luck, and then claims that images, of which there are many, are all that varies. A candidate without seeds
-has A = 0 and C = 0, and its one run says all there is.
+Satterthwaite's of A_1, A_2 and the rest, with each A multiplied by 1 + 2 / (S - 1) there: the A of three seeds is often
+far too small by chance, and would leave the many degrees of freedom of the images. A candidate without seeds has A = 0
+and C = 0, because further runs would repeat its values.
 
-Why not the crossed bootstrap, which draws seeds and images again: of S seeds it sees (S - 1) / S of the variance, and
-no distribution with few degrees of freedom. Where seeds are most of the spread, it calls 28 % of pairs without a
-difference different with 2 seeds, 17 % with 3 and 10 % with 5, at a level of 4 %; where images are most of it, it
-counts e three times [Owen2007] and finds less than this test. ``python -m tests.benchmarks verdicts`` simulates both.
+The crossed bootstrap, which resamples seeds and images, is not used: with S seeds it estimates (S - 1) / S of the
+variance, and ignores that few seeds have few degrees of freedom. Where seeds cause most of the spread, it calls 28 % of
+pairs without a difference different with 2 seeds, 17 % with 3 and 10 % with 5, at a level of 4 %; where images cause
+most of the spread, it counts e three times [Owen2007] and finds fewer differences than this test.
+``python -m tests.benchmarks verdicts`` simulates both.
 
 References:
     [Searle1992] Searle, Casella and McCulloch, Variance Components, section 4.4: the two-way crossed random model.
@@ -34,19 +35,19 @@ from numpy.typing import NDArray
 from orchestrator.results.statistics import Interval, around, two_sided
 
 Runs = NDArray[np.float64]
-"""The values of a candidate's runs, shape (S, I): a row a seed, a column an image."""
+"""The values of a candidate's runs, shape (S, I): one row per seed, one column per image."""
 
 
 @dataclass(frozen=True)
 class CrossedTest:
-    """A difference of two candidates with its error over seeds and images.
+    """The difference of two candidates with its error over seeds and images.
 
     Attributes:
-        difference: Mean of the first minus mean of the second, in the metric's unit.
-        seed_variance: A_1 + A_2 - C_1 - C_2: the part of V that only more seeds make smaller, >= 0.
-        image_variance: B - C_1 - C_2: the part of V that only more images make smaller, >= 0.
-        joint_variance: C_1 + C_2: the part of V that both make smaller, >= 0.
-        freedom: Degrees of freedom.
+        difference: Mean of the first candidate minus mean of the second, in the metric's unit.
+        seed_variance: A_1 + A_2 - C_1 - C_2: the part of V that only more seeds reduce, >= 0.
+        image_variance: B - C_1 - C_2: the part of V that only more images reduce, >= 0.
+        joint_variance: C_1 + C_2: the part of V that more seeds and more images reduce, >= 0.
+        freedom: Degrees of freedom of V.
     """
 
     difference: float
@@ -67,30 +68,30 @@ class CrossedTest:
 
     @property
     def p(self) -> float:
-        """Probability of so large a difference, either way, if there were none; two-sided."""
+        """The two-sided p-value: probability of so large a difference if the candidates did not differ."""
         return two_sided(self.difference / self.error, self.freedom)
 
     def probability_beyond(self, least: float) -> float:
-        """Return how sure it is that the first is better than the second by at least so much.
+        """Return the probability that the first candidate is better than the second by at least ``least``.
 
-        The one-sided confidence, which is the probability where nothing was known beforehand.
+        It is the one-sided confidence, which equals the posterior probability under an uninformative prior.
         """
         away = two_sided((self.difference - least) / self.error, self.freedom) / 2
         return 1 - away if self.difference > least else away
 
     def reach(self, *, seeds: float = 1, images: float = 1) -> float:
-        """Return the smallest difference whose interval leaves out 0, with so many times the seeds and images."""
+        """Return the smallest difference whose interval excludes 0, with given multiples of the seeds and images."""
         joint = self.joint_variance / (seeds * images)
         error = math.sqrt(self.seed_variance / seeds + self.image_variance / images + joint)
         return around(0, error, self.freedom).high
 
 
 def crossed_test(first: Runs, second: Runs) -> CrossedTest | None:
-    """Compare two candidates over their seeds and the images that both were evaluated on.
+    """Compare two candidates over their seeds and the images on which both were evaluated.
 
     Args:
         first: Shape (S1, I); a single row is a candidate without seeds, whose further runs would give equal values.
-        second: Shape (S2, I), of the same images in the same order.
+        second: Shape (S2, I), with the images in the order of ``first``.
 
     Returns:
         The test; ``None`` where nothing varies: fewer than two images, or no spread over seeds and images at all.
@@ -131,5 +132,5 @@ def _parts(runs: Runs) -> tuple[float, float]:
 
 
 def _rounding(first: Runs, second: Runs) -> float:
-    """Return a variance that rounding alone can make."""
+    """Return the largest variance that rounding alone can cause."""
     return float((1e-12 * max(1.0, np.abs(first).max(), np.abs(second).max())) ** 2)

@@ -1,9 +1,9 @@
-"""How well an early epoch ranks trials as their end does: whether a scheduler that judges there can tell good from bad.
+"""How well the ranking of trials at an early epoch agrees with their final ranking, on which early stopping relies.
 
-Kendall's tau-b [Kendall1945] compares the order of the best values so far after an epoch with the order of the best
-values at the end, over the settings of a study that were trained to their end: 1 is the same order, 0 is none. Trials
-that were stopped early are left out, because nobody knows how they would have ended; where the scheduler stops many,
-the others are alike, and their tau is lower than the tau of all would be.
+Kendall's tau-b [Kendall1945] compares the ranking by the best values up to an epoch with the ranking by the best values
+at the end, over the settings of a study that were trained to their end: 1 for equal rankings, 0 for unrelated rankings.
+Trials that were stopped early are left out, because their final values are unknown; where the scheduler stops many
+trials, the remaining trials are alike, and their tau is lower than the tau of all trials would be.
 
 References:
     [Kendall1945] Kendall, The Treatment of Ties in Ranking Problems. Biometrika 33
@@ -24,13 +24,13 @@ from orchestrator.journal.points import Point
 from orchestrator.journal.trial import Trial
 
 TELLING = 0.5
-"""The tau of an epoch that tells: of two trials, the one that is ahead there ends ahead three times as often as not."""
+"""The tau from which an epoch is telling: of two trials, the trial ahead then ends ahead in three of four cases."""
 
 FEWEST = 6
-"""Settings trained to their end below which nothing is said: the tau of 6 has a standard deviation of 0.35 by luck."""
+"""Fewest settings trained to their end for a tau: for 6 unrelated settings its standard deviation is already 0.35."""
 
 SHARE = 0.5
-"""The part of a study's settings that has to be trained to the end before a low tau is taken for the epoch's fault."""
+"""The share of a study's settings that must be trained to their end before a low tau is attributed to the epoch."""
 
 UNKNOWN = "a search with scheduler.name: none would tell whether the epoch stops the best"
 
@@ -46,7 +46,7 @@ class EarlyEpochs:
         loss: Loss of the study; ``any`` where the search chose among several.
         settings: How many settings were trained to their end.
         begun: How many settings were trained at all.
-        tau: Epoch -> Kendall's tau-b in [-1, 1], before the last epoch; an epoch at which all are equal is left out.
+        tau: Epoch before the last -> Kendall's tau-b in [-1, 1]; an epoch at which all values are equal is left out.
         grace: The first epoch at which the scheduler may stop a trial; ``None`` where it stops none.
     """
 
@@ -64,7 +64,7 @@ class EarlyEpochs:
         return min(later, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON, in which an epoch is a text."""
+        """Return the agreement as plain values for JSON; an epoch that is a key becomes text."""
         return {
             "settings": self.settings,
             "begun": self.begun,
@@ -89,21 +89,21 @@ def rank_correlations(settings: Iterable[Point]) -> tuple[int, dict[int, float]]
 
 
 def _order(values: Sequence[float]) -> NDArray[np.int8]:
-    """Return which of each two values is larger, as 1, 0 or -1, shape (n, n)."""
+    """Return the sign of the difference of each pair of values, 1, 0 or -1, shape (n, n)."""
     return np.sign(np.subtract.outer(values, values)).astype(np.int8)
 
 
 def _tau_b(first: NDArray[np.int8], second: NDArray[np.int8]) -> float:
     """Return Kendall's tau-b of two orders, see ``_order``; NaN where one of the two is constant.
 
-    By all pairs at once: an import of ``scipy.stats`` takes longer than thousands of trials.
+    NumPy counts all pairs at once; an import of ``scipy.stats`` takes longer than the counts of thousands of trials.
     """
     pairs = math.sqrt(float(np.count_nonzero(first)) * float(np.count_nonzero(second)))
     return float(np.sum(first * second, dtype=np.int64)) / pairs if pairs else math.nan
 
 
 def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, EarlyEpochs]:
-    """Return what the epochs tell of each study that has enough trials, by its name.
+    """Return study -> how well its epochs predict its end, for each study with enough trials.
 
     Args:
         history: History of the experiment.
@@ -122,7 +122,7 @@ def early_epochs(history: History, studies: Mapping[str, Sequence[Point]]) -> di
 
 
 def describe_early_epochs(studies: Mapping[str, EarlyEpochs]) -> list[str]:
-    """Return a sentence about each study: how well the scheduler's first epoch ranks trials, and what to change."""
+    """Return a sentence about each study: how well the scheduler's first epoch ranks trials, and the key to change."""
     return [_sentence(name, study) for name, study in studies.items()]
 
 
@@ -146,7 +146,7 @@ def _sentence(name: str, study: EarlyEpochs) -> str:
 
 
 def _setting(study: EarlyEpochs) -> str:
-    """Return the lines of an experiment file that give a study its grace."""
+    """Return the key of an experiment file that delays early stopping in a study to its first telling epoch."""
     if study.loss == ANY:
         return f"scheduler.grace_epochs: {study.telling}"
     return f"overrides: [{{losses: [{study.loss}], grace_epochs: {study.telling}}}]"
@@ -159,6 +159,6 @@ def _first(telling: int | None, over: str) -> str:
 
 
 def of_dataset(studies: Mapping[str, EarlyEpochs], trials: Sequence[Trial]) -> dict[str, EarlyEpochs]:
-    """Return what the epochs tell of the studies that trials belong to."""
+    """Return the entries of the studies to which the trials belong."""
     names = {trial.study for trial in trials}
     return {name: study for name, study in studies.items() if name in names}

@@ -1,9 +1,8 @@
-"""Which loss is ahead at which budget, and how optimistic a search is: answers from the journal alone.
+"""Computes from a journal which loss is ahead at which budget, and how optimistic a search is.
 
-The unit is a candidate: all trials of a search with equal settings, whatever their seeds. Its value is the mean over
-the finished trials or, without any, the value that the other trials reached; its cost is the cost of all its trials. A
-candidate without any value (diverged, failed) counts as the worst of its loss, so that a loss which often fails pays
-for that.
+The unit is a candidate: all trials of a search with equal settings, whatever their seeds. The value of a candidate is
+the mean over its finished trials or, without any, over its trials that were stopped early; its cost is the cost of all
+its trials. A candidate without a value (diverged, failed) counts as the worst of its loss, so that failures count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,10 +32,10 @@ from orchestrator.results.expected_best import (
 )
 
 FEWEST = 4
-"""Candidates of a loss below which its curve says nothing."""
+"""Fewest candidates of a loss for which a curve is drawn."""
 
 MOST_POINTS = 40
-"""Of a curve; of more trials, some are left out."""
+"""Number of trials above which a curve leaves some numbers of trials out."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,12 @@ class SearchedLoss:
     """The candidates of one loss on one dataset.
 
     Attributes:
-        model: As in ``TrialConfig``.
+        model: Name of the model, as in ``TrialConfig``.
         loss: Name of the loss.
-        label: The loss, with the model before it where the dataset has several.
-        values: Value of each candidate, in the order in which the candidates were created.
-        epochs: Epochs that a candidate trained on average.
-        hours: Hours that a candidate trained on average, times its share of GPUs where the share is known.
+        label: The loss, after the model where the dataset has several models.
+        values: Value of each candidate, shape (n,), in the order in which the candidates were created.
+        epochs: Mean number of epochs that a candidate trained.
+        hours: Mean hours that a candidate trained, times its share of GPUs where the share is known.
     """
 
     model: str
@@ -60,7 +59,7 @@ class SearchedLoss:
     hours: float
 
     def cost(self, unit: Unit) -> float:
-        """Return the mean cost of a candidate, in one unit."""
+        """Return the mean cost of a candidate in the given unit."""
         return {"trials": 1.0, "epochs": self.epochs, "hours": self.hours}[unit]
 
 
@@ -115,7 +114,7 @@ def _searched(label: str, candidates: Sequence[Sequence[Trial]], metric: str, gp
 
 
 def _value(trials: Sequence[Trial], metric: str) -> float | None:
-    """Return the mean over the finished trials or, if none finished, over the trials that were stopped early."""
+    """Return the mean value of the finished trials or, if none finished, of the trials that were stopped early."""
     for state in (TrialState.FINISHED, TrialState.STOPPED_EARLY):
         ended = [trial for trial in trials if trial.state is state]
         values = [trial.epochs[trial.best_epoch or 0][metric] for trial in ended]
@@ -146,7 +145,7 @@ def _curve(loss: SearchedLoss) -> LossCurve:
 
 
 def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
-    """Compare the loss with the highest value with another loss: where they cross, and how sure the lead is."""
+    """Compare the loss with the highest value with another loss: where curves cross, and how probable the lead is."""
     both = min(len(first.values), len(other.values))
     expected = [float(expected_best(loss.values, [both])[0]) for loss in (first, other)]
     crossed = {}
@@ -168,7 +167,7 @@ def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
 
 
 def _confirmed(history: History, metric: str) -> dict[str, tuple[float, int]]:
-    """Return by candidate the mean value of its repeats with fresh seeds, and their number."""
+    """Return candidate -> mean value of its repeats with fresh seeds, and the number of repeats."""
     values: dict[str, list[float]] = {}
     for trial in history.stage(Stage.CONFIRM):
         if trial.state is TrialState.FINISHED and trial.candidate is not None:
@@ -177,7 +176,7 @@ def _confirmed(history: History, metric: str) -> dict[str, tuple[float, int]]:
 
 
 def _incumbents(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tuple[float, int]]) -> list[Incumbent]:
-    """Return the trials that led the search when they ended, oldest first."""
+    """Return the trials whose value was the highest so far when they ended, oldest first."""
     ended = [trial for trial in trials if trial.has_ended]
     found: list[Incumbent] = []
     best = -np.inf
@@ -191,8 +190,8 @@ def _incumbents(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tu
 
 
 def _flattery(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tuple[float, int]]) -> float | None:
-    # Published settings are confirmed, too, where the search stopped them early: fresh seeds, trained to their end, are
-    # higher then for this reason alone.
+    # Published settings that the search stopped early are left out: with fresh seeds they are trained to their end,
+    # which alone makes their values higher.
     excess = [
         trial.epochs[trial.best_epoch][metric] - confirmed[trial.id][0]
         for trial in trials

@@ -1,29 +1,29 @@
-"""The answers at equal budget as values: curves, comparisons, and the leaders over time; see ``equal_budget.py``."""
+"""Losses at equal budgets as values: curves, comparisons, and the leaders over time; see ``equal_budget.py``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Unit = Literal["trials", "epochs", "hours"]
-"""In which a budget is counted."""
+"""Unit in which a budget is counted."""
 
 UNITS: tuple[Unit, ...] = ("trials", "epochs", "hours")
 
 
 @dataclass(frozen=True)
 class LossCurve:
-    """The expected best of one loss over growing budgets, a point for each number of trials.
+    """The expected best value of one loss over growing budgets, one point for each number of trials.
 
     Attributes:
-        label: The loss, with the model before it if the dataset has several.
+        label: The loss, after the model if the dataset has several models.
         model: Name of the model.
         loss: Name of the loss.
-        candidates: How many candidates the search tried.
+        candidates: Number of candidates that the search tried.
         trials: Number of candidates that are drawn, at each point.
-        epochs: Cost of these trials in epochs.
-        hours: Cost of these trials in hours, see ``EqualBudget.hours_are``.
-        expected: The expected best.
-        low: Lower end of the band.
+        epochs: Cost of these candidates in epochs.
+        hours: Cost of these candidates in hours, see ``EqualBudget.hours_are``.
+        expected: The expected best value, in the metric's unit.
+        low: Lower end of the band (``expected_best.BAND``).
         high: Upper end of the band.
     """
 
@@ -39,7 +39,7 @@ class LossCurve:
     high: Sequence[float]
 
     def costs(self, unit: Unit) -> Sequence[float]:
-        """Return the costs of the points in one unit."""
+        """Return the costs of the points in the given unit."""
         return {"trials": self.trials, "epochs": self.epochs, "hours": self.hours}[unit]
 
 
@@ -49,7 +49,7 @@ class Crossing:
 
     Attributes:
         at: The budget, in the unit under which the crossing is listed.
-        ahead: Label of the loss that is ahead from there on.
+        ahead: Label of the loss that is ahead at larger budgets.
     """
 
     at: float
@@ -58,17 +58,17 @@ class Crossing:
 
 @dataclass(frozen=True)
 class LossComparison:
-    """The loss with the highest value against another loss.
+    """The loss with the highest value compared with another loss.
 
     Attributes:
         first: Label of the loss with the highest value.
-        other: Label of the other.
-        trials: As many as both have.
-        difference: Expected best of the first minus that of the other, with ``trials`` each.
-        probability: How often the first is ahead when the trials are drawn anew, in [0, 1].
+        other: Label of the other loss.
+        trials: Number of trials that both losses have.
+        difference: Expected best of the first loss minus expected best of the other, with ``trials`` trials each.
+        probability: How often the first loss is ahead when the trials are resampled, in [0, 1].
         crossings: Unit of the budget -> where the curves cross.
-        further_trials: As many again as the other had.
-        chance: Probability that the other's best is surpassed by its further trials.
+        further_trials: Number of further trials of the other loss, as many as it had.
+        chance: Probability that further trials surpass the best of the other loss, in [0, 1].
     """
 
     first: str
@@ -83,14 +83,14 @@ class LossComparison:
 
 @dataclass(frozen=True)
 class Incumbent:
-    """A trial that led the search when it ended.
+    """A trial whose value was the highest of the search when the trial ended.
 
     Attributes:
-        after: How many trials had ended by then.
-        trial: Its id.
-        value: Its value in the search.
-        confirmed: Mean value of its trainings with fresh seeds; ``None`` without any.
-        seeds: How many these are.
+        after: Number of trials that had ended by then, this trial included.
+        trial: Id of the trial.
+        value: Value of the trial in the search.
+        confirmed: Mean value of the trial's repeats with fresh seeds; ``None`` without repeats.
+        seeds: Number of these repeats.
     """
 
     after: int
@@ -107,11 +107,11 @@ class EqualBudget:
     Attributes:
         metric: Metric on val, which selects.
         hours_are: ``GPU hours``, or ``trial hours`` where the GPUs of a trial are not known.
-        losses: Best first.
-        comparisons: The best with each other loss.
-        ended: How many trials of the search have ended.
+        losses: Curves of the losses, the best loss first.
+        comparisons: The best loss compared with each other loss.
+        ended: Number of ended trials of the search.
         incumbents: Leaders of the search, oldest first.
-        flattery: Mean of the confirmed candidates' values in the search minus those with fresh seeds, over the
+        flattery: Mean value of the confirmed candidates in the search minus their mean value with fresh seeds, over the
             candidates that the search trained to their end; ``None`` without such a candidate.
     """
 
@@ -128,5 +128,5 @@ class EqualBudget:
         return self.hours_are if unit == "hours" else unit
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the answers as plain values for JSON."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Answers at equal budget in sentences: who is ahead, where curves cross, and what more budget may do."""
+"""Sentences about losses at equal budgets: which loss is ahead, where curves cross, and what more budget may gain."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from orchestrator.results.verdict import LEVEL
 
 
 def describe_budgets(found: EqualBudget) -> list[str]:
-    """Return what the losses of a dataset reach at equal budgets."""
+    """Return sentences about the losses of a dataset at equal budgets."""
     sentences = [sentence for one in found.comparisons for sentence in _comparison(one, found)]
     if found.flattery is not None:
         more = "higher" if found.flattery >= 0 else "lower"
@@ -22,11 +22,11 @@ def describe_budgets(found: EqualBudget) -> list[str]:
 
 
 def describe_seeds(verdict: DatasetVerdict, looks: int) -> list[str]:
-    """Return how many seeds would be likely to turn each tie of a verdict into a difference.
+    """Return sentences about how many seeds would probably turn each tie of a verdict into a difference.
 
     Args:
-        verdict: On a dataset.
-        looks: How often the test split was opened for repeats; the next look has the level that these have left.
+        verdict: Verdict on a dataset.
+        looks: How often the test split was opened for repeats; the next look at test has the remaining level.
     """
     level = level_of_plan(LEVEL, looks)
     tied = [one for one in verdict.comparisons if one.verdict is Verdict.TIE]

@@ -1,13 +1,13 @@
-"""The best value that a search of a given size is expected to find, from the values of a search that was done.
+"""The best value that a search of a given size is expected to find, estimated from the values of one search.
 
 Of n values sorted upwards, the best of k that are drawn without replacement is the i-th with probability
 C(i - 1, k - 1) / C(n, k). The mean of the best under these probabilities is an unbiased estimate of the expected best
-of k independent trials, for k up to n. [Dodge2019] draws with replacement, which takes the same value several times and
-is too low, most of all for k near n [Tang2020]. The band holds the best of k draws in 8 of 10 such draws; at k = n
-there is one draw only, and the band has no width, which says nothing about another search.
+of k independent trials, for k up to n. The estimate of [Dodge2019] draws with replacement, which can repeat a value and
+is too low, most of all for k near n [Tang2020]. The band contains the best of k values in 8 of 10 draws; at k = n only
+one draw is possible and the band has no width, which tells nothing about another search.
 
-The values are taken as exchangeable. Trials of a sampler that learns are not: its later trials are better than its
-earlier ones, so the expected best of few trials is too high for them.
+The values are assumed exchangeable. Trials of a sampler that learns are not exchangeable: its later trials are better
+than its earlier trials, so the expected best of few trials is too high.
 
 References:
     [Dodge2019] Dodge et al., Show Your Work: Improved Reporting of Experimental Results. EMNLP 2019, arXiv:1909.03004
@@ -25,24 +25,24 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 BAND = (0.1, 0.9)
-"""Quantiles of the best of k draws."""
+"""Quantiles of the best of k draws that bound the band."""
 
 RESAMPLES = 1000
-"""Of the bootstrap by which two curves are compared."""
+"""Resamples of the bootstrap that compares two curves."""
 
 BLOCK = 50
-"""Resamples that are drawn at a time, a divisor of ``RESAMPLES``: those of a long search fit a processor's cache."""
+"""Resamples that are drawn at a time, a divisor of ``RESAMPLES``, so that a block fits a processor's cache."""
 
 
 def expected_best(values: Values, draws: Sequence[int]) -> Values:
-    """Return the expected best of so many values drawn without replacement.
+    """Return the expected best of values drawn without replacement.
 
     Args:
-        values: Shape (..., n), finite; larger is better.
-        draws: Each in [1, n].
+        values: Values of a search, shape (..., n), finite; larger is better.
+        draws: Numbers of drawn values, each in [1, n].
 
     Returns:
-        Shape (..., len(draws)).
+        The expected best for each number, shape (..., len(draws)).
 
     Example:
         >>> expected_best(np.array([1.0, 2.0, 4.0]), [1, 2, 3]).round(3).tolist()
@@ -54,9 +54,9 @@ def expected_best(values: Values, draws: Sequence[int]) -> Values:
 
 
 def best_quantiles(values: Values, draws: Sequence[int], levels: Sequence[float] = BAND) -> Values:
-    """Return quantiles of the best of so many values drawn without replacement, shape (len(levels), len(draws)).
+    """Return quantiles of the best of values drawn without replacement, shape (len(levels), len(draws)).
 
-    A quantile is the smallest value that the best does not exceed with at least its probability.
+    A quantile is the smallest value that the best does not exceed with at least the probability ``level``.
     """
     count, ordered = len(values), np.sort(values)
     found = np.empty((len(levels), len(draws)))
@@ -68,31 +68,31 @@ def best_quantiles(values: Values, draws: Sequence[int], levels: Sequence[float]
 
 
 def at_budgets(values: Values, cost: float, budgets: Values) -> Values:
-    """Return the expected best for budgets, between whole numbers of trials on a straight line.
+    """Return the expected best for budgets, interpolated linearly between whole numbers of trials.
 
     Args:
-        values: Shape (..., n), see ``expected_best``.
-        cost: Cost of a trial on average, > 0, in the unit of the budgets.
-        budgets: Each from ``cost`` to n times ``cost``.
+        values: Values of a search, shape (..., n), see ``expected_best``.
+        cost: Mean cost of a trial, > 0, in the unit of the budgets.
+        budgets: Budgets, each from ``cost`` to n times ``cost``.
     """
     draws = budgets / cost
     whole = np.clip(np.floor(draws + 1e-9).astype(int), 1, values.shape[-1])
     after = np.minimum(whole + 1, values.shape[-1])
-    # Most budgets of a curve lie between the same whole numbers as others.
+    # Many budgets of a curve lie between equal whole numbers, whose expected best is computed once.
     asked, places = np.unique(np.stack([whole, after]), return_inverse=True)
     lower, upper = expected_best(values, asked.tolist())[places.reshape(2, -1)]
     return np.asarray(lower + (upper - lower) * np.clip(draws - whole, 0.0, 1.0))
 
 
 def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0) -> float:
-    """Return how often the expected best of the first is above the second's when the trials are drawn anew.
+    """Return how often the first search has the higher expected best when the trials of both are resampled.
 
-    Both are resampled with replacement (a bootstrap over trials); equal values count half.
+    Trials are resampled with replacement (a bootstrap over trials); equal values count half.
 
     Args:
-        first: Values of one search, shape (n,).
-        second: Values of the other, shape (m,).
-        draws: Trials of each, at most n and m.
+        first: Values of the first search, shape (n,).
+        second: Values of the second search, shape (m,).
+        draws: Number of trials of each search, at most n and m.
         seed: Seed of the resampling.
     """
     generator = np.random.default_rng(seed)
@@ -107,16 +107,16 @@ def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0
 
 
 def crossings(first: Values, second: Values, costs: tuple[float, float], points: int = 200) -> list[tuple[float, bool]]:
-    """Return where the curves of two searches cross, over the budgets that both have.
+    """Return where the curves of two searches cross, over the budgets that both searches reach.
 
     Args:
-        first: Values of one search.
-        second: Values of the other.
-        costs: Cost of a trial of each loss on average, > 0, in the unit of the budget.
-        points: Budgets at which the curves are compared.
+        first: Values of the first search.
+        second: Values of the second search.
+        costs: Mean cost of a trial of each search, > 0, in the unit of the budget.
+        points: Number of budgets at which the curves are compared.
 
     Returns:
-        For each crossing the budget, and whether the first is ahead after it.
+        For each crossing the budget, and whether the first search is ahead after it.
     """
     low, high = max(costs), min(len(first) * costs[0], len(second) * costs[1])
     if high <= low:
@@ -128,15 +128,12 @@ def crossings(first: Values, second: Values, costs: tuple[float, float], points:
 
 
 def chance_to_improve(trials: int, further: int) -> float:
-    """Return how likely the best of trials is surpassed by further ones of the same kind: the best is any of them."""
+    """Return how likely further trials surpass the best of the trials so far: each is equally likely to be the best."""
     return further / (trials + further)
 
 
 def _chosen(fewest: int, chosen: int, count: int, drawn: int) -> Values:
-    """Return C(available, chosen) / C(count, drawn) for ``count`` numbers available from ``fewest`` on.
-
-    Where fewer are available than are chosen, it is 0.
-    """
+    """Return C(a, chosen) / C(count, drawn) for a = fewest, ..., fewest + count - 1; 0 where a < chosen."""
     logs = _log_factorials(count)
     total = logs[count] - logs[drawn] - logs[count - drawn]
     few, end = max(0, chosen - fewest), fewest + count
@@ -146,5 +143,5 @@ def _chosen(fewest: int, chosen: int, count: int, drawn: int) -> Values:
 
 @lru_cache(maxsize=64)
 def _log_factorials(count: int) -> Values:
-    """Return the logarithms of 0!, 1!, ... count!; figures ask for the same ones again and again."""
+    """Return the logarithms of 0!, 1!, ... count!, cached because figures need them repeatedly."""
     return np.array([math.lgamma(number + 1) for number in range(count + 1)])

@@ -1,6 +1,6 @@
 """The content of a journal as pandas data frames; columns have the names of metrics and keys (``val/rsum``, ``loss``).
 
-Searched parameters stand under ``param.NAME``. pandas comes with MLflow, and is imported when a frame is made.
+The columns of searched parameters are called ``param.NAME``. pandas is imported only when a frame is made.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,17 +18,17 @@ COCOS = "cocos/"
 
 
 def trials_frame(history: History) -> "DataFrame":
-    """Return a row a trial, by its id: settings, state, and metrics at its best epoch and on the test split."""
+    """Return one row per trial: settings, state, and metrics at its best epoch and on the test split."""
     return _frame(trial_rows(history), ["trial"])
 
 
 def epochs_frame(history: History) -> "DataFrame":
-    """Return a row an epoch of a trial, by trial and epoch, with the metrics of the epoch."""
+    """Return one row per trial and epoch, with the metrics of the epoch."""
     return _frame(epoch_rows(history), ["trial", "epoch"])
 
 
 def cocos_frame(history: History) -> "DataFrame":
-    """Return a row a counter of a trial at its best epoch: mean and standard deviation (ddof 0) over batches."""
+    """Return one row per trial and counter, at the best epoch: mean and standard deviation (ddof 0) over batches."""
     rows = []
     for trial in history.trials.values():
         metrics = metrics_of(trial, history)
@@ -40,9 +40,9 @@ def cocos_frame(history: History) -> "DataFrame":
 
 
 def candidates_frame(history: History) -> "DataFrame":
-    """Return a row a confirmed candidate, by dataset and candidate, best first.
+    """Return one row per dataset and confirmed candidate, the best candidate first.
 
-    ``mean`` and ``sample_std`` are of the metric of the verdict on the test split, ``selected_by`` is the mean on val.
+    ``mean`` and ``sample_std`` belong to the verdict's metric on the test split, ``selected_by`` is the mean on val.
     """
     rows = []
     for dataset, verdict in verdicts_of(history).items():
@@ -67,7 +67,7 @@ def candidates_frame(history: History) -> "DataFrame":
 
 
 def verdicts_frame(history: History) -> "DataFrame":
-    """Return a row a comparison of a winner with another candidate, by dataset and the other's name."""
+    """Return one row per comparison of a winner with another candidate, by dataset and name of that candidate."""
     rows = []
     for dataset, verdict in verdicts_of(history).items():
         for one in verdict.comparisons:
@@ -91,7 +91,7 @@ def verdicts_frame(history: History) -> "DataFrame":
 
 
 def winners_frame(history: History) -> "DataFrame":
-    """Return a row a dataset: the winner's trial, settings and metrics."""
+    """Return one row per dataset: the winner's trial, settings and metrics."""
     winners = winners_of(history, verdicts_of(history)) if history.experiment else {}
     rows = [
         {
@@ -111,7 +111,7 @@ def winners_frame(history: History) -> "DataFrame":
 
 
 def trial_rows(history: History) -> Iterator[dict[str, Any]]:
-    """Yield a mapping a trial, with plain values."""
+    """Yield one mapping per trial, with plain values."""
     for trial in history.trials.values():
         yield {
             **_about(trial),
@@ -127,7 +127,7 @@ def trial_rows(history: History) -> Iterator[dict[str, Any]]:
 
 
 def epoch_rows(history: History) -> Iterator[dict[str, Any]]:
-    """Yield a mapping an epoch of a trial, with plain values."""
+    """Yield one mapping per trial and epoch, with plain values."""
     for trial in history.trials.values():
         for epoch in sorted(trial.epochs):
             yield {"trial": trial.id, "epoch": epoch, "loss": trial.config.loss, **trial.epochs[epoch]}

@@ -1,13 +1,13 @@
-"""Whether a verdict survives where candidates that people judged to fit count as right.
+"""Checks whether a verdict survives when pairs that people judged to fit count as positives.
 
-A model is not wrong where it finds a caption that describes the image and was written for another. The confirmed
-candidates are judged again, by the rule of their verdict and with the winner that val chose, by metrics that know the
-judged pairs. These verdicts have no error rate of their own: they say whether the verdict rests on missing
-annotations.
+A model makes no error when it retrieves a caption that describes the image but was written for another image. The
+confirmed candidates are compared again, by the rule of their verdict and with the winner that val chose, with metrics
+that count the judged pairs. These verdicts have no error rate of their own: they show whether the verdict depends on
+missing annotations.
 
-The value of an image, of which the crossed test needs one for each image, is that of its queries: with n queries of a
-direction in all, n_i of them of image i, and m their mean, y_i = m + (I / n) (sum of q - n_i m) over the queries of the
-image, summed over both directions with the weights of the metric. The mean of y_i is the metric (as in ``per_image``).
+The crossed test needs a value of each of the I images. With n queries of a direction, n_i of them of image i, and m the
+mean of the queries' values q, the value is y_i = m + (I / n) (sum of q - n_i m) over the queries of the image, summed
+over both directions with the weights of the metric. The mean of y_i is the metric (as in ``per_image``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ class JudgedVerdict:
 
     Attributes:
         name: Name of the source, a key of ``TITLES``.
-        survives: Whether each of the verdicts is the verdict without judgements.
-        verdicts: By metric without its prefix: ``rsum``, ``map_r`` and, where it is known which pairs do not fit, the
-            same with the ending ``_condensed``.
-        known: Share of the first ten candidates that are judged, of the winner, in [0, 1]; ``None`` where only pairs
-            that fit are known.
+        survives: Whether each of ``verdicts`` equals the verdict without judgements.
+        verdicts: Metric without its prefix -> verdict, e.g. for ``rsum`` and ``map_r`` and, where pairs that do not fit
+            are known, for both names with the suffix ``_condensed``.
+        known: Share of the winner's first ten retrieved candidates that are judged, in [0, 1]; ``None`` where only
+            pairs that fit are known.
     """
 
     name: str
@@ -48,11 +48,11 @@ class JudgedVerdict:
 
     @property
     def title(self) -> str:
-        """What people call the source."""
+        """Name of the source for people."""
         return TITLES[self.name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the verdicts as plain values for JSON."""
         return {
             "name": self.name,
             "title": self.title,
@@ -63,7 +63,7 @@ class JudgedVerdict:
 
 
 def judged_verdicts(history: History, verdict: DatasetVerdict) -> list[JudgedVerdict]:
-    """Return what each source of judgements says that all candidates of a dataset were evaluated with.
+    """Return the verdicts by each source of judgements with which all candidates of a dataset were evaluated.
 
     Raises:
         DataError: If kept ranks are damaged.
@@ -115,7 +115,7 @@ def _known(verdict: DatasetVerdict, prefix: str) -> float | None:
 
 
 def counterpart(metric: str) -> str:
-    """Return the judged metric that is most like the metric of a verdict: the same recall, or else the sum of all.
+    """Return the judged metric that is most like the metric of a verdict: an equal recall, or else the sum of recalls.
 
     Example:
         >>> counterpart("test/i2t_r1"), counterpart("test/t2i_map5")
@@ -126,7 +126,7 @@ def counterpart(metric: str) -> str:
 
 
 def image_values(ranks: JudgedRanks, metric: str) -> Sample:
-    """Return the value of each image that has a query, shape (I,), whose mean is the metric."""
+    """Return the value of each image that has a query, shape (I,); the mean of the values is the metric."""
     images = np.unique(np.concatenate([ranks.i2t.owners, ranks.t2i.owners]))
     values = np.zeros(len(images))
     for part, weight in parts_of(metric).items():
@@ -141,7 +141,7 @@ def image_values(ranks: JudgedRanks, metric: str) -> Sample:
 
 
 def judged_sentences(history: History) -> dict[str, list[str]]:
-    """Return for each dataset whose confirmation is over a sentence about each source of judgements."""
+    """Return a sentence about each source of judgements, for each dataset whose confirmation is over."""
     if not history.test_judged:
         return {}
     return {
@@ -162,7 +162,7 @@ def _sentence(judged: JudgedVerdict) -> str:
 
 
 def _found(metric: str, verdict: DatasetVerdict) -> str:
-    """Return what decides by one metric: the weakest of the comparisons."""
+    """Return the verdict by one metric and the comparison that decides it, the weakest."""
     decisive = weakest(verdict.comparisons)
     words = _in_words(metric)
     if decisive is None:
@@ -175,7 +175,7 @@ def _found(metric: str, verdict: DatasetVerdict) -> str:
 
 
 def _in_words(metric: str) -> str:
-    """Return what people call a judged metric.
+    """Return the name of a judged metric for people.
 
     Example:
         >>> _in_words("map_r_condensed"), _in_words("i2t_r1")

@@ -8,10 +8,10 @@ from search_spaces.space import Range
 
 
 def log_ranges(history: History) -> Mapping[str, Mapping[str, bool]]:
-    """Return for each study which of its ranges are logarithmic, by the names that a sampler has for them.
+    """Return study -> parameter, as samplers name it -> whether the range of the parameter is logarithmic.
 
-    A parameter that is no range, e.g. one of listed values, is left out; so are all studies of an experiment that this
-    version would refuse, e.g. for a plug-in that is gone.
+    Parameters without a range, e.g. with listed values, are left out; so are all studies of an experiment that this
+    version would refuse, e.g. because a plug-in is missing.
     """
     experiment = known_experiment(history)
     cells = [] if experiment is None else experiment.cells()

@@ -1,4 +1,4 @@
-"""Which values a retrieval metric can have, so that no interval promises a value that cannot be."""
+"""Which values a retrieval metric can have, so that no interval contains impossible values."""
 
 import math
 
@@ -22,7 +22,7 @@ def range_of(metric: str) -> tuple[float, float]:
         metric: With or without split and direction, e.g. ``test/rsum`` or ``i2t_r1``.
 
     Returns:
-        Both ends, in the metric's unit; infinite where there is no limit, or the metric is none of retrieval.
+        Both ends, in the metric's unit; infinite where there is no limit, or the metric is no retrieval metric.
 
     Example:
         >>> range_of("test/rsum"), range_of("val/i2t_map5")

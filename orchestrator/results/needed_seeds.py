@@ -1,24 +1,24 @@
-"""How many seeds would tell two candidates apart, if their difference were as large as it was measured."""
+"""How many seeds would tell two candidates apart, if their true difference were as large as the measured one."""
 
 import math
 
 POWER = 0.8
-"""Share of the studies in which the difference is to be found."""
+"""Share of studies in which the test is to find the difference."""
 
 MOST = 200
-"""More seeds than anybody trains."""
+"""Largest number of seeds of a candidate that is considered."""
 
 
 def needed_seeds(effect: float, level: float) -> int | None:
     """Return the seeds of each candidate with which a test finds a difference in ``POWER`` of the studies.
 
-    The two-sample t-test of normal values with equal spread, whose statistic has a noncentral t-distribution; a lead in
-    the other direction is left out. A measured difference is itself uncertain, and of a winner too large on average, so
-    the true number may well be larger.
+    The test is the two-sample t-test of normal values with equal spread, whose statistic has a noncentral
+    t-distribution; leads in the wrong direction are not counted. A measured difference is itself uncertain, and the
+    difference of a winner is too large on average, so the true number may well be larger.
 
     Args:
         effect: Difference of the means in standard deviations.
-        level: Two-sided, of the test.
+        level: Two-sided level of the test, in (0, 1).
 
     Returns:
         The number, at least 2; ``None`` where it is above ``MOST``.

@@ -1,4 +1,4 @@
-"""Candidates that an experiment has not trained, beside the confirmed ones."""
+"""Candidates that were trained elsewhere, to be compared with the confirmed candidates of an experiment."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from trainables.errors import ConfigError
 from trainables.ranks import Ranks
 
 OUTSIDE = "outside"
-"""The model's name of a candidate that was trained elsewhere; the name of its loss is its label."""
+"""Name of the model of a candidate that was trained elsewhere; the name of its loss is its label."""
 
 
 def outside_candidate(
@@ -19,14 +19,14 @@ def outside_candidate(
     """Return a candidate with the runs of a model that was trained elsewhere.
 
     Args:
-        history: Of an experiment whose confirmation on the dataset is over.
-        dataset: Its name.
-        label: What the candidate is called.
-        runs: The metrics of val and test of each run, and its ranks on test. A single run is the run of a model without
-            seeds, whose further runs would give equal values.
+        history: History of an experiment whose confirmation on the dataset is over.
+        dataset: Name of the dataset.
+        label: Label of the candidate.
+        runs: Metrics on val and test of each run, and its ranks on test. A single run counts as the run of a model
+            without seeds, whose further runs would give equal values.
 
     Raises:
-        ConfigError: If the label is taken, or a run is of other queries than the experiment's.
+        ConfigError: If the label is taken, or the queries of a run are not the queries of the experiment.
     """
     taken = {name for trial in history.trials.values() for name in (trial.id, trial.config.loss)}
     if label in taken:

@@ -1,4 +1,4 @@
-"""The points of a search with several objectives that no other point beats in every objective at once."""
+"""The Pareto front of a search with several objectives: the points that no other point dominates."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,20 @@ from orchestrator.journal.trial import Stage
 def goals_of(history: History) -> tuple[Objective, ...]:
     """Return the objectives of an experiment, the metric that names the winner first."""
     search = history.experiment.values.get("search", {})
-    # The keys of the objectives alone: others may name a loss or a sampler of a plug-in, which is not in use here.
+    # Only the keys of the objectives: other keys may name a loss or a sampler of a plug-in that is not installed here.
     told = {key: search[key] for key in ("metric", "objectives") if key in search}
     return Search.model_validate_json(json.dumps(told)).goals
 
 
 def pareto_fronts(history: History, goals: Sequence[Objective]) -> dict[str, list[Point]]:
-    """Return, for each dataset, its finished points that no other is at least as good as in all, and better in one.
+    """Return the finished points of each dataset that no other point dominates: as good in all goals, better in one.
 
     Args:
         history: History of the search.
-        goals: Its objectives.
+        goals: Objectives of the search.
 
     Returns:
-        Dataset -> points, the best in the first goal first; of equal points all.
+        Dataset -> points, the best in the first objective first; equal points are all returned.
     """
     finished = [point for point in points_of(history.stage(Stage.SEARCH)) if point.finished]
     gains = {point.first.id: [_gain(point, goal) for goal in goals] for point in finished}

@@ -1,15 +1,16 @@
-"""The part of each image of a split in a retrieval metric, so that a verdict can ask what other images would say.
+"""The value of each image of a split in a retrieval metric, from which a verdict estimates the effect of other images.
 
-The unit is the image with its captions: captions of one image have much in common, so a caption is no observation of
-its own. Every metric that can select is a mean over queries; the value of an image is
+The unit is the image with its captions: captions of one image are correlated, so a caption is no independent
+observation. Every metric that can select is a mean over queries; the value of an image is
 
-    image to caption:  y_i = q_i                                with q_i of the image as a query
+    image to caption:  y_i = q_i                                with q_i the value of the image as a query
     caption to image:  y_i = m + (sum of q_c - n_i m) / n       with the n_i captions of the image, n = mean of n_i,
                                                                 and m = mean of q_c over all captions
 
-whose mean over the images is the metric itself, and whose spread tells how the metric varies over images; with equally
-many captions for each image y_i is the mean over its captions. The candidates of a query (the gallery) stay as they
-are: a rank among other candidates is not known without the model. ``docs/confirming.md`` says how much that leaves out.
+The mean of y_i over the images is the metric, and the spread of y_i tells how the metric varies over images; where all
+images have equally many captions, y_i is the mean over the captions of the image. The candidates of a query (the
+gallery) are fixed, because a rank among other candidates is not known without the model; ``docs/confirming.md`` says
+how much of the variation is left out thereby.
 
 References:
     [Cochran1977] Cochran, Sampling Techniques, section 6.3: the ratio estimator and its residuals.
@@ -21,7 +22,7 @@ from orchestrator.results.statistics import Sample
 from trainables.ranks import Integers, Ranks
 
 DEPTH = 5
-"""Candidates that average precision looks at."""
+"""Number of first candidates that count in average precision (AP@5)."""
 
 _SUMS = {
     "rsum": [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)],
@@ -30,7 +31,7 @@ _SUMS = {
 
 
 def image_values(ranks: Ranks, metric: str) -> Sample:
-    """Return the value of each image, whose mean is the metric.
+    """Return the value of each image; the mean of the values is the metric.
 
     Args:
         ranks: Ranks of a split with I images.
@@ -40,7 +41,7 @@ def image_values(ranks: Ranks, metric: str) -> Sample:
         Shape (I,), in the unit of the metric.
 
     Raises:
-        KeyError: If the metric is no mean over queries, as a median rank is none.
+        KeyError: If the metric is no mean over queries, e.g. a median rank.
     """
     if metric in _SUMS:
         return np.asarray(sum(image_values(ranks, part) for part in _SUMS[metric]))
@@ -80,7 +81,7 @@ def _average_precision(rank: Integers, query: Integers) -> Sample:
     order = np.lexsort((rank, query))
     first = np.searchsorted(query, np.arange(query[-1] + 1))
     place = np.arange(len(query)) - first[query] + 1
-    # ``rank`` counts negatives alone: the better positives of the query stand before it as well.
+    # ``rank`` counts only negatives, but the better positives of the query precede this positive as well.
     position = rank[order] + place - 1
     hit = position <= DEPTH
     total = np.add.reduceat(np.where(hit, place / position, 0.0), first)

@@ -1,4 +1,4 @@
-"""A verdict for people: what was compared, what was found, and what would change it."""
+"""Sentences about a verdict for people: the compared candidates, the findings, and what would change the verdict."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from orchestrator.text.values import count_text
 
 
 def what_was_compared(ranked: Sequence[Candidate], rules: Rules) -> str:
-    """Return how many candidates there were, with how many seeds, and what chose and what decided."""
+    """Return how many candidates with how many seeds were compared, and which metrics chose the winner and decided."""
     counts = sorted({len(one.values) for one in ranked if one.has_seeds})
     seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) + " fresh seeds" if counts else ""
     trained = count_text(len(ranked), "candidate") + (f", each trained with {seeds}" if seeds else "")
@@ -19,7 +19,7 @@ def what_was_compared(ranked: Sequence[Candidate], rules: Rules) -> str:
 
 
 def what_was_found(winner: str, comparison: Comparison) -> str:
-    """Return what a comparison says, with the numbers as a person says them."""
+    """Return a sentence about the result of a comparison, with its most important numbers."""
     words = {
         Verdict.BETTER: "is better than",
         Verdict.TIE: "is not told apart from",
@@ -49,11 +49,11 @@ ON_TEST_SET = {
     Verdict.WORSE: "no, worse",
     Verdict.UNTESTED: "not tested",
 }
-"""The answer to whether the winner is better on this test set, where seeds alone vary."""
+"""Verdict -> answer to whether the winner is better on this test set, where only seeds vary."""
 
 
 def share_text(probability: float) -> str:
-    """Return a probability with two digits, never as certain.
+    """Return a probability with two digits, never as 0 or 1.
 
     Example:
         >>> share_text(0.934), share_text(0.9996), share_text(0.001)
@@ -65,7 +65,7 @@ def share_text(probability: float) -> str:
 
 
 def what_would_change(comparison: Comparison) -> str:
-    """Return a sentence about what a comparison over seeds and images could have told, and what would tell more."""
+    """Return a sentence about the differences that a comparison over seeds and images finds, and with more of each."""
     found = comparison.over_images
     assert found is not None
     told = "is" if comparison.verdict is Verdict.TIE else "would not have been"

@@ -1,8 +1,8 @@
-"""What a tie is worth: how often a real lead would have been found with so many candidates and seeds.
+"""The power of a verdict: how often a true lead is found with a given number of candidates and seeds.
 
-Simulated with normal values of equal spread, a lead of 3 standard deviations over all other candidates, which are
-alike, and the rules of ``verdicts.py`` (20,000 studies each): one comparison is with the runner-up, two with a baseline
-as well, three with the best of another loss as well, where half of the candidates have the winner's loss.
+The shares are simulated (20,000 studies each) with normal values of equal spread, a lead of 3 standard deviations over
+all other candidates, which do not differ, and the rules of ``verdict.py``. One comparison is with the runner-up, two
+add a baseline, three add the best of another loss, where half of the candidates have the winner's loss.
 """
 
 FOUND = {
@@ -30,18 +30,18 @@ FOUND = {
 """Comparisons -> candidates -> seeds -> share of the studies in which the winner is called better."""
 
 ENOUGH = 0.9
-"""A tie is worth something where so many of the leads are found."""
+"""Share of true leads that must be found for a tie to be informative."""
 
 
 def weakness_of_tie(comparisons: int, candidates: int, seeds: int) -> str | None:
-    """Return a sentence about a tie after so few seeds that it says little, or ``None`` where they are enough.
+    """Return a sentence about a tie after too few seeds to be informative, or ``None`` after enough seeds.
 
     Args:
-        comparisons: Comparisons that were tested, 1 to 3.
-        candidates: Candidates that could have won, >= 2. Between two numbers of the table, the larger number is taken,
-            with which a lead is found less often; beyond the table its last number, with which a lead is found more
-            often.
-        seeds: Seeds of the candidate that has the fewest, >= 2.
+        comparisons: Number of comparisons that were tested, 1 to 3.
+        candidates: Number of candidates that could have won, >= 2. Between two numbers of the table, the larger number
+            is taken, with which a lead is found less often; beyond the table its last number, with which a lead is
+            found more often.
+        seeds: Number of seeds of the candidate with the fewest seeds, >= 2.
     """
     rows = FOUND[comparisons]
     row = rows[next((count for count in rows if count >= candidates), max(rows))]

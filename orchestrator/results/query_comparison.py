@@ -1,4 +1,4 @@
-"""Two candidates query by query: which queries one of them finds and the other loses."""
+"""Compares two candidates query by query: which queries one candidate finds and the other misses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 from trainables.ranks import Ranks
 
 DEPTHS = (1, 5, 10)
-"""A query is found among the first so many candidates."""
+"""A query counts as found if its best positive is among the first candidates down to one of these ranks."""
 
 SHOWN = 10
 
 
 @dataclass(frozen=True)
 class QueryRanks:
-    """One query in both candidates.
+    """The ranks of one query by both candidates.
 
     Attributes:
         query: Index of the image, or of the caption, in its split.
         first: Rank that the first candidate gives the query's best positive, the median over the seeds; from 1.
-        second: Rank that the second candidate gives, as for the first.
+        second: Rank that the second candidate gives the query's best positive, likewise.
     """
 
     query: int
@@ -31,13 +31,13 @@ class QueryRanks:
 
 @dataclass(frozen=True)
 class Found:
-    """How many queries are found among the first ``depth`` candidates.
+    """How many queries are found down to rank ``depth``.
 
     Attributes:
-        both: By both candidates.
-        only_first: By the first and not by the second.
-        only_second: By the second and not by the first.
-        neither: By none of the two.
+        both: Number of queries found by both candidates.
+        only_first: Number of queries found by the first candidate alone.
+        only_second: Number of queries found by the second candidate alone.
+        neither: Number of queries found by neither candidate.
     """
 
     depth: int
@@ -49,13 +49,13 @@ class Found:
 
 @dataclass(frozen=True)
 class DirectionComparison:
-    """One direction of retrieval.
+    """The comparison of two candidates in one direction of retrieval.
 
     Attributes:
-        found: For each of ``DEPTHS``.
-        gained: The queries on which the first is ahead by most, as a ratio of ranks, the largest first; at most
-            ``SHOWN``.
-        lost: The queries on which the second is.
+        found: Numbers of found queries, for each of ``DEPTHS``.
+        gained: The queries on which the first candidate is furthest ahead by the ratio of ranks, the largest ratio
+            first; at most ``SHOWN``.
+        lost: The queries on which the second candidate is furthest ahead, likewise.
     """
 
     found: tuple[Found, ...]
@@ -67,14 +67,14 @@ def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks]) -> tuple[Di
     """Compare two candidates on the queries of one split.
 
     Args:
-        first: The ranks of each seed, at least one; of the same queries as all others.
-        second: The ranks of each seed.
+        first: The first candidate's ranks, for each of at least one seed.
+        second: The second candidate's ranks, for each of at least one seed.
 
     Returns:
-        Images that query captions, and captions that query images.
+        The comparison for image-to-caption retrieval, and for caption-to-image retrieval.
 
     Raises:
-        ValueError: If the ranks are not of the same queries.
+        ValueError: If the ranks belong to different queries.
     """
     if not all(one.has_queries_of(first[0]) for one in (*first, *second)):
         raise ValueError("ranks of other queries cannot be compared query by query")
@@ -85,7 +85,7 @@ def compare_queries(first: Sequence[Ranks], second: Sequence[Ranks]) -> tuple[Di
 
 def _compare(first: NDArray[np.float64], second: NDArray[np.float64]) -> DirectionComparison:
     ratio = np.log(second) - np.log(first)
-    # Stable: of equal leads the first query of the split, on every machine.
+    # The sort is stable, so that equal leads keep the order of the split on every machine.
     order = np.argsort(-ratio, kind="stable"), np.argsort(ratio, kind="stable")
     gained, lost = ([int(query) for query in queries[:SHOWN]] for queries in order)
     return DirectionComparison(

@@ -1,23 +1,23 @@
 """A race: after each round, which candidates get a further seed, which leave, and whether the race is decided.
 
 A fixed design gives every candidate as many seeds as the winner gets. A race gives each candidate ``FIRST`` seeds, and
-the rest of its trainings to the candidates that still matter:
+the other trainings to the candidates that can still change the verdict:
 
-- A candidate that *trails* leaves: if it had the leader's true mean, so large a lag would come about with a probability
-  below ``TRAILS`` of ``race_departures`` (one-sided, Student's distribution, with the spread of all candidates together
-  [Maron1994]). Leaving claims nothing about a candidate but that it does not become the winner.
-- Whom the verdict compares with the leader (runner-up, best of another loss, baseline) stays until its comparison is
-  decided: until the verdict's own rule, asked about val at the level of the round, finds the leader better.
-- A candidate that *lost* a seed cannot win any more (see ``verdict.py``) and leaves, if nobody is compared with it.
+- A candidate that *trails* leaves: if its true mean were the leader's, so large a lag would occur with a probability
+  below ``TRAILS`` of ``race_departures`` (one-sided, Student's distribution, with the spread pooled over all candidates
+  [Maron1994]). A departure claims only that the candidate does not become the winner.
+- A candidate that the verdict compares with the leader (runner-up, best of another loss, baseline) stays until its
+  comparison is decided: until the rule of the verdict, on val at the level of the round, finds the leader better.
+- A candidate that *lost* a seed cannot win any more (see ``verdict.py``) and leaves, unless the verdict compares it.
 
-The race ends when the verdict on val is *better*, when nobody is left to race with, or when the trainings do not
-suffice for another round. The rounds are looks at the same numbers, so each gets a part of the level (``spending.py``),
-and looks begin with ``EARLIEST`` seeds. The verdict on test, which is opened after the race, has the level of the last
-look. The level of a whole race is ``LEVEL``, below the one of a fixed design: the nominal levels are exact for normal
-values with known spread, and Welch's test is not for few values of unequal spread.
+The race ends when the verdict on val is *better*, when only the leader remains, or when the trainings do not suffice
+for another round. Each round is a look (an interim analysis) at the values so far, so each look gets a part of the
+level (``spending.py``); looks begin with ``EARLIEST`` seeds. The verdict on test, which is opened after the race, has
+the level of the last look. The level of a whole race is ``LEVEL``, below the level of a fixed design: nominal levels
+are exact for normal values with known spread, but Welch's test is not exact for few values of unequal spread.
 
-Everything here is a function of the values so far: a race that was killed is run again from its first round, and comes
-to the same rounds. Error rates and power: ``docs/confirming.md``, measured by ``python -m tests.benchmarks race``.
+A race is a function of the values so far: a race that was killed is computed again from its first round, with equal
+rounds. Error rates and power: ``docs/confirming.md``, measured by ``python -m tests.benchmarks race``.
 
 References:
     [Maron1994] Maron and Moore, Hoeffding races: accelerating model selection search for classification and function
@@ -40,7 +40,7 @@ EARLIEST = 3
 """Seeds of the leader at the first look that can decide a comparison."""
 
 LEVEL = 0.035
-"""Of a whole race; two candidates alike are then called different in at most 4.8 % of studies, see ``spending.py``."""
+"""Level of a whole race, at which at most 4.8 % of studies call two equal candidates different, see ``spending.py``."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class RaceRules:
     """The rules of a race.
 
     Attributes:
-        trainings: At most so many in all, >= ``FIRST`` times the number of candidates.
-        seeds: In the order in which every candidate gets them; at least as many as a candidate can get.
+        trainings: Largest number of trainings in all, >= ``FIRST`` times the number of candidates.
+        seeds: Seeds in the order in which every candidate gets them; at least as many as a candidate can get.
         metric: Metric on val, which decides which candidates stay in the race.
         baseline: Label or loss of the baseline among the candidates; ``None`` where there is none.
         level: Level of the whole race.
@@ -62,7 +62,7 @@ class RaceRules:
     level: float = LEVEL
 
     def most_seeds(self, candidates: int) -> int:
-        """Return how many seeds a candidate can get: when all but two leave after the first round."""
+        """Return how many seeds a candidate can get, if all but two candidates leave after the first round."""
         return most_seeds(self.trainings, candidates)
 
 
@@ -72,9 +72,9 @@ class Round:
 
     Attributes:
         seeds: Seeds that each candidate in the race has after the round.
-        level: Nominal, of the look after the round; ``None`` before looks begin.
-        leader: Label of the candidate with the highest mean that can win.
-        means: Label -> mean of the metric over the seeds so far, of each candidate that has one.
+        level: Nominal level of the look after the round; ``None`` before looks begin.
+        leader: Label of the candidate with the highest mean, among candidates that can win.
+        means: Label -> mean of the metric over the seeds so far, of each candidate with a finished seed.
         left: Label -> how a candidate left after this round.
     """
 
@@ -92,15 +92,15 @@ class Round:
 
 @dataclass(frozen=True)
 class Race:
-    """How a race stands.
+    """The state of a race.
 
     Attributes:
-        rounds: Those whose trainings have all ended.
-        seeds: Label -> seeds that the candidate has been given so far, the seeds of the current round included.
+        rounds: The rounds whose trainings have all ended.
+        seeds: Label -> number of seeds that the candidate has been given so far, including the current round.
         left: Label -> how a candidate left, of all rounds.
         ended: Why the race is over, in words; ``None`` while trainings are due.
-        level: What is left of the level for the verdict; ``None`` while trainings are due.
-        trainings: The most that the race may use.
+        level: The level that remains for the verdict on test; ``None`` while trainings are due.
+        trainings: Largest number of trainings that the race may use.
     """
 
     rounds: tuple[Round, ...]
@@ -112,7 +112,7 @@ class Race:
 
     @property
     def used(self) -> int:
-        """How many trainings the race has given out."""
+        """Number of trainings that the race has given out."""
         return sum(self.seeds.values())
 
     @property
@@ -140,7 +140,7 @@ def most_seeds(trainings: int, candidates: int) -> int:
 
 
 def run_race(candidates: Sequence[Candidate], rules: RaceRules) -> Race:
-    """Run a race as far as there are values.
+    """Run a race up to the first round with missing values.
 
     Args:
         candidates: Candidates of one dataset, in an order that never changes; seeds that a candidate was not given
@@ -148,7 +148,7 @@ def run_race(candidates: Sequence[Candidate], rules: RaceRules) -> Race:
         rules: Rules of the race.
 
     Returns:
-        The race; where it has not ended, the seeds of the round for which trainings are missing are in ``seeds``.
+        The race; where it has not ended, ``seeds`` includes the round for which trainings are missing.
     """
     state = _State({one.label: FIRST for one in candidates})
     while True:
@@ -166,10 +166,10 @@ class _State:
     """The state of a race, which changes from round to round.
 
     Attributes:
-        seeds: Label -> seeds given.
-        left: Label -> how it left.
-        rounds: Those that are over.
-        looks: Seeds of the leader at each look that could decide.
+        seeds: Label -> number of seeds given.
+        left: Label -> how the candidate left.
+        rounds: The rounds that are over.
+        looks: Number of the leader's seeds at each look that could decide.
     """
 
     seeds: dict[str, int]
@@ -179,12 +179,12 @@ class _State:
 
     @property
     def newest(self) -> int:
-        """Seeds of the candidates that are in the race."""
+        """Number of seeds of each candidate that is in the race."""
         return max(self.seeds.values())
 
 
 def _so_far(candidate: Candidate, state: _State, seeds: Sequence[int]) -> Candidate:
-    """Return a candidate with the seeds alone that it was given, and how it left."""
+    """Return a candidate with only the seeds that the race has given it, and how it left."""
     given = set(seeds[: state.seeds[candidate.label]])
     return replace(
         candidate,
@@ -204,7 +204,7 @@ def _close_round(current: Sequence[Candidate], state: _State, rules: RaceRules) 
     looks = seeds >= EARLIEST
     state.looks += [seeds] if looks else []
     level = _levels(state, rules, len(current), last=False) if looks else None
-    # Where no comparison can be decided yet, the verdict is asked for the ranking and the opponents alone.
+    # Before the first look the level is 0, so that the verdict only ranks the candidates and names the opponents.
     verdict = _ask(current, rules, level or 0.0)
     able = [one.candidate for one in verdict.standings if _can_win(one.candidate)]
     if not able:
@@ -238,7 +238,7 @@ def _next_round(current: Sequence[Candidate], state: _State, rules: RaceRules) -
     if len(staying) < 2:
         return "nobody is left to race with"
     left = rules.trainings - sum(state.seeds.values())
-    # A quarter more: far into a race, rounds of one seed would leave machines idle, and tell little.
+    # A round adds a quarter of the seeds so far: late in a race, rounds of one seed would leave machines idle.
     further = min(max(1, state.newest // 4), left // len(staying))
     if further < 1:
         return "the trainings are used up"

@@ -9,11 +9,11 @@ from orchestrator.results.candidates import Candidate, DatasetVerdict, Departed,
 from orchestrator.results.statistics import has_spread
 
 TRAILS = 0.2
-"""A candidate whose lag would be so improbable without a difference leaves."""
+"""Probability of a candidate's lag, if it were as good as the leader, below which the candidate leaves."""
 
 
 def leaving(current: Sequence[Candidate], leader: Candidate, verdict: DatasetVerdict) -> dict[str, Departure]:
-    """Return the candidates that leave after a round, and how."""
+    """Return label -> departure of the candidates that leave after a round."""
     comparisons = {comparison.label: comparison.verdict for comparison in verdict.comparisons}
     spread, freedom = _pooled([candidate.sample(verdict.selection) for candidate in current])
     departures: dict[str, Departure] = {}
@@ -32,14 +32,14 @@ def leaving(current: Sequence[Candidate], leader: Candidate, verdict: DatasetVer
 
 
 def _pooled(samples: Sequence[np.ndarray]) -> tuple[float, int]:
-    """Return the spread of all candidates together, and its degrees of freedom."""
+    """Return the standard deviation pooled over the candidates, and its degrees of freedom."""
     freedom = sum(max(0, len(values) - 1) for values in samples)
     squares = sum(float(((values - values.mean()) ** 2).sum()) for values in samples if len(values))
     return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
 
 
 def _lag_p(leader: Candidate, other: Candidate, metric: str, spread: float, freedom: int) -> float:
-    """Return how likely a candidate as good as the leader lags so far behind the leader."""
+    """Return the probability that a candidate as good as the leader lags at least so far behind the leader."""
     from scipy.special import stdtr
 
     ahead, behind = leader.sample(metric), other.sample(metric)

@@ -9,7 +9,7 @@ WHY = {
     Departed.TRAILED: "it trailed too far behind the leader",
     Departed.LOST: "a training of it was lost, so it could not win any more",
 }
-"""How a candidate left -> in words."""
+"""How a candidate left -> reason in words."""
 
 
 def describe_race(race: Race, metric: str) -> list[str]:
@@ -34,7 +34,7 @@ def describe_round(one: Round, number: int, metric: str) -> str:
 
 
 def race_outcome(race: Race, label: str) -> str:
-    """Return how a candidate fared in a race, as a tag says it."""
+    """Return the outcome of a race for a candidate, short enough for a tag."""
     left = race.left.get(label)
     if left is not None:
         return f"left after {_seeds(left.seeds)}: {left.how}"

@@ -1,4 +1,4 @@
-"""A verdict in sentences, for people: what the winner reached, how it compares, and what is to be known beside that."""
+"""Sentences about a dataset's winner, for people: its values, its comparisons, and warnings."""
 
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing
 from orchestrator.results.equal_budget_words import describe_budgets, describe_seeds
@@ -13,12 +13,12 @@ UNCONFIRMED = "unconfirmed: the best of its search; confirm it with fresh seeds 
 
 
 def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[str]:
-    """Return what is to be known of a dataset's winner, the verdict first.
+    """Return the sentences about a dataset's winner, the verdict first.
 
     Args:
         dataset: Name of the dataset.
         summary: Summary of the experiment.
-        brief: Whether only to say what was compared, what was found and what would change it.
+        brief: Whether to return only the findings, the compared candidates and what would change the verdict.
     """
     verdict = summary.verdicts.get(dataset)
     sentences = [UNCONFIRMED] if verdict is None else _in_words(verdict)
@@ -43,7 +43,7 @@ def verdict_sentences(verdict: DatasetVerdict) -> list[str]:
 
 
 def _in_words(verdict: DatasetVerdict) -> list[str]:
-    """Return the sentences for people, what the verdict rests on first."""
+    """Return a verdict in words, the comparison that decides first."""
     others = [sentence for sentence in verdict.found if sentence != verdict.reason]
     compared = [f"compared: {verdict.compared}"] if verdict.compared else []
     change = [f"what would change it: {sentence}" for sentence in verdict.would_change]
@@ -74,7 +74,7 @@ def _name(candidate: Candidate) -> str:
 
 
 def _comparison(comparison: Comparison, name: str) -> str:
-    """Return the statistics against one other candidate; what could not be computed is left out."""
+    """Return the statistics of one comparison; statistics that could not be computed are left out."""
     images = comparison.over_images
     interval = f" {_between(comparison.interval)}" if comparison.interval else ""
     interval += f", on new images {_between(images.interval)}" if images else ""

@@ -1,9 +1,9 @@
-"""Hyper-parameters of which the best settings of a study lie at an end of the range that was searched.
+"""Finds hyper-parameters for which the best settings of a study lie at an end of the searched range.
 
-Where the best settings lie there, the best value may lie outside, and what the study says of its loss may be due to the
-bounds. Three settings that are drawn uniformly lie in one and the same outermost fifth of a range in 1.6 % of draws. A
-sampler that has found a good setting tries others beside it, so that the best settings of a study may lie at an end by
-chance, too: the sentence says where they lie, and a search of a wider range says what that means.
+The best value may then lie outside the range, and the result of the loss may be due to the bounds. Three settings that
+are drawn uniformly lie in one outermost fifth of a range in 1.6 % of draws. A sampler that has found a good setting
+tries neighbouring settings, so that the best settings may also lie at an end by chance: the sentence states where the
+best settings lie, and only a search of a wider range shows why.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,10 @@ OUTERMOST = 0.2
 """Share of a range, on its own scale, that counts as its end."""
 
 FEWEST = 3
-"""Best settings that must lie there; of a large study a quarter of the settings that were trained to their end."""
+"""Best settings that must lie at the end; in a large study a quarter of the settings that were trained to their end."""
 
 ENOUGH = 8
-"""Settings trained to their end, of which fewer say nothing: the published settings are among them."""
+"""Fewest settings trained to their end for a finding; the published settings are among them."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Edge:
 
     Attributes:
         study: Name of the study.
-        parameter: By the name of the study's space, e.g. ``training.learning_rate``.
-        key: Of the experiment file, under which a wider range can be asked for.
-        bound: What was searched.
-        lowest: The lowest of the best settings' values.
-        highest: Their highest value.
-        is_upper: Whether they lie at the upper end of the range.
-        settings: How many best settings there are.
+        parameter: Name of the hyper-parameter in the study's space, e.g. ``training.learning_rate``.
+        key: Key of the experiment file that sets the range.
+        bound: The searched range.
+        lowest: Lowest value among the best settings.
+        highest: Highest value among the best settings.
+        is_upper: Whether the values lie at the upper end of the range.
+        settings: Number of best settings.
     """
 
     study: str
@@ -53,7 +53,7 @@ class Edge:
 
     @property
     def sentence(self) -> str:
-        """What a reader is told."""
+        """The finding in a sentence for people."""
         end = "highest" if self.is_upper else "lowest"
         return (
             f"{self.study}: its {self.settings} best settings have {self.parameter} from {value_text(self.lowest)} to "
@@ -63,7 +63,7 @@ class Edge:
 
 
 def space_edges(history: History, studies: Mapping[str, Sequence[Point]]) -> dict[str, list[Edge]]:
-    """Return, for each study that has any, the hyper-parameters whose range may have been too narrow.
+    """Return study -> hyper-parameters whose range may have been too narrow; studies without any are left out.
 
     Args:
         history: History of the experiment; where this version refuses the experiment, its bounds are not known.
@@ -78,7 +78,7 @@ def space_edges(history: History, studies: Mapping[str, Sequence[Point]]) -> dic
 
 
 def describe_edges(edges: Mapping[str, Sequence[Edge]], trials: Sequence[Trial]) -> list[str]:
-    """Return what a reader is told of the studies that trials belong to."""
+    """Return the sentences about the studies to which the trials belong."""
     names = {trial.study for trial in trials}
     return [edge.sentence for name, found in edges.items() if name in names for edge in found]
 
@@ -91,7 +91,7 @@ def _best(settings: Sequence[Point]) -> list[Point]:
 
 def _edges(cell: Cell, best: Sequence[Point]) -> Iterator[Edge]:
     for name, bound in cell.space.bounds().items():
-        # A hyper-parameter that depends on another one is not in every setting.
+        # A hyper-parameter that depends on another hyper-parameter is not in every setting.
         values = [value for point in best if isinstance(value := point.first.params.get(name), int | float)]
         if not isinstance(bound, Range) or len(values) < len(best):
             continue

@@ -1,10 +1,10 @@
-"""How much of the level each look at growing data may use, so that many looks err no more often than one.
+"""How much of the level each look at accumulating data may use, so that many looks err no more often than one test.
 
-Two candidates that do not differ are called different in 3.4 % of studies after 5 seeds, in 5.6 % when they are looked
-at after 3 and again after 5 seeds, and in 13.1 % when they are looked at after every seed. The remedy is a function of
-the part t of the data that is there: it says how much of the level is spent by then [LanDeMets1983]. Each look gets the
-increase since the look before, and a nominal level at which just this much is spent, given that no look before found
-anything. ``nominal_levels`` computes the nominal levels by the recursion of [Armitage1969]: between two looks the
+A look (an interim analysis) tests the values so far. Two candidates that do not differ are called different in 3.4 % of
+studies after 5 seeds, in 5.6 % when tested after 3 and again after 5 seeds, and in 13.1 % when tested after every seed.
+A spending function of the fraction t of the data limits the level used up to t [LanDeMets1983]. Each look gets the
+increase since the previous look, and a nominal level that uses exactly this increase, given that no earlier look found
+a difference. ``nominal_levels`` computes the nominal levels by the recursion of [Armitage1969]: between two looks the
 standardised sum of the differences moves as Brownian motion. Nominal levels for normal values are applied to the
 p-values of Welch's test (the significance-level approach of [Jennison2000], section 4.4).
 
@@ -25,27 +25,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 POWER = 3
-"""Part t of the data spends t to this power of the level [KimDeMets1987]: little at first, like O'Brien and Fleming."""
+"""The fraction t of the data uses t^POWER of the level [KimDeMets1987]: little at first, like O'Brien and Fleming."""
 
 RESERVE = 0.01
-"""Level that all looks after the first plan of a confirmation may spend together, beside the first plan's level."""
+"""Level that all looks after the first plan of a confirmation may use together, beside the first plan's level."""
 
 POINTS = 401
-"""Of the grid over which a density is integrated (Simpson's rule, so an odd number)."""
+"""Number of points of the grid over which a density is integrated; odd, for Simpson's rule."""
 
 STEPS = 48
-"""Halvings of the interval in which a boundary is sought."""
+"""Bisections of the interval in which a boundary lies."""
 
 
 def level_of_plan(level: float, looks_before: int) -> float:
-    """Return the level that a plan may spend: the whole level before any look, else half of the remaining reserve.
+    """Return the level that a plan may use: the whole level before any look, else half of the remaining reserve.
 
-    Whoever looks, and then plans more seeds, has spent the level of the first plan; so all plans together err with at
-    most ``level + RESERVE``, however many there are.
+    A plan that is made after a look cannot use the level of the first plan again; so all plans together err with a
+    probability of at most ``level + RESERVE``, however many plans there are.
 
     Args:
         level: Level of the first plan, in (0, 1).
-        looks_before: At the test split for candidates of the same dataset, >= 0.
+        looks_before: Number of earlier looks at the test split for candidates of the dataset, >= 0.
 
     Example:
         >>> [level_of_plan(0.04, looks) for looks in (0, 1, 2)]
@@ -55,16 +55,16 @@ def level_of_plan(level: float, looks_before: int) -> float:
 
 
 def levels_of_looks(seeds: Sequence[int], most: int, level: float, *, last: bool) -> tuple[float, ...]:
-    """Return the nominal level of each look of a plan that may end at any of them.
+    """Return the nominal level of each look of a plan that may end at any look.
 
     Args:
-        seeds: Seeds of a candidate at each look, increasing, >= 1.
-        most: Seeds that a candidate can get at all, >= the last of ``seeds``.
+        seeds: Number of a candidate's seeds at each look, increasing, >= 1.
+        most: Largest number of seeds that a candidate can get, >= the last of ``seeds``.
         level: Level of the whole plan.
-        last: Whether the last of the looks is the last of the plan, and so gets all that is left of the level.
+        last: Whether the last of these looks ends the plan, and so gets the whole remaining level.
 
     Returns:
-        Two-sided nominal levels, one a look.
+        Two-sided nominal levels, one per look.
     """
     parts = [count / most for count in seeds]
     spent = [level * part**POWER for part in parts]
@@ -76,11 +76,11 @@ def levels_of_looks(seeds: Sequence[int], most: int, level: float, *, last: bool
 
 @lru_cache(maxsize=1024)
 def nominal_levels(parts: tuple[float, ...], increases: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the two-sided nominal levels at which looks spend given increases of the level [Armitage1969].
+    """Return the two-sided nominal levels at which looks use given increases of the level [Armitage1969].
 
     Args:
         parts: Fraction of the data at each look, increasing, in (0, 1].
-        increases: Probability, without a difference, that this look is the first that finds one; each > 0.
+        increases: Probability, without a difference, that a look is the first to find a difference; each > 0.
 
     Returns:
         The p-value up to which each look finds a difference.
@@ -104,7 +104,7 @@ def nominal_levels(parts: tuple[float, ...], increases: tuple[float, ...]) -> tu
 
 
 def _boundary(grid: NDArray[np.float64], mass: NDArray[np.float64], step: float, increase: float) -> float:
-    """Return the distance from 0 that a sum on a grid exceeds after one more step with a given probability."""
+    """Return the distance from 0 that a sum on a grid exceeds after one more step with probability ``increase``."""
     from scipy.special import ndtr
 
     low, high = 0.0, float(np.abs(grid).max()) + 40 * step

@@ -24,7 +24,7 @@ CONFIDENCE = 0.95
 """Level of every interval."""
 
 FEWEST = 3
-"""Values that a bootstrap needs: of two, the kernel alone makes the interval, some 22 standard deviations wide."""
+"""Fewest values for a bootstrap: of two values, the kernel alone makes an interval of some 22 standard deviations."""
 
 SAME = 1e-12
 """Values this close, in the metric's unit or relative to the largest, differ by rounding alone."""
@@ -35,9 +35,9 @@ class Measure:
     """A metric over the seeds of a candidate.
 
     Attributes:
-        mean: In the metric's unit.
-        std: Standard deviation of the population (``ddof=0``), as in the published tables; ``None`` for
-            one run, and where it is not known.
+        mean: Mean, in the metric's unit.
+        std: Standard deviation of the population (``ddof=0``), as in the published tables; ``None`` for one run or
+            where the deviation is not known.
         seeds: Number of runs, >= 1.
     """
 
@@ -53,9 +53,9 @@ class Measure:
 
     @property
     def sample_std(self) -> float | None:
-        """The estimate of the spread of all possible runs (``ddof=1``), which stands for uncertainty; ``None`` of one.
+        """The estimated standard deviation of all possible runs (``ddof=1``); ``None`` for one run.
 
-        It holds where ``std`` is over the seeds, which in a row of COCOS it is not.
+        The estimate holds where ``std`` is over the seeds; in a row of COCOS, ``std`` is not over the seeds.
         """
         if self.std is None or self.seeds < 2:
             return None
@@ -64,24 +64,24 @@ class Measure:
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a mean lies with 95 % confidence, both ends in the metric's unit."""
+    """A 95 % confidence interval of a mean, both ends in the metric's unit."""
 
     low: float
     high: float
 
     def within(self, low: float, high: float) -> "Interval":
-        """Return the part of the interval in which a mean can lie at all; it covers the mean as often as the whole."""
+        """Return the part of the interval in which a mean can lie; the coverage of the mean does not change."""
         return Interval(max(self.low, low), min(self.high, high))
 
 
 @dataclass(frozen=True)
 class WelchTest:
-    """Two samples compared.
+    """The comparison of two means by Welch's test.
 
     Attributes:
-        difference: Mean of the first minus mean of the second.
-        interval: Interval of the difference.
-        p: Probability of so large a difference, either way, if there were none; two-sided.
+        difference: Mean of the first sample minus mean of the second.
+        interval: 95 % interval of the difference.
+        p: Two-sided p-value: probability of so large a difference if the true means were equal.
     """
 
     difference: float
@@ -109,19 +109,19 @@ def t_interval(values: Sample) -> Interval | None:
 def bootstrap_interval(values: Sample, *, seed: int, resamples: int = 9999) -> Interval | None:
     """Return the smoothed bootstrap-t interval of the mean.
 
-    Resampling n values can't leave their range, which holds the true mean in 1 - 2^(1-n) of all samples: 75 % for
-    n = 3, 94 % for n = 5. Percentile and BCa intervals cover 75 and 72 % at n = 3, 83 and 84 % at n = 5 (normal
-    values). So each resampled value is spread by a normal kernel of width s / sqrt(n) [Polansky1997], which keeps
-    resamples from having no spread at all, and the studentised mean is resampled instead of the mean. That covers 95
-    to 96 % at n = 3, 4 and 5, and 90 to 91 % for exponential values, where Student's interval covers 87 to 88 %.
+    Resampled values stay in the range of the n values, which contains the true mean in 1 - 2^(1-n) of all samples: 75 %
+    for n = 3, 94 % for n = 5. Percentile and BCa intervals cover 75 and 72 % at n = 3, 83 and 84 % at n = 5 (normal
+    values). So each resampled value is smoothed by a normal kernel of width s / sqrt(n) [Polansky1997], so that no
+    resample lacks spread, and the studentised mean is resampled instead of the mean. This interval covers 95 to 96 % at
+    n = 3, 4 and 5, and 90 to 91 % for exponential values, where Student's interval covers 87 to 88 %.
 
     Args:
-        values: Shape (n,), finite.
+        values: Values of the seeds, shape (n,), finite.
         seed: Seed of the resampling; equal values in an equal order give an equal interval.
-        resamples: How many, >= 1000 for two stable digits.
+        resamples: Number of resamples, >= 1000 for two stable digits.
 
     Returns:
-        The interval, ``None`` for fewer than ``FEWEST`` values; a point where the values have no spread.
+        The 95 % interval, ``None`` for fewer than ``FEWEST`` values; a point where the values have no spread.
     """
     n = len(values)
     if n < FEWEST:
@@ -140,13 +140,13 @@ def welch_test(first: Sample, second: Sample, exact: tuple[bool, bool] = (False,
     """Compare two means without assuming equal spreads [Welch1947].
 
     Args:
-        first: Values of the seeds.
-        second: Values of the seeds.
-        exact: Of each, whether its single value has no error, because no seed could have changed it: Student's test of
-            the other sample against that value.
+        first: The first candidate's values of the seeds.
+        second: The second candidate's values of the seeds.
+        exact: For each sample, whether its single value has no error, because no seed could change it; the test is then
+            Student's test of the other sample against this value.
 
     Returns:
-        The test; ``None`` where it can't be made: a single value on a side that is not exact, or no spread on either.
+        The test; ``None`` where a sample that is not exact has a single value, or neither sample has spread.
     """
     sides = tuple(zip((first, second), exact, strict=True))
     if any(len(values) < 2 and not is_exact for values, is_exact in sides):
@@ -172,7 +172,7 @@ def paired_p(differences: Sample) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values so corrected that rejecting those <= a level errs at all with at most that level [Holm1979]."""
+    """Return corrected p-values: rejecting all <= a level makes any error with at most this probability [Holm1979]."""
     corrected = [0.0] * len(p_values)
     largest = 0.0
     for done, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
@@ -182,14 +182,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def best_of_p(p: float, candidates: int) -> float:
-    """Return how likely the luckiest of several candidates is so far ahead of one that none of them differs from.
+    """Return how likely the luckiest of several candidates leads so far over an opponent as good as each of them.
 
-    A candidate is so far ahead with probability p / 2. Leads over one opponent rise and fall together, so at least one
-    of k candidates is with at most 1 - (1 - p / 2)^k [Sidak1967], whatever the spreads of the candidates.
+    A candidate leads so far with probability p / 2. Leads over one opponent are positively correlated, so at least one
+    of k candidates does with at most 1 - (1 - p / 2)^k [Sidak1967], whatever the spreads of the candidates.
 
     Args:
         p: Two-sided p-value of the winner against the opponent, in [0, 1].
-        candidates: How many could have been the winner, >= 1.
+        candidates: Number of candidates that could have been the winner, >= 1.
     """
     return -math.expm1(candidates * math.log1p(-p / 2))
 
@@ -198,7 +198,7 @@ def hedges_g(first: Sample, second: Sample) -> float | None:
     """Return the difference of the means in pooled standard deviations, without its small-sample bias [Hedges1981].
 
     Returns:
-        The effect size; ``None`` where there is no spread or nothing to estimate it from.
+        The effect size; ``None`` for fewer than three values in all, or without spread.
     """
     freedom = len(first) + len(second) - 2
     if freedom < 1 or not (has_spread(first) or has_spread(second)):
@@ -212,7 +212,7 @@ def _standard_error(values: Sample) -> float:
 
 
 def around(centre: float, error: float, freedom: float) -> Interval:
-    """Return Student's interval of a mean with a standard error of so many degrees of freedom."""
+    """Return the 95 % interval of a mean from Student's distribution with ``freedom`` degrees of freedom."""
     from scipy.special import stdtrit
 
     reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
@@ -220,7 +220,7 @@ def around(centre: float, error: float, freedom: float) -> Interval:
 
 
 def two_sided(statistic: float, freedom: float) -> float:
-    """Return the probability that Student's statistic is as far from 0, either way."""
+    """Return the probability that Student's statistic is at least as far from 0, in either direction."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(freedom, -abs(statistic)))

@@ -1,4 +1,4 @@
-"""What an experiment came to: a pure function of its history, which sentences, tables, report and registry read."""
+"""The results of an experiment, a pure function of its history, which sentences, tables, report and registry read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ from orchestrator.results.winner import Winner, best_metrics, identity_of, winne
 
 @dataclass(frozen=True)
 class Summary:
-    """What an experiment came to, but the list of its trials.
+    """The results of an experiment, without the list of its trials.
 
     Attributes:
-        experiment: Its name.
+        experiment: Name of the experiment.
         metric: The metric that the experiment maximises.
-        objectives: This metric, then the further goals.
-        ended_by: See ``History``.
-        fronts: Dataset -> the points that no other beats in every objective, where there are several objectives.
-        winners: Dataset -> its winner.
-        verdicts: Dataset -> the verdict on it, where its confirmation is over.
-        races: Dataset -> its race, where the confirmation is one.
-        equal_budget: Dataset -> what its losses reach at equal budgets.
-        judged: Dataset that has a verdict -> what people's judgements of pairs say about the verdict; nothing where no
-            judgements lay beside the dataset.
+        objectives: The objectives, of which this metric is the first.
+        ended_by: See ``History.ended_by``.
+        fronts: Dataset -> Pareto front, where there are several objectives.
+        winners: Dataset -> winner.
+        verdicts: Dataset -> verdict, where the confirmation of the dataset is over.
+        races: Dataset -> race, where the confirmation of the dataset is a race.
+        equal_budget: Dataset -> comparison of its losses at equal budgets.
+        judged: Dataset that has a verdict -> verdicts by people's judgements of pairs; empty where the dataset has no
+            judgements.
         confirm_looks: Dataset -> how often its test split was opened for repeats.
         test_openings: Dataset -> how often its test split was opened.
         caveats: Dataset -> sentences about the trials that could not win, about how well early epochs rank trials,
@@ -62,7 +62,7 @@ class Summary:
     early_epochs: Mapping[str, EarlyEpochs]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the results as plain values for JSON."""
         return {
             "experiment": self.experiment,
             "pareto": {dataset: [self._on_front(point) for point in front] for dataset, front in self.fronts.items()},
@@ -90,7 +90,7 @@ def summarise(history: History) -> dict[str, Any]:
 
 
 def conclude(history: History) -> Summary:
-    """Return what an experiment came to so far."""
+    """Return the results of an experiment so far."""
     verdicts, goals = verdicts_of(history), goals_of(history)
     datasets = dict.fromkeys(trial.config.dataset for trial in history.trials.values())
     studies = points_by_study(history.trials.values())

@@ -23,11 +23,11 @@ class NoSuchTrialError(UserError):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two.
+    """One of the two compared trials.
 
     Attributes:
-        experiment: Name of its experiment.
-        trial: As the journal has it.
+        experiment: Name of the trial's experiment.
+        trial: The trial as the journal has it.
         test: Metrics on test, if the test split was opened for the trial.
         why: Why this trial stands for its experiment; empty if the user named the trial.
         verdict: Verdict on the trial's dataset, if the confirmation of the experiment is over.
@@ -45,10 +45,10 @@ class TrialComparison:
     """The comparison of two trials, as it is printed.
 
     Attributes:
-        settings: Dotted key -> its two values, where they differ; ``None`` where one has no such key.
-        metrics: Metric -> its two values at the best epochs, ``None`` where one lacks it; the metric that decides is
-            the first.
-        better: Which of the two is better, and how sure that is, in a sentence.
+        settings: Dotted key -> both values, where they differ; ``None`` where a trial lacks the key.
+        metrics: Metric -> both values at the best epochs, ``None`` where a trial lacks the metric; the metric that
+            decides is the first.
+        better: A sentence about which trial is better, and how reliable this is.
     """
 
     first: Side
@@ -58,7 +58,7 @@ class TrialComparison:
     metrics: Mapping[str, tuple[float | None, float | None]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the comparison as plain values for JSON."""
         sides = [
             {
                 "experiment": side.experiment,
@@ -127,10 +127,10 @@ def find_side(name: str, output: Path) -> Side:
 
 
 def which_is_better(first: Side, second: Side) -> str:
-    """Return which of two trials is better, and how sure that is: a sentence without its full stop.
+    """Return which of two trials is better, and how reliable this is: a sentence without its full stop.
 
-    Where a confirmation has compared the two with fresh seeds, its verdict is told. Otherwise two single trainings
-    are compared, which says nothing about other seeds.
+    Where a confirmation has compared both trials with fresh seeds, the sentence states its verdict. Otherwise two
+    single trainings are compared, which tells nothing about other seeds.
     """
     one, other = first.trial, second.trial
     if (one.config.dataset, one.metric) != (other.config.dataset, other.metric):
@@ -181,9 +181,9 @@ def _short(side: Side, other: Side) -> str:
 def _winner(history: History, name: str) -> tuple[Trial, str]:
     """Return the trial that stands for an experiment, and why.
 
-    It is a finished trial of the search: the trial whose settings won the confirmation, if that is over, else the trial
-    with the highest value. A trial that was stopped early, diverged or failed never wins. Repeats of a confirmation
-    have equal settings, and the highest repeat is only the luckiest.
+    The trial is a finished trial of the search: once the confirmation is over, the trial whose settings won, before it
+    the trial with the highest value. A trial that was stopped early, diverged or failed never wins. Repeats of a
+    confirmation have equal settings, and the highest repeat is only the luckiest.
 
     Raises:
         NoSuchTrialError: If no trial has finished, or there is a winner on each of several datasets.

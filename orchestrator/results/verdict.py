@@ -1,28 +1,28 @@
 """Which candidate won on each dataset, and whether it is better or only luckier.
 
-Selection looks at the validation metric alone; the verdict looks at the test metric. Welch's test decides: unlike the
-paired test it keeps 2(n - 1) degrees of freedom, and runs of different losses with one seed have little in common
-(where they do, it errs on the side of *tie*). The paired test is shown beside it and decides nothing: taking the
-smaller of two p-values would be a third, wrong test.
+The validation metric alone selects the winner; the test metric decides the verdict. Welch's test decides: unlike the
+paired test it keeps 2(n - 1) degrees of freedom, and runs of different losses with one seed are hardly correlated
+(where they are correlated, Welch's test errs towards *tie*). The paired test is reported and decides nothing: the
+smaller of two p-values would be a third, invalid test.
 
-The winner was picked for being high (the winner's curse), and test and validation numbers of a run go up and down
-together. For the runner-up a two-sided test pays for that in full, whatever the number of candidates: the gap between
-the best two is least to be trusted when there are only two [Gutmann1987]. Against the baseline, any of the others could
-have been the winner; so the p-value of a lead is not below the chance that the luckiest of so many candidates leads as
-far (``best_of_p``), and a baseline that no candidate differs from is called beaten in at most 4 % of studies, whatever
-the number of candidates and their spreads. The rival, the best of another loss, is treated as a baseline of the
-candidates of the winner's loss. Holm's correction over the comparisons of the dataset holds as well, and the level is
-4 %, not 5 %, because Welch's test is not exact for few seeds of unequal spread. Other datasets are other questions,
-with their own correction.
+The winner is selected for its high value (the winner's curse), and the test and validation values of a run are
+correlated. Against the runner-up a two-sided test corrects for the selection in full, whatever the number of
+candidates: the gap between the best two is least reliable when there are only two candidates [Gutmann1987]. Against the
+baseline, any other candidate could have been the winner; so the p-value of a lead is at least the probability that the
+luckiest of so many candidates leads as far (``best_of_p``), and a baseline from which no candidate differs is called
+beaten in at most 4 % of studies, whatever the number of candidates and their spreads. The rival, the best of another
+loss, is treated as a baseline of the candidates of the winner's loss. Holm's correction over the comparisons of the
+dataset applies as well, and the level is 4 %, not 5 %, because Welch's test is not exact for few seeds of unequal
+spread. Each dataset has a correction of its own.
 
 Share of simulated studies without a true difference that get a verdict other than *tie* (normal values, 5 seeds; the
-worst case, in which the metric tested is the one selected by): 3.4 % with 2 candidates (2.9 % with 3 seeds, 4.2 % with
-10, 4.2 % where one spread is four times the other), below 1 % with 4 or more. Baseline called beaten: 1.6 % with 2
-candidates, 1.9 % with 12, 0.8 % with 60; where all spreads but its own are four times as wide, 3.8 % with 12 and 3.2 %
-with 60. The price: *better* is found at 3 standard deviations in 97, 91, 72 and 42 % with 2, 4, 12 and 48 candidates
-and 5 seeds, and in 61, 33, 12 and 3 % with 3 seeds. Three seeds are enough to rank, seldom to tell, and a tie after so
-few says so (``power.py``). A variance pooled over the candidates finds more leads, but calls the baseline beaten
-without a reason more often than stated where spreads differ; hence Welch's.
+worst case, in which the tested metric also selects): 3.4 % with 2 candidates (2.9 % with 3 seeds, 4.2 % with 10, 4.2 %
+where one spread is four times the other), below 1 % with 4 or more. Baseline called beaten: 1.6 % with 2 candidates,
+1.9 % with 12, 0.8 % with 60; where all spreads but its own are four times as wide, 3.8 % with 12 and 3.2 % with 60. A
+lead of 3 standard deviations is called *better* in 97, 91, 72 and 42 % of studies with 2, 4, 12 and 48 candidates and 5
+seeds, and in 61, 33, 12 and 3 % with 3 seeds. Three seeds suffice to rank candidates, seldom to find a difference, and
+a warning says so beside a tie (``power.py``). A variance pooled over the candidates would find more leads, but where
+spreads differ it would call a baseline beaten without a difference more often than stated; so Welch's test is used.
 
 References:
     [Gutmann1987] Gutmann and Maymin, Is the selected population the best?, Annals of Statistics 15, 456-461.
@@ -50,7 +50,7 @@ from orchestrator.results.statistics import bootstrap_interval, measure, t_inter
 from trainables.errors import ConfigError
 
 SAME_METRIC = 1e-6
-"""Relative: sums over images and over queries differ by rounding alone."""
+"""Relative difference up to which a mean over images and a mean over queries differ by rounding alone."""
 
 __all__ = ["LEVEL", "Candidate", "Comparison", "DatasetVerdict", "Standing", "Verdict", "judge"]
 
@@ -67,27 +67,28 @@ def judge(
     over_images: bool = False,
     smallest_difference: float = 1.0,
 ) -> tuple[DatasetVerdict, ...]:
-    """Name the winner of each dataset and say how sure that is.
+    """Return the winner of each dataset, and the verdict on its comparisons.
 
     Args:
-        candidates: In any order; the order changes nothing.
+        candidates: Candidates of any datasets, in any order; the order changes nothing.
         metric: The metric that decides; equal to ``selection`` where the test split stays closed.
-        selection: The winner has its highest mean among the candidates that lost no seed (of equals, the first label).
+        selection: The metric whose highest mean over the candidates without a lost seed names the winner; of equal
+            means, the first label wins.
         baseline: A label, or a loss, which stands for its candidate with the highest mean of ``selection``.
-        level: A corrected p-value up to this makes a difference; less than ``LEVEL`` where other looks have spent some.
+        level: A corrected p-value up to this level counts as a difference; below ``LEVEL`` after earlier looks at test.
         seed: Seed of the bootstrap.
-        resamples: Resamples of the bootstrap, >= 1.
-        over_images: Whether seeds and images decide instead of the seeds alone; on a dataset of which a candidate has
-            no values of images the seeds decide, and a warning says why.
-        smallest_difference: The least lead that matters, in the unit of the metric, >= 0; it decides nothing.
+        resamples: Number of resamples of the bootstrap, >= 1.
+        over_images: Whether seeds and images decide instead of the seeds alone; where a candidate of a dataset has no
+            values of images, the seeds decide, and a warning says why.
+        smallest_difference: The smallest lead that matters, in the metric's unit, >= 0; it decides nothing.
 
     Returns:
-        One verdict a dataset, in the order of their names.
+        One verdict per dataset, in the order of the datasets' names.
 
     Raises:
         ConfigError: If no dataset has the baseline, or a seed lacks one of the two metrics.
-        ValueError: If a metric is not finite, two candidates of a dataset share a label, or the values of the images
-            are not those of the metric.
+        ValueError: If a metric is not finite, two candidates of a dataset share a label, or the mean over the values of
+            the images is not the metric.
     """
     rules = Rules(metric, selection, baseline, level, seed, resamples, over_images, smallest_difference)
     groups: dict[str, list[Candidate]] = {}
@@ -116,7 +117,7 @@ def _check(candidate: Candidate, needed: Sequence[str]) -> None:
 
 
 def _check_images(candidate: Candidate, metric: str) -> None:
-    """Refuse values of images that are not what the metric is made of."""
+    """Refuse values of images whose mean is not the metric."""
     for seed, values in candidate.images.items():
         told, made = candidate.values[seed][metric], float(values.mean())
         if abs(told - made) > SAME_METRIC * max(1.0, abs(told)):
@@ -155,9 +156,9 @@ def _judge_dataset(dataset: str, group: Sequence[Candidate], rules: Rules) -> Da
 
 
 def _rank(group: Sequence[Candidate], selection: str) -> list[Candidate]:
-    """Return the candidates that have a seed: the best that lost none, then all others by their validation mean.
+    """Return the candidates that have a seed: the best that lost no seed, then the others by their validation mean.
 
-    Candidates that trailed in a race come last: their means are of fewer seeds.
+    Candidates that trailed in a race come last, because their means are over fewer seeds.
     """
     labels = [candidate.label for candidate in group]
     for label in labels:
@@ -188,7 +189,7 @@ def _standing(candidate: Candidate, rank: int, rules: Rules) -> Standing:
 
 
 def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> tuple[Verdict, str]:
-    """Return the weakest of the verdicts with a sentence."""
+    """Return the weakest verdict of the comparisons, and the reason in a sentence."""
     if not ranked:
         return Verdict.UNTESTED, "no seed of any candidate finished"
     decisive = weakest(comparisons)
@@ -201,7 +202,7 @@ def _overall(ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> 
 
 
 def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
-    """Say that seeds alone decide although images were to be looked at, and why."""
+    """Say that the seeds alone decide although seeds and images were to decide, and why."""
     if not lacking:
         return []
     return [
@@ -211,12 +212,12 @@ def _without_images(lacking: Sequence[str], candidates: int) -> list[str]:
 
 
 def _weak_tie(verdict: Verdict, ranked: Sequence[Candidate], comparisons: Sequence[Comparison]) -> list[str]:
-    """Say what a tie is worth."""
+    """Warn about a tie after too few seeds to be informative."""
     tested = {one.label for one in comparisons if one.holm_p is not None}
     if verdict is not Verdict.TIE or not tested:
         return []
     if any(one.over_images for one in comparisons):
-        # ``would_change`` says it of the images as well.
+        # ``would_change`` already says so, for seeds and images.
         return []
     with_seeds = [one for one in ranked if one.has_seeds and (one is ranked[0] or one.label in tested)]
     fewest = min((len(one.values) for one in with_seeds), default=0)
@@ -225,7 +226,7 @@ def _weak_tie(verdict: Verdict, ranked: Sequence[Candidate], comparisons: Sequen
 
 
 def _missing_seeds(group: Sequence[Candidate]) -> list[str]:
-    """Name each candidate that has fewer seeds than it was given, or than another has."""
+    """Name each candidate that has fewer seeds than it was given, or than another candidate has."""
     most = max(len(one.values) + len(one.missing) for one in group)
     sentences = []
     for one in sorted(group, key=lambda candidate: candidate.label):

@@ -1,7 +1,7 @@
-"""How hard a loss pulls at a pair: the weight curves of a polynomial loss beside those of the others.
+"""The weight that each loss gives a pair, as a curve over similarities, so that losses can be compared.
 
-The weight of one query with one positive s+ and one negative ŝ, Δ = ŝ - s+, is the derivative of its loss; it is what
-the pair's gradient is multiplied by:
+For one query with a positive of similarity s+ and a negative of similarity ŝ, Δ = ŝ - s+, the weight is the derivative
+of the loss, which multiplies the gradient of the pair:
 
     triplet, triplet_sh, triplet_selhn, warp    G(Δ) = 1 where Δ > -margin, else 0
     nt_xent                      G(Δ) = σ(Δ/τ) / τ
@@ -15,11 +15,11 @@ the pair's gradient is multiplied by:
     gradient_weights             G⁺(s) = P⁺(s), G⁻(s) = P⁻(s), the pair weights; where these are constants, and the
                                  triplet weight depends on Δ alone, G(Δ) = T(Δ)
 
-The polynomials' are the derivatives of [Wei2021] eqs. 10 and 13. Where a hinge is separate, the weights of
-``polynomial_self`` are 0 wherever their polynomial is; a joint hinge, like its gate, depends on both similarities, and
-the curves show the weights while it is active, and those of ``multi_similarity`` the weights of a pair that its mining
-keeps. The weights of ``circle`` and ``gradient_weights`` have a common factor that depends on both similarities, which
-is left out. A weight below 0 pulls the wrong way.
+The weights of the polynomial losses are the derivatives of [Wei2021] eqs. 10 and 13. With a separate hinge, a weight of
+``polynomial_self`` is 0 wherever the hinged polynomial is 0; a joint hinge, like its gate, depends on both
+similarities, and the curves show the weights while the hinge is active. The curves of ``multi_similarity`` show the
+weights of a pair that its mining keeps. A common factor of the weights of ``circle`` and ``gradient_weights``, which
+depends on both similarities, is left out. A weight below 0 moves the pair in the wrong direction.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval. TPAMI 2021.
@@ -33,20 +33,20 @@ from typing import Any
 import numpy as np
 
 POINTS = np.linspace(-1, 1, 201)
-"""Where curves are drawn: differences, or similarities, of cosines."""
+"""Points at which curves are drawn: cosine similarities, or differences of cosine similarities, in [-1, 1]."""
 
 Weights = tuple[np.ndarray, ...]
-"""The weights at differences; or two, at similarities: of a positive, and of a negative."""
+"""One array of weights over differences, or two arrays over similarities: of a positive, and of a negative."""
 
 
 @dataclass(frozen=True)
 class WeightCurve:
-    """A curve, divided by its largest absolute value, so that shapes compare; Adam takes care of the size.
+    """A weight curve, divided by its largest absolute value; Adam's steps do not depend on the scale of a gradient.
 
     Attributes:
         of: ``difference`` where the weight depends on Δ; ``positive`` or ``negative`` where on one similarity.
-        weights: At ``POINTS``, in [-1, 1].
-        peak: What they were divided by.
+        weights: Weights at ``POINTS``, in [-1, 1].
+        peak: Largest absolute value, by which the weights were divided.
     """
 
     of: str
@@ -55,16 +55,16 @@ class WeightCurve:
 
 
 def weight_curves(loss: str, parameters: Mapping[str, Any]) -> list[WeightCurve]:
-    """Return the curves of a loss: one over Δ, or two over similarities; none of a loss that is not known here.
+    """Return the curves of a loss: one curve over Δ, or two over similarities; none for a loss not in ``CURVES``.
 
     Args:
-        loss: Its name.
+        loss: Name of the loss.
         parameters: Arguments of the loss's constructor; arguments that are left out have their defaults.
     """
     if loss not in CURVES:
         return []
     curve = CURVES[loss]
-    # A loss has parameters on which its weights do not depend.
+    # Parameters of the loss on which its weights do not depend are dropped.
     settings = {name: value for name, value in parameters.items() if name in signature(curve).parameters}
     weights = curve(POINTS, **settings)
     names = ("difference",) if len(weights) == 1 else ("positive", "negative")
@@ -184,5 +184,5 @@ CURVES: dict[str, Callable[..., Weights]] = {
 }
 """Loss -> its weights at points, by the arguments of the loss on which the weights depend.
 
-The defaults of these arguments are those of the losses, repeated because the losses need torch.
+The defaults of these arguments repeat the defaults of the losses, because the losses need torch.
 """

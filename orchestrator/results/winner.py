@@ -1,9 +1,9 @@
 """The winner of each dataset: a pure function of the history.
 
-Where a dataset's best trials were confirmed with fresh seeds, the verdict on these names the winner. Before that, the
-best trial of the search stands in for it and is called unconfirmed: a diverged or failed trial never does, and one that
-was stopped early was worse than others of its study when it was. Ties go to the earlier trial. Several trainings of one
-setting are one candidate, which counts with their mean.
+Where a dataset's best trials were confirmed with fresh seeds, the verdict names the winner. Before the confirmation,
+the best finished trial of the search is the winner, called unconfirmed; trials that diverged, failed or were stopped
+early (as worse than others of their study) cannot win. Of equal trials the earlier trial wins. Several trainings of one
+setting are one candidate, whose value is their mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ class Winner:
         setting: A trial of the search with these settings.
         model: The trial whose trained model stands for the winner.
         confirmed: Whether the settings were trained again with fresh seeds; else they are the best of the search.
-        seeds: How many trainings the metrics are means over.
+        seeds: Number of trainings over which the metrics are means.
         val: Metrics on val, by name without a prefix.
-        test: Metrics on the test split; ``None`` where it was not opened for the winner.
-        test_opened_for: Ids of the trials for whose sake the test split of the dataset was opened, in order.
+        test: Metrics on the test split; ``None`` where the split was not opened for the winner.
+        test_opened_for: Ids of the trials for which the test split of the dataset was opened, in order.
     """
 
     trial: str
@@ -42,7 +42,7 @@ class Winner:
     test_opened_for: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the winner as plain values for JSON."""
         return {
             "trial": self.trial,
             "confirmed": self.confirmed,
@@ -57,9 +57,9 @@ class Winner:
 
 
 def find_winning_points(history: History) -> dict[str, Point]:
-    """Return the best point of each dataset's search; a dataset none of whose trials finished has none.
+    """Return dataset -> best point of its search; datasets without a finished trial are left out.
 
-    The experiment's metric decides, at the best epoch, which a study may select by a metric of its own.
+    The experiment's metric at the best epoch decides; a study may choose the best epoch by a metric of its own.
     """
     metric = history.metric
     winners: dict[str, tuple[float, Point]] = {}
@@ -84,8 +84,8 @@ def winners_of(history: History, verdicts: Mapping[str, DatasetVerdict]) -> dict
     """Return the winner of each dataset that has one.
 
     Args:
-        history: Of the experiment.
-        verdicts: See ``verdicts_of``.
+        history: History of the experiment.
+        verdicts: Dataset -> verdict, see ``verdicts_of``.
     """
     winners = {dataset: _unconfirmed(point, history) for dataset, point in find_winning_points(history).items()}
     for dataset, verdict in verdicts.items():
@@ -126,12 +126,12 @@ def _confirmed(winner: Standing, champion: Trial, history: History) -> Winner:
 
 
 def identity_of(trial: Trial) -> dict[str, Any]:
-    """Return what tells a trial from others, as plain values for JSON."""
+    """Return the study, settings and seed of a trial, as plain values for JSON."""
     config = trial.config
     return {
         "study": trial.study,
         **trial.combination,
-        # The loss's own, of the first epoch; ``parameters`` has beside them whatever else was searched.
+        # The parameters of the loss in the first epoch; ``parameters`` has all searched parameters.
         "params": config.loss_parameters,
         "parameters": trial.parameters,
         "seed": config.seed,
@@ -140,7 +140,7 @@ def identity_of(trial: Trial) -> dict[str, Any]:
 
 
 def best_metrics(trial: Trial, prefix: str) -> Mapping[str, float]:
-    """Return the metrics of the best epoch whose names begin with a prefix, without it; running bests are left out."""
+    """Return the metrics of the best epoch whose names begin with a prefix, which is removed, except running bests."""
     if trial.best_epoch is None:
         return {}
     metrics = trial.epochs[trial.best_epoch]

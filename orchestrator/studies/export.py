@@ -28,7 +28,7 @@ def write_storage(history: History, experiment: Experiment, path: Path) -> int:
     intermediate values with several objectives. Trials of a confirmation, which repeat others, are left out.
 
     Args:
-        history: What the journal says.
+        history: History of the experiment.
         experiment: The experiment that was searched.
         path: A file that does not exist.
     """

@@ -1,8 +1,8 @@
 """Population-based training: which trials of a study resume from another trial's model, and how [Jaderberg2017].
 
-All trials of a study train side by side, and wait for each other after every ``perturbation_epochs`` epochs. The worst
-trials then take the checkpoint of one of the best (exploit), and hyper-parameters near that trial's (explore). The
-decision depends on the journal and on seeds alone, not on the order in which trials arrive.
+All trials of a study train side by side, and wait for each other after every ``perturbation_epochs`` epochs. Each of
+the worst trials then takes the checkpoint of one of the best trials (exploit), and hyper-parameters near those of the
+copied trial (explore). The decision depends on the journal and on seeds alone, not on the order in which trials arrive.
 
 A trial that moved has the whole past of its model: the epochs, and a config whose schedule lists every change, so that
 its training can be repeated from the start with any seed.
@@ -42,7 +42,7 @@ def moving_trials(rules: Scheduler, living: int) -> int:
 def plan_moves(cell: Cell, rules: Scheduler, waiting: Sequence[Trial]) -> list[PlannedMove]:
     """Return the moves of the trials that wait after an epoch; none where the trials are too few.
 
-    The best value so far decides; of equal values the earlier trial's counts as better.
+    The best value so far decides; of trials with equal values the earlier trial counts as better.
     """
     ranked = best_first(waiting)
     count = moving_trials(rules, len(ranked))

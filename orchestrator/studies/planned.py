@@ -1,4 +1,4 @@
-"""Planned trials: trainings with fresh seeds that confirm a winner or watch a baseline.
+"""Planned trials: trainings with fresh seeds that confirm a winner or repeat a baseline.
 
 Optuna never sees planned trials, and nothing stops them early.
 """
@@ -11,10 +11,10 @@ from orchestrator.journal.trial import Stage, Trial
 
 
 class PlannedTrials:
-    """A source of trials (see ``source.TrialSource``) that issues a plan, in its order.
+    """A source of trials (see ``source.TrialSource``) that issues the trials of a plan, in the order of the plan.
 
-    A plan may grow as trials end: when all its trials have been issued, the plan is asked for again. Trials that the
-    journal holds as ended are left out; a trial that the journal holds as running is issued again under its id.
+    A plan may grow as trials end: when all its trials have been issued, the plan is read again. Trials that have ended
+    according to the journal are left out; a trial that is running according to the journal is issued again.
     """
 
     def __init__(self, plan: Callable[[], Iterable[PlannedTrial]], stage: Stage, ledger: Ledger) -> None:
@@ -32,7 +32,7 @@ class PlannedTrials:
 
     @property
     def outstanding(self) -> int:
-        """How many known trials are still to be issued."""
+        """Number of known trials that are still to be issued."""
         return len(self._left)
 
     def next(self) -> Trial | None:

@@ -28,11 +28,11 @@ class Populations:
 
     @property
     def outstanding(self) -> int:
-        """How many trials are to be issued, now or after their population has moved."""
+        """Number of trials that are to be issued, now or after their population has moved."""
         return len(self._ready) + sum(len(self._waiting(cell)) for cell in self._cells)
 
     def next(self) -> Trial | None:
-        """Return a trial that may train on; ``None`` while all trials wait for others, or after the last trial."""
+        """Return a trial that may train further; ``None`` while all trials wait, or after the last trial."""
         if not self._ready:
             for cell in self._cells:
                 self._move(cell)

@@ -1,7 +1,7 @@
 """The contract of a plug-in's sampler, checked by small searches with invented values instead of trainings.
 
-The searches are real ones, with a journal. Their trials end in every possible way, and two trials are always running
-while the next point is asked for.
+The searches are real searches with a journal. Their trials end in every possible way, and two trials are always running
+while the next point is suggested.
 """
 
 import tempfile
@@ -24,7 +24,7 @@ TRIALS = 16
 """Trials of each search."""
 
 UNDER_WAY = 2
-"""Trials that run while the next trial is asked for."""
+"""Number of trials that run while the next trial is suggested."""
 
 ENDS = (TrialState.FINISHED, TrialState.STOPPED_EARLY, TrialState.FINISHED, TrialState.DIVERGED)
 """How the trials of a search end, in turn."""
@@ -88,13 +88,13 @@ def resumed(name: str) -> None:
 
 
 def conditions(name: str) -> None:
-    """Check a conditional space, if the sampler says that it can search such spaces."""
+    """Check a conditional space, if the sampler declares that it can search such spaces."""
     if SAMPLERS[name].conditional:
         suggested(name, loss="choose")
 
 
 def objectives(name: str) -> None:
-    """Check a study with two objectives, if the sampler says that it can search with several."""
+    """Check a study with two objectives, if the sampler declares that it can search with several objectives."""
     if SAMPLERS[name].several_objectives:
         suggested(name, objectives=["val/i2t_r1"])
 
@@ -107,11 +107,11 @@ CHECKS: Mapping[str, tuple[Callable[[str], None], str]] = {
     "conditions": (conditions, "a choice of losses is searched, or refused before a search begins"),
     "objectives": (objectives, "two objectives are searched, or refused before a search begins"),
 }
-"""Name of a check -> the check, and the statement that it proves."""
+"""Name of a check -> the check, and the statement that the check proves."""
 
 
 def difference(first: Points, second: Points) -> str:
-    """Return in words the first difference of two searches; empty where they are equal."""
+    """Return in words the first difference of two searches; empty for equal searches."""
     for number, (one, other) in enumerate(zip(first, second, strict=True)):
         for name in {**one, **other}:
             if one.get(name) != other.get(name):

@@ -1,8 +1,8 @@
-"""The samplers by name: Optuna's, two of ours, and those of plug-ins.
+"""The samplers by name: samplers of Optuna, two samplers of this product, and samplers of plug-ins.
 
 A sampler is made for one suggestion, from a seed of its own and the study's trials, so that an interrupted search
 suggests the points of an undisturbed search. Optuna's CMA-ES and quasi-Monte Carlo samplers keep a state in the trials
-instead (CMA-ES a pickled state), which the journal does not hold; our two samplers compute their state from the trials.
+instead (CMA-ES a pickled state), which is not in the journal; ``cma_es`` and ``sobol`` compute it from the trials.
 
 References:
     [Hansen2016] Hansen, The CMA Evolution Strategy: A Tutorial. arXiv:1604.00772
@@ -20,7 +20,7 @@ from search_spaces import PastTrial, Range, StudySoFar, StudySpace
 from trainables.plugins.in_use import run_offer
 
 SIGMA = 0.3
-"""First step size of CMA-ES, as a share of each range: a third, as [Hansen2016] advises."""
+"""First step size of CMA-ES, as a share of each range: about a third, as [Hansen2016] advises."""
 
 WORST = -1e9
 """Value that CMA-ES gets for a trial without a value: less than any metric."""
@@ -70,15 +70,15 @@ def sobol(study: StudySoFar, seed: int) -> dict[str, Any]:
 def cma_es(study: StudySoFar, seed: int) -> dict[str, Any]:
     """Return a draw of CMA-ES [Hansen2016] over the ranges of a space; listed values are left out and drawn at random.
 
-    CMA-ES is told the ended trials, generation by generation in the order of their numbers. A trial that was stopped
-    early counts with its best value, a trial that diverged or failed with less than any other.
+    CMA-ES gets the ended trials, generation by generation in the order of their numbers. A trial that was stopped early
+    counts with its best value, a trial that diverged or failed with a value below all others.
     """
     import numpy as np
     from cmaes import CMA
 
     ranges = {name: bound for name, bound in study.bounds.items() if isinstance(bound, Range)}
     box = np.array([[0.0, 1.0]] * len(ranges))
-    # One seed for each suggestion, which is not used up by telling CMA-ES the trials.
+    # Each suggestion has a seed of its own, which does not depend on how many trials CMA-ES gets.
     strategy = CMA(mean=np.full(len(box), 0.5), sigma=SIGMA, bounds=box, seed=seed % 2**32)
     ended = [trial for trial in study.trials if trial.has_ended]
     size = strategy.population_size
@@ -128,5 +128,5 @@ def _shares(ranges: Mapping[str, Range], trial: PastTrial) -> list[float]:
 
 
 def _worth(trial: PastTrial) -> float:
-    """Return the value that an ended trial counts with: larger is better, and always finite."""
+    """Return the value of an ended trial for CMA-ES: larger is better, and always finite."""
     return WORST if trial.best is None else trial.best

@@ -1,9 +1,9 @@
 """Which trials a sampler is shown: of a short study all, of a long study the best, the newest and the running trials.
 
-A sampler fits a model to the trials that it is shown, which takes the longer the more trials there are: of TPE that
-sees all of 10,000 trials, one suggestion takes 0.17 s. TPE [Bergstra2011] divides the trials into the best, of which
-Optuna takes 25 at most, and the others, of which the oldest weigh least. Of a long study, the best that TPE is shown
-are the best of all trials, and the newest stand for the others. ``tests.benchmarks window`` compares the regrets.
+A sampler fits a model to the trials that it is shown, which takes longer with more trials: with all of 10,000 trials,
+one suggestion of TPE takes 0.17 s. TPE [Bergstra2011] divides the trials into the best, of which Optuna takes 25 at
+most, and the others, of which the oldest weigh least. Of a long study, TPE is shown the best of all trials, and the
+newest trials represent the others. ``tests.benchmarks window`` compares the regrets.
 
 The choice follows from the trials alone, and not from the order in which they ended, so that an interrupted search
 suggests the points of an undisturbed search.
@@ -24,11 +24,11 @@ NEWEST = 500
 """Newest trials that a sampler is always shown; a study of no more trials is shown whole."""
 
 BEST = 25
-"""Best trials that a sampler is always shown: as many as TPE models as good trials at most."""
+"""Best trials that a sampler is always shown: the most trials that TPE models as good."""
 
 Rank = tuple[int, int, float, int]
 """Sort key of trials, the best first, as in Optuna's TPE: finished trials by their value, then stopped trials by their
-last epoch and their value there; of equal trials the earlier comes first."""
+last epoch and their value there; of equal trials the earlier trial comes first."""
 
 
 class Known:
@@ -87,7 +87,7 @@ class Known:
         if number in self._ranks:
             del self._ranked[bisect_left(self._ranked, self._ranks.pop(number))]
         if number in self._front:
-            # Trials that this trial dominated may join the front without it.
+            # Trials that this trial dominated may join the front when this trial is gone.
             self._front.clear()
             for other in self._trials.values():
                 if other.number != number and other.state is OptunaState.COMPLETE:
@@ -113,7 +113,7 @@ class Known:
         self._front.add(trial.number)
 
     def _betters(self, one: FrozenTrial, other: FrozenTrial) -> bool:
-        """Say whether a trial dominates another: no worse by any objective, and better by one."""
+        """Say whether a trial dominates another: no worse in any objective, and better in at least one objective."""
         pairs = zip(self._signs, one.values, other.values, strict=True)
         gains = [sign * (value - than) for sign, value, than in pairs]
         return min(gains) >= 0 and max(gains) > 0

@@ -10,13 +10,13 @@ class TrialSource(Protocol):
 
     @property
     def outstanding(self) -> int:
-        """How many trials are still to be issued."""
+        """Number of trials that are still to be issued."""
         ...
 
     def next(self) -> Trial | None:
-        """Return the next trial, which is in the journal by then; ``None`` if no trial is to start now."""
+        """Return the next trial, which is already in the journal; ``None`` if no trial is to start now."""
         ...
 
     def observe(self, trial: Trial) -> None:
-        """Take note that a trial has a new epoch, or has ended."""
+        """Note that a trial has a new epoch, or has ended."""
         ...

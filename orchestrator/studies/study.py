@@ -1,10 +1,10 @@
-"""Which trial comes next: Optuna is asked for suggestions. ``tuner/issuer.py`` hands the trials to Ray.
+"""Which trial comes next: Optuna suggests its hyper-parameters. ``tuner/issuer.py`` passes the trials to Ray.
 
 Ray's own ``OptunaSearch`` is not used, because it never prunes, calls a stopped trial complete and leaves a trial
-without a value running for ever. A study lives in memory and is rebuilt from the journal, which alone records the
-suggestions. Optuna keeps nothing from one suggestion to the next: each suggestion is made by a sampler of its own,
-which is shown the present trials (``shown.py``), with a seed made of the study's seed and the trial's number. So a
-search that was restarted suggests the points of an undisturbed search.
+without a value running for ever. A study is kept in memory and rebuilt from the journal, which alone records the
+suggestions. Optuna keeps no state from one suggestion to the next: each suggestion has a sampler of its own, which is
+shown the present trials (``shown.py``), with a seed made of the study's seed and the trial's number. So a search that
+was restarted suggests the points of an undisturbed search.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from trainables.config import TrialConfig
 from trainables.seeding import derive_seed
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-# Optuna would warn for every trial that the options of TPE used here are experimental.
+# For every trial, Optuna would warn that the options of TPE used here are experimental.
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 STATES = {
@@ -45,7 +45,7 @@ STATES = {
 """How a trial ended -> the state in which Optuna keeps the trial."""
 
 DRAWS = 20
-"""Most suggestions for one trial: the first that repeats no setting too often is taken, else the last."""
+"""Most suggestions for one trial: the first suggestion that repeats no setting too often is taken, else the last."""
 
 
 class Study:
@@ -53,7 +53,7 @@ class Study:
 
     Attributes:
         cell: Dataset, model, loss and search space.
-        size: Trials that the study has in the end.
+        size: Number of trials that the study has in the end.
     """
 
     def __init__(self, cell: Cell, search: Search, trials: int, warm: Sequence[WarmTrial] = ()) -> None:
@@ -75,7 +75,7 @@ class Study:
 
     @property
     def asked(self) -> int:
-        """How many trials the study has so far."""
+        """Number of trials that the study has so far."""
         return self._asked
 
     def known(self) -> Known:
@@ -98,16 +98,16 @@ class Study:
         """Return another suggestion in place of the newest, which repeats a setting that was trained often enough.
 
         Args:
-            attempt: Suggestions drawn for this trial so far, >= 1.
+            attempt: Number of suggestions drawn for this trial so far, >= 1.
         """
-        # A sampler that is sure of a setting suggests the setting again and again, and a Sobol sequence has one point
-        # for each number: from some attempt on, or at once, the suggestion is drawn at random.
+        # A sampler that has converged to a setting suggests the setting again and again, and a Sobol sequence has one
+        # point for each number: from half of the attempts on, or at once, the suggestion is drawn at random.
         is_asked = attempt < DRAWS / 2 and self._search.sampler != "qmc"
         name = self._search.sampler if is_asked else "random"
         return self._suggest(name, derive_seed(self.cell.seed, "again", attempt, bits=32), self._asked - 1)
 
     def may_repeat(self, config: TrialConfig) -> bool:
-        """Say whether the newest trial may train a setting: not trained too often, or asked for by a person."""
+        """Say whether the newest trial may train a setting: not trained too often, or requested by a person."""
         _, trainings = self.first_with(config)
         return trainings <= self._search.replicates or self._asked <= len(self._first_points)
 
@@ -179,7 +179,7 @@ class Study:
         )
 
     def _ask_for(self, params: Mapping[str, Any]) -> tuple[Mapping[str, Any], Suggestion]:
-        """Return a suggestion with given parameters; all others are drawn at random."""
+        """Return a suggestion with given parameters; all other parameters are drawn at random."""
         study = optuna.create_study(directions=self._directions, sampler=RandomSampler(seed=0))
         study.enqueue_trial(dict(params))
         trial = study.ask()
@@ -204,7 +204,7 @@ class Study:
 
 
 def _digest(config: TrialConfig) -> bytes:
-    """Return a digest of a setting, because the text of thousands of settings takes a kilobyte each."""
+    """Return a digest of a setting, because the text of each of thousands of settings takes a kilobyte."""
     return hashlib.blake2b(config.setting.encode(), digest_size=16).digest()
 
 
@@ -240,7 +240,7 @@ class Studies:
 
         Args:
             experiment: The experiment that is searched.
-            ledger: Holds the trials so far, and writes the new ones.
+            ledger: Ledger that has the trials so far, and records the new trials.
             is_closed: Returns whether a study, given by its name, gets no new trials for now.
         """
         search = experiment.search
@@ -256,11 +256,11 @@ class Studies:
 
     @property
     def outstanding(self) -> int:
-        """How many trials are still to be issued."""
+        """Number of trials that are still to be issued."""
         return sum(study.size - study.asked for study in self._open()) + len(self._interrupted)
 
     def next(self) -> Trial | None:
-        """Return an interrupted trial, or a new one of the study that has the fewest; ``None`` after the last."""
+        """Return an interrupted trial, or a new trial of the study with the fewest trials; ``None`` after the last."""
         return self._interrupted.popleft() if self._interrupted else self._create()
 
     def observe(self, trial: Trial) -> None:

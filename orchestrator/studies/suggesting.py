@@ -1,8 +1,8 @@
-"""Adapts our samplers, and those of plug-ins, to Optuna's interface.
+"""Adapts the samplers of this product and of plug-ins to Optuna's interface.
 
 A sampler is a function of the study so far and of a seed, which returns a point (``search_spaces.sampling``). A sampler
 keeps nothing from one suggestion to the next, so that an interrupted search suggests the points of an undisturbed
-search. A plug-in's subclass of Optuna's ``BaseSampler`` is made with a seed, asked once, and dropped.
+search. A plug-in's subclass of Optuna's ``BaseSampler`` is made with a seed, suggests once, and is dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -100,7 +100,7 @@ class ByFunction(Checked):
         """Return the point."""
         so_far = StudySoFar(
             bounds=dict(self._bounds),
-            # Optuna has already added the trial whose point is asked for.
+            # Optuna has already added the trial whose point is to be suggested.
             trials=tuple(_past(one) for one in study.get_trials(deepcopy=False) if one.number != trial.number),
             directions=tuple(direction.name.lower() for direction in study.directions),
             number=self._number,
@@ -168,7 +168,7 @@ def sampler_of(offer: Offer, place: str, space: StudySpace, seed: int, number: i
     if not isinstance(thing, type):
         return ByFunction(thing, space, seed, number, trials, place)
     with Blaming():
-        # Any, because the class of a plug-in, and so its constructor, is known only at run time.
+        # ``Any``, because the class of a plug-in, and so its constructor, is known only at run time.
         is_optuna, made = issubclass(thing, BaseSampler), cast(Any, thing)
         if is_optuna:
             return OptunaClass(made(seed=derive(seed, number)), space, place)
@@ -202,7 +202,7 @@ def plain_value(bound: Range | Values, value: Any) -> Any:
 
 
 def _is_same(listed: Any, given: Any) -> bool:
-    # True equals 1 in Python, but is another value of a list.
+    # ``True`` equals 1 in Python, but the two are different values of a list.
     return isinstance(listed, bool) == isinstance(given, bool) and bool(listed == given)
 
 
@@ -211,7 +211,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _past(trial: FrozenTrial) -> PastTrial:
-    """Return an Optuna trial in the form that our samplers get."""
+    """Return an Optuna trial in the form that samplers of this product and of plug-ins get."""
     values = tuple(trial.values) if trial.state is TrialState.COMPLETE else ()
     return PastTrial(
         dict(trial.params), STATES.get(trial.state, "running"), values, dict(sorted(trial.intermediate_values.items()))

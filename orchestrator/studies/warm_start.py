@@ -1,4 +1,4 @@
-"""Trials of past experiments that a search starts from, read once and copied into the search's journal.
+"""Trials of past experiments from which a search starts, read once and copied into the search's journal.
 
 Afterwards the search does not depend on the directories of the past experiments.
 """
@@ -76,7 +76,7 @@ def _passed_over(trials: int) -> str:
 
 
 def _ended(history: History, cell: Cell) -> Iterator[Point]:
-    """Yield the ended points of a search on the same dataset with the same model and, unless it is chosen, loss."""
+    """Yield the ended points of a search with the dataset and the model of a study, and a loss of its space."""
     for point in points_of(history.stage(Stage.SEARCH)):
         trial = point.first
         same = (trial.config.dataset, trial.config.model) == (cell.dataset, cell.model)
@@ -123,7 +123,7 @@ def _taken(point: Point, experiment: Experiment) -> WarmTrial:
 
 
 def _values(point: Point, experiment: Experiment) -> tuple[float, ...] | None:
-    """Return the mean of each objective over the finished trainings; ``None`` where one of these lacks an objective."""
+    """Return the mean of each objective over the finished trainings; ``None`` where a training lacks an objective."""
     names = [goal.metric for goal in experiment.search.goals]
     known = all(name in trial.epochs[trial.best_epoch or 0] for trial in point.finished for name in names)
     return tuple(point.mean(name) or 0.0 for name in names) if point.finished and known else None

@@ -1,4 +1,4 @@
-"""The address of the store: as named, or the database of an output directory."""
+"""The address of the store: the address that the user named, or the database of an output directory."""
 
 import os
 import shlex

@@ -1,6 +1,4 @@
-"""Files of a run for people: its history as a table, the schedule of hyper-parameters that changed, and pictures of its
-weight curves and COCOS.
-"""
+"""Files of a run for people: table of epochs, schedule of hyper-parameters, plots of weight curves and COCOS."""
 
 import csv
 import io
@@ -43,7 +41,7 @@ def trial_artifacts(trial: Trial) -> dict[str, str]:
 
 
 def history_csv(trial: Trial) -> str:
-    """Return the metrics of all epochs, a row an epoch; a cell is empty where an epoch lacks the metric."""
+    """Return the metrics of all epochs, one row per epoch; a cell is empty where an epoch lacks the metric."""
     epochs = trial.reported
     names = sorted({name for metrics in epochs.values() for name in metrics})
     buffer = io.StringIO()
@@ -70,7 +68,7 @@ def cocos_at_best(trial: Trial) -> dict[str, tuple[float, float]]:
 
 
 def line_picture(title: str, lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
-    """Return curves over [-1, 1] as SVG; values in [-1, 1]."""
+    """Return an SVG of curves over [-1, 1] with values in [-1, 1]."""
     body = []
     for index, (name, (xs, ys)) in enumerate(lines.items()):
         colour = COLOURS[index % len(COLOURS)]
@@ -86,7 +84,7 @@ def line_picture(title: str, lines: Mapping[str, tuple[np.ndarray, np.ndarray]])
 
 
 def bar_picture(title: str, values: Mapping[str, tuple[float, float]]) -> str:
-    """Return bars with their spread as SVG, each on its own scale, because counts differ by orders of magnitude."""
+    """Return an SVG of means with standard deviations, each on its own scale: counts differ by orders of magnitude."""
     rows = []
     left, width = 230, WIDTH - 230 - 90
     for index, (name, (mean, spread)) in enumerate(values.items()):

@@ -1,7 +1,7 @@
 """Which version of a registered model is the champion.
 
-Versions compete that were selected by the same metric on the same data as the newest version. A confirmed version comes
-before others, then the version with the highest value.
+Only versions with the metric and the data of the newest version compete. A confirmed version comes before others, then
+the version with the highest value.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 COMPARED = {"data_digest", "metric", "confirmed", "value"}
-"""Tags of a version that decide which one is the champion."""
+"""Tags of versions that decide which version is the champion."""
 
 
 def number_of(version: "ModelVersion") -> int:

@@ -1,4 +1,4 @@
-"""A circuit breaker: how long to leave a service alone that does not answer.
+"""A circuit breaker: how long to wait before the next request to a service that does not answer.
 
 While the breaker is closed, every attempt may be made. A failure opens the breaker: no attempt may be made for a while,
 which doubles with each further failure. Then one attempt may be made (half open), whose success closes the breaker.
@@ -33,7 +33,7 @@ class Breaker:
         return max(0.0, self._opens_at - self._clock())
 
     def succeed(self) -> None:
-        """Note that an attempt went well."""
+        """Note that an attempt succeeded."""
         self.failures = 0
 
     def fail(self) -> None:

@@ -1,4 +1,4 @@
-"""The run of a confirmed candidate: means over its seeds, how far they spread, and the verdict on it."""
+"""The run of a confirmed candidate: its means and standard deviation over the seeds, and its verdict."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class ConfirmedCandidate:
 
     Attributes:
         trial: The trial of the search that was repeated.
-        metrics: Means over the seeds by the names of a trial's metrics; of the metric that decides also its sample
-            standard deviation (``_sd``) and the ends of its 95 % interval (``_low``, ``_high``).
-        tags: The verdict on it, and its rank from 1.
-        seeds: How many of its repeats finished.
-        ended: The date at which its last repeat ended, in seconds since the Unix epoch.
+        metrics: Means over the seeds by the names of a trial's metrics; for the metric that decides also the sample
+            standard deviation (``_sd``) and the ends of the mean's 95 % interval (``_low``, ``_high``).
+        tags: The verdict on the candidate, and its rank from 1.
+        seeds: Number of the candidate's repeats that finished.
+        ended: The date at which the candidate's last repeat ended, in seconds since the Unix epoch.
     """
 
     trial: Trial
@@ -30,7 +30,7 @@ class ConfirmedCandidate:
 
 
 def confirmed_candidates(history: History) -> Iterator[ConfirmedCandidate]:
-    """Yield the candidates of every dataset whose confirmation is over and of which a repeat finished."""
+    """Yield the candidates with a finished repeat, for every dataset whose confirmation is over."""
     for verdict in verdicts_of(history).values():
         for standing in verdict.standings:
             yield _described(history, verdict, standing)
@@ -57,7 +57,7 @@ def _described(history: History, verdict: DatasetVerdict, standing: Standing) ->
 
 
 def _verdict_on(verdict: DatasetVerdict, standing: Standing) -> str:
-    """Return in a few words how a candidate stands to the winner."""
+    """Return in a few words how a candidate compares with the winner."""
     if standing.rank == 1:
         return f"winner: {verdict.verdict}"
     compared = {comparison.label: str(comparison.verdict) for comparison in verdict.comparisons}

@@ -1,4 +1,4 @@
-"""The charts that MLflow's page of an experiment opens with, in the form of its shared view.
+"""The first charts of an experiment's page in MLflow, as a part of the page's shared view.
 
 MLflow sorts charts by the names of metrics, which puts 24 COCOS counts before the first recall. The view therefore
 names the charts to show first: hyper-parameters against the metric, then validation curves. MLflow adds charts of all
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 BEST, CURVES = "best of each trial", "val"
-"""Sections of the page; charts of metrics ``val/...`` join the second one."""
+"""Sections of the page; charts of metrics ``val/...`` join the second section."""
 
 SCATTERED = 5
 """Most searched hyper-parameters with a chart of their own above the curves."""

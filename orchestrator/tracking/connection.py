@@ -18,8 +18,8 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 # Commands may print JSON, which messages of MLflow would break.
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-# The tracker retries, after reading what the store did before an answer was lost. A retry by MLflow itself could make a
-# second run of a trial unseen. The timeout below gives a slow answer some time.
+# The tracker retries, after it has read the store again, because the store may have carried out a request whose answer
+# was lost. A retry by MLflow could make a second run of a trial. The timeout below leaves time for slow answers.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 TIMEOUT_IS_OURS = TIMEOUT not in os.environ
@@ -64,12 +64,12 @@ def hush() -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's text, because MLflow appends traces, and without a password."""
+    """Return the first line of an error's text without passwords; MLflow appends traces in further lines."""
     return without_password((str(error).strip().splitlines() or [type(error).__name__])[0])[:300]
 
 
 def connect(uri: str, output: Path) -> "MlflowClient":
-    """Open the store; one process at a time makes a database, because two processes would break its migration."""
+    """Open the store under a lock, because two processes that create the database at once would break its migration."""
     hush()
     from mlflow import MlflowClient
 
@@ -97,10 +97,10 @@ def count_experiments(uri: str) -> int:
 
 
 def find_run(client: "MlflowClient", experiment_id: str, trial: str) -> "Run | None":
-    """Return the run of a trial, whatever characters its id has; ``None`` where there is none.
+    """Return the run of a trial, whatever characters its id has; ``None`` where the trial has no run.
 
-    MLflow's filters cannot write a quotation mark within a string. So the filter has an underscore, which stands for
-    any character, and the runs found are compared with the id here.
+    A string in an MLflow filter cannot contain a quotation mark. The filter therefore has underscores, which match any
+    character, and the id of each matching run is compared here.
     """
     pattern = re.sub(r"[^A-Za-z0-9.-]", "_", trial)
     runs = client.search_runs([experiment_id], f"tags.trial LIKE '{pattern}'")

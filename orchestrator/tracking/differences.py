@@ -11,7 +11,7 @@ from orchestrator.tracking.store import STATUS
 
 
 def find_differences(uri: str, output: Path, experiment: str, history: History) -> list[str]:
-    """Return a line about each trial whose run differs from a history to which nobody adds.
+    """Return a line about each trial whose run differs from the history, to which no process may be adding records.
 
     Raises:
         MlflowException: If the store does not answer; see ``store_failures``.

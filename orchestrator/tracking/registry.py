@@ -8,7 +8,7 @@ The alias points to the best version, see ``best_version.py``.
 MLflow has neither a lock on a model nor a conditional change of an alias. Processes that share an output folder take
 turns. Machines that share a server may write between two requests of another machine, so each machine reads again
 after it has written: a machine that finds an equal, earlier version removes its own version, and a machine that finds
-the alias elsewhere than at the best version moves the alias. The machine that writes last reads last, and sees all.
+the alias not at the best version moves the alias. The machine that writes last also reads last, after all writes.
 """
 
 import re
@@ -45,7 +45,7 @@ LOCK = ".registry.lock"
 """Lock file in the output folder; the process that holds it may register."""
 
 ATTEMPTS = 5
-"""Attempts to find the alias where it was put; if all fail, another program moves the alias by other rules."""
+"""Attempts to find the alias where it was set; if all fail, another program moves the alias by other rules."""
 
 USAGE = """A table with a column `caption` gets images, with a column `image` captions, a row for each answer:
 
@@ -65,7 +65,7 @@ class Registered:
     Attributes:
         name: ``icr-<dataset>``.
         version: Number of the version, from 1.
-        is_champion: Whether the alias points to it.
+        is_champion: Whether the alias points to this version.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a run is to hold beside its files, sent to MLflow in as few requests as MLflow's limits allow.
+"""The params, tags and metrics of a run, sent to MLflow in as few requests as MLflow's limits allow.
 
 A database takes about as long for one number as for fifty, so a trial that began and ended since the last delivery
 sends its params, its tags and its epochs in one request.
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric, Param, RunTag
 
 LIMIT = 1000
-"""Metrics, params and tags in one request together, MLflow's limit."""
+"""MLflow's limit of metrics, params and tags together in one request."""
 
 
 class RunBatch:
     """Collects params, tags and metrics of a run until ``send``.
 
-    MLflow stores the params of a request first, then its metrics, then its tags: a tag which says that something is
-    there comes after what it speaks of, also where the store dies between the three.
+    MLflow stores the params of a request first, then its metrics, then its tags: a tag that confirms params or metrics
+    is stored after these, even if the store dies in between.
     """
 
     def __init__(self, client: "MlflowClient", run: Run) -> None:
@@ -32,36 +32,36 @@ class RunBatch:
         self._forget()
 
     def add_params(self, params: Mapping[str, Any]) -> None:
-        """Take params, as text; of a run they cannot change."""
+        """Add params, as text; params of a run cannot change later."""
         from mlflow.entities import Param
 
         self._params += [Param(name, visible(str(value))) for name, value in params.items()]
 
     def add_tags(self, tags: Mapping[str, str]) -> None:
-        """Take tags."""
+        """Add tags."""
         from mlflow.entities import RunTag
 
         self._tags += [RunTag(name, value) for name, value in tags.items()]
 
     def add_step(self, metrics: Mapping[str, float], seconds: float, step: int) -> None:
-        """Take all metrics of a step, which arrive in one request; the run's ``step`` is this one once they have.
+        """Add all metrics of a step, which are sent in one request; afterwards the run's ``step`` is this step.
 
         Args:
-            metrics: By name.
-            seconds: When they were recorded, in seconds since 1970.
-            step: Higher than that of the call before.
+            metrics: Metric -> value.
+            seconds: Date of the metrics, in seconds since the Unix epoch.
+            step: Step of the metrics, higher than the step of the previous call.
         """
         self._make_room(len(metrics))
         self._metrics += metrics_of(metrics, seconds, step)
         self._step = step
 
     def add_metrics(self, metrics: Mapping[str, float], seconds: float, step: int | None) -> None:
-        """Take metrics of a step that says nothing of how far the run came."""
+        """Add metrics without a change of the run's ``step``."""
         self._make_room(len(metrics))
         self._metrics += metrics_of(metrics, seconds, step)
 
     def send(self) -> None:
-        """Send what was taken since the last time, if anything was."""
+        """Send the params, tags and metrics that were added since the last call, if there are any."""
         if not (self._params or self._tags or self._metrics):
             return
         self._client.log_batch(self._run.id, metrics=self._metrics, params=self._params, tags=self._tags)

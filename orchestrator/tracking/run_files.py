@@ -8,12 +8,12 @@ from orchestrator.tracking.runs import Run
 
 
 def send_texts(run: Run, texts: Mapping[str, str], uri: str) -> None:
-    """Send files by their names; a file that is there already is written over.
+    """Send files by their names; an existing file of the run is overwritten.
 
     Args:
-        run: Whose files they are.
+        run: Run to which the files belong.
         texts: Name -> content.
-        uri: Of MLflow's store.
+        uri: Address of MLflow's store.
     """
     with tempfile.TemporaryDirectory() as folder:
         for name, text in texts.items():
@@ -22,10 +22,10 @@ def send_texts(run: Run, texts: Mapping[str, str], uri: str) -> None:
 
 
 def send_files(run: Run, files: list[Path], uri: str) -> None:
-    """Send files under their own names; a file that is there already is written over.
+    """Send files under their own names; an existing file of the run is overwritten.
 
-    MLflow's client would ask the store again where the run has its files, and keep 7 KB and a pool of threads for
-    each of the newest 1,024 runs; the run knows where.
+    MLflow's client would ask the store for the place of the run's files, which the run has in ``artifacts``, and keep
+    7 KB and a pool of threads for each of the newest 1,024 runs.
     """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 

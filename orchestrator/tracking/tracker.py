@@ -22,7 +22,7 @@ from orchestrator.tracking.turns import SHORT_TURNS
 from trainables.extras import is_installed
 
 PAUSE = 0.5
-"""Seconds between deliveries; the records that come in between go into one request per trial."""
+"""Seconds between deliveries; the records of a trial in this time are sent in one request."""
 
 LONGEST_PAUSE = 30.0
 """Seconds between attempts, at most, while a store does not answer."""
@@ -59,7 +59,7 @@ class Tracker:
             self._thread.start()
 
     def listen(self, record: Record) -> None:
-        """Take a new record of the journal; returns at once."""
+        """Queue a new record of the journal; the call returns at once."""
         self._records.put(record)
 
     def close(self, seconds: float) -> None:

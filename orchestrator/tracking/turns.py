@@ -1,7 +1,7 @@
-"""How soon a thread that waits gets its turn from the thread that delivers to MLflow.
+"""The interval after which Python switches from the thread that delivers to MLflow to a waiting thread.
 
-Python has one such interval for the whole process, and a process can run two searches at once (``icr.search`` in two
-threads): the first tracker that starts shortens the interval, the last tracker that ends brings the old interval back.
+Python has one switch interval for the whole process, and a process can run two searches at once (``icr.search`` in two
+threads): the first tracker that starts shortens the interval, the last tracker that ends restores the old interval.
 """
 
 import sys
@@ -32,7 +32,7 @@ class ShortTurns:
             self._users += 1
 
     def end(self) -> None:
-        """Bring the old interval back, if nobody else needs short turns any more."""
+        """Restore the old interval, unless another tracker still needs the short interval."""
         with self._lock:
             self._users -= 1
             if self._users == 0:
@@ -40,4 +40,4 @@ class ShortTurns:
 
 
 SHORT_TURNS = ShortTurns()
-"""The one of this process: so is the interval."""
+"""The only instance of this process, because the process has only one switch interval."""

@@ -1,5 +1,4 @@
-"""The view that MLflow's page of an experiment opens with: trials, best first, with the columns that tell them apart,
-and charts.
+"""The first view of an experiment's page in MLflow: trials, best first, the columns in which they differ, and charts.
 
 MLflow keeps such a shared view as JSON in a tag of the experiment, and links name the tag. Without a view, the page
 lists the studies without any metric.
@@ -62,7 +61,7 @@ def _view(history: History) -> dict[str, Any]:
         "orderByKey": f"metrics.`{metric}_best`",
         "orderByAsc": False,
         "selectedColumns": columns,
-        # Columns in this order, not the alphabetical one, with the date of creation last.
+        # Without this key, MLflow orders the columns alphabetically.
         "columnOrder": [RUN_NAME, *columns, "runDateAndNestInfo", "duration"],
         "columnWidths": {RUN_NAME: 3 * WIDTH} | dict.fromkeys(columns, WIDTH),
         "runsHiddenMode": "FIRST_20_RUNS",

@@ -38,12 +38,11 @@ class Champion:
         trial: Id of the trial that trained the model.
         confirmed: Whether the trial's settings were confirmed with fresh seeds.
         metric: Name of the metric that selected the model.
-        value: Value of this metric; of a confirmed model the mean over the seeds.
-        data_digest: Digest of the data that the model was trained on.
-        parameters: The hyper-parameters that tell the trial from others, for people; empty in packages of older
-            versions.
+        value: Value of this metric; for a confirmed model the mean over the seeds.
+        data_digest: Digest of the data on which the model was trained.
+        parameters: The hyper-parameters that identify the trial, for people; empty in packages of older versions.
         verdict: The verdict on the model and the reason in a sentence; empty without a confirmation.
-        test: Value of the metric on the test split, of a confirmed model the mean over the seeds; ``None`` where the
+        test: Value of the metric on the test split, for a confirmed model the mean over the seeds; ``None`` where the
             test split was not opened for the model.
     """
 
@@ -61,7 +60,7 @@ class Champion:
 
 
 def pack_champions(history: History, workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
-    """Pack the model of each dataset's winner that has not been packed; return why some could not be."""
+    """Pack the model of each dataset's winner that has not been packed; return a sentence about each failure."""
     problems = []
     for dataset, trial in find_champions(history).items():
         folder = directory / CHAMPIONS / Path(dataset).name
@@ -87,7 +86,7 @@ def packed_champions(directory: Path) -> Mapping[Path, Champion]:
 
 
 def read_champion(folder: Path) -> Champion | None:
-    """Return the description of the model packed in a folder; ``None`` where there is none that can be read."""
+    """Return the description of the model packed in a folder; ``None`` where no description can be read."""
     try:
         return Champion(**read_state(folder / CARD))
     except (OSError, ValueError, TypeError):

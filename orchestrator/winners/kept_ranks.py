@@ -18,7 +18,7 @@ def ranks_file(directory: Path, trial: Trial, split: str) -> Path:
 
 
 def keep_ranks(ranks: Mapping[str, "Ranks"], trial: Trial, checkpoints: Checkpoints, directory: Path) -> None:
-    """Write the ranks of each split into the experiment's directory and beside the checkpoints, which may lie apart."""
+    """Write the ranks of each split into the experiment's directory and to the checkpoints, which may be elsewhere."""
     from trainables.ranks import write_ranks
 
     for split, of_split in ranks.items():

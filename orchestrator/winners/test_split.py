@@ -1,4 +1,4 @@
-"""Opening the test split: after all selection is over, for the trials that were selected, and written down first."""
+"""Opens the test split after all selection, only for the selected trials, and records the opening beforehand."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,9 +42,9 @@ def evaluate_on_test(
     for trial in due:
         checkpoint = checkpoints.bring(trial.id, checkpoint_root(directory, trial))
         evaluation = workload.test(trial.config, checkpoint)
-        # The files first: a trial that counts as evaluated is not evaluated again, and would stay without files.
+        # The files come first: a trial with a recorded evaluation is not evaluated again, and would stay without files.
         keep_ranks(evaluation.ranks, trial, checkpoints, directory)
         ranks = evaluation.ranks["test"].to_text() if "test" in evaluation.ranks else None
-        # Nothing changes in the journal of a user without judgements.
+        # Without judgements, the record has no such field, as in older versions.
         judged = [one.to_text() for one in evaluation.judged] or None
         ledger.append(EvaluatedOnTest(trial=trial.id, metrics=dict(evaluation.metrics), ranks=ranks, judged=judged))

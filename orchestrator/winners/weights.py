@@ -1,4 +1,4 @@
-"""The best models of the trials that were looked at on test, as files that MLflow gets beside their runs."""
+"""The best models of the trials that were evaluated on test, as files that MLflow stores with their runs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ def weights_file(directory: Path, trial: str) -> Path:
 
 
 def write_files(trials: Iterable[Trial], workload: Workload, checkpoints: Checkpoints, directory: Path) -> list[str]:
-    """Write the weights files that are missing; return why some could not be written, so that the search can say it."""
+    """Write the weights files that are missing; return a sentence about each file that could not be written."""
     problems = []
     for trial in trials:
         file = weights_file(directory, trial.id)
