@@ -1,7 +1,6 @@
 """A trial from beginning to end: seed, build, then train, evaluate and report each epoch.
 
-A trial yields its reports and does not know the code that reads them: a test, the command ``train``, or an actor of a
-cluster.
+A trial yields reports and does not know their reader: a test, the command ``train``, or an actor of a cluster.
 """
 
 import math

@@ -60,8 +60,7 @@ class FusedTrials:
         """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, is removed.
 
         Returns:
-            Each trial's report, or the error that ended the trial. ``time/train_seconds`` is the trial's share of the
-            common time.
+            Each trial's report, or the error that ended it; ``time/train_seconds`` is its share of the common time.
         """
         shapes: dict[Hashable, dict[str, Trial]] = {}
         for name in names:
