@@ -1,4 +1,4 @@
-"""One trial: data, models, losses, COCOS, metrics and the training loop, in PyTorch alone.
+"""One trial: data, models, losses, COCOS, metrics and the training loop, in PyTorch.
 
 This package imports and trains without Ray, Optuna and MLflow.
 """

@@ -30,7 +30,7 @@ BACKBONES = (
     "wide_resnet101_2", "wide_resnet50_2",
 )
 # fmt: on
-"""All names, sorted within a family."""
+"""Names of all backbones, sorted within a family of networks."""
 
 
 def check_backbone(name: str) -> None:

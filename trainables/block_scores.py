@@ -1,35 +1,35 @@
 """Counts the scores of a block that are at or above thresholds, in float32, and in float64 where scores are too close.
 
-A product of matrices in float64 takes twice the time of one in float32 on a CPU, and up to 64 times on a GPU. A score
+A matrix product in float64 takes twice the time of a product in float32 on a CPU, and up to 64 times on a GPU. A score
 in float32 that differs from its threshold by more than its largest possible error is decided. This error,
 
     slack = SAFETY * max(largest relative error of a sample, ROUNDING) * longest image * longest caption,
 
-is measured on a sample of the embeddings, by the same product that makes the blocks, whatever its order of summation;
-queries with a score closer than the slack to a threshold are computed again in float64.
+is measured on a sample of the embeddings with the matrix product that makes the blocks, so any order of summation is
+covered. Queries with a score closer than the slack to a threshold are computed again in float64.
 """
 
 import torch
 from torch import Tensor
 
 SAFETY = 16.0
-"""Factor on the largest error of the sample; errors with the sample's spread do not get so large."""
+"""Factor on the largest error of the sample; the largest error of all scores is far below this multiple."""
 
 ROUNDING = 2.0**-24
 """Relative rounding error of one float32 number."""
 
 TIE = 1e-12
-"""Scores closer than this, relative to the longest vectors, are ties: the rounding of float64 sums."""
+"""Difference below which scores are ties, relative to the longest vectors: the rounding of float64 sums."""
 
 PAIRS = 512
-"""Captions whose scores with their own images are computed at a time, so that they fit a CPU's cache."""
+"""Number of captions whose scores with their own images are computed at a time, so that they fit a CPU's cache."""
 
 SAMPLE = 256
-"""Images and captions of the sample, whose scores are computed in both precisions."""
+"""Number of images, and of captions, in the sample, whose scores are computed in both precisions."""
 
 
 class BlockScores:
-    """Dot products of images and captions, see ``trainables.scores``; ``own`` and ``between`` return float64."""
+    """Dot products of images and captions as ``trainables.scores.Scores``; ``own`` and ``between`` return float64."""
 
     def __init__(self, images: Tensor, captions: Tensor) -> None:
         """Take embeddings (I, D) and (C, D); float64 embeddings are compared as they are."""
@@ -39,28 +39,28 @@ class BlockScores:
         image_lengths, caption_lengths = (
             torch.linalg.vector_norm(vectors, dim=-1).double() for vectors in (self._images, self._captions)
         )
-        # An upper bound of all scores.
+        # ``largest`` is an upper bound of all scores.
         largest = float(image_lengths.max() * caption_lengths.max())
         self.tolerance, self.device = TIE * largest, images.device
         if not is_exact:
             error = self._error(image_lengths[:SAMPLE], caption_lengths[:SAMPLE])
             self._slack = SAFETY * max(ROUNDING, error) * largest
-        # Kept from block to block, because allocating fresh memory of this size took a tenth of an evaluation.
+        # Buffers are reused for all blocks, because allocating them for each block took a tenth of an evaluation.
         self._scores, self._flags = (self._images.new_empty(0) for _ in range(2))
 
     def own(self, image_of_caption: Tensor) -> Tensor:
-        """See ``Scores``."""
+        """Return the score of each caption with its image, see ``Scores.own``."""
         pairs = zip(image_of_caption.split(PAIRS), self._captions.split(PAIRS), strict=True)
         return torch.cat([(self._images.index_select(0, owner).double().mul_(part)).sum(-1) for owner, part in pairs])
 
     def between(self, images: Tensor, captions: Tensor) -> Tensor:
-        """See ``Scores``."""
+        """Return the scores of some images with some captions, see ``Scores.between``."""
         return self._images[images].double() @ self._captions[captions].double().T
 
     def count(
         self, rows: slice, columns: slice, row_of_column: Tensor, per_image: Tensor, per_caption: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """See ``Scores``."""
+        """Count the negatives of a block at or above thresholds, see ``Scores.count``."""
         images, captions = self._images[rows], self._captions[columns]
         block, flags = self._multiply(images, captions)
         own = places_of_positives(block, row_of_column)
@@ -80,7 +80,7 @@ class BlockScores:
         return of_images, of_captions[:, 0]
 
     def _multiply(self, images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores of a block, and a buffer of equal shape; both are valid until the next block."""
+        """Return the scores of a block, and a buffer of equal shape; both are overwritten with the next block."""
         shape = len(images), len(captions)
         if self._scores.numel() < shape[0] * shape[1]:
             self._scores, self._flags = (images.new_empty(shape[0] * shape[1]) for _ in range(2))
@@ -119,6 +119,6 @@ def count_reaching(scores: Tensor, thresholds: Tensor, flags: Tensor | None = No
 
 
 def places_of_positives(block: Tensor, row_of_column: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of the positives that lie in a block; see ``Scores.count``."""
+    """Return rows and columns of the positives in a block; for ``row_of_column`` see ``Scores.count``."""
     columns = ((row_of_column >= 0) & (row_of_column < len(block))).nonzero().flatten()
     return row_of_column[columns], columns

@@ -1,4 +1,4 @@
-"""The rsum that a random ranking reaches: on a split of twenty images it is 150 of 600.
+"""The expected rsum of a random ranking: 150 of 600 on a split of twenty images with five captions each.
 
 A query with m positives among n candidates finds one of them in its first K places with probability
 
@@ -13,14 +13,14 @@ from collections.abc import Iterable
 import numpy as np
 
 PLACES = (1, 5, 10)
-"""The K of the recalls that an rsum adds up."""
+"""The K of the recalls R@K in an rsum."""
 
 
 def chance_rsum(image_of_caption: np.ndarray, labels: np.ndarray | None = None) -> float:
-    """Return the expected rsum, in [0, 600], of a ranking that knows nothing.
+    """Return the expected rsum, in [0, 600], of a random ranking.
 
     Args:
-        image_of_caption: Image of each caption, shape (C,), integers; each of I images has at least one.
+        image_of_caption: Image of each caption, shape (C,), integers; each of I images has at least one caption.
         labels: Class of each image, shape (I,), where images retrieve the other images of their class.
 
     Example:
@@ -37,7 +37,7 @@ def chance_rsum(image_of_caption: np.ndarray, labels: np.ndarray | None = None) 
 
 
 def _recall(candidates: int, positives: Iterable[int], places: int) -> float:
-    """Return the expected recall in percent of queries that have so many positives each."""
+    """Return the expected recall in percent of queries with the given numbers of positives."""
     queries = Counter(positives)
     missed = sum(count * _miss(candidates, own, places) for own, count in queries.items())
     return 100 * (1 - missed / queries.total())

@@ -1,9 +1,9 @@
 """Checkpoints: written whole or not at all, verified before use, and unable to run code.
 
-A checkpoint is a directory ``epoch_0007`` with two files: ``state.pt`` resumes the trial after that epoch, ``best.pt``
-is the model of the best epoch so far, with everything needed to evaluate it. ``manifest.json``, written last, holds
-the sizes and SHA-256 digests of both files; a directory without a matching manifest is not a checkpoint. Torch is
-imported only to read or write tensors, so finding a checkpoint, or refusing a damaged one, is quick.
+A checkpoint is a directory such as ``epoch_0007``. ``state.pt`` resumes the trial after the epoch in the directory's
+name; ``best.pt`` is the model of the best epoch so far, with all data needed for its evaluation. ``manifest.json``,
+written last, holds the sizes and SHA-256 digests of both files; a directory without a matching manifest is no
+checkpoint. Torch is imported only to read or write tensors, so finding or refusing a checkpoint is quick.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def write_file(path: Path, payload: dict[str, Any]) -> None:
         try:
             torch.save({"format": FORMAT, **payload}, file)
         except RuntimeError as error:
-            # On a full disk PyTorch still tries to close its archive, and the error of closing hides the reason.
+            # On a full disk PyTorch still tries to close its archive, and the error of closing hides the OSError.
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
@@ -68,7 +68,7 @@ def read_file(directory: Path, name: str) -> dict[str, Any]:
 
 
 def find_damage(directory: Path) -> str | None:
-    """Return what is wrong with a checkpoint directory in one line, or ``None`` where it is whole."""
+    """Return the damage of a checkpoint directory in one line, or ``None`` for an undamaged checkpoint."""
     try:
         manifest = read_state(directory / MANIFEST)
         if not isinstance(manifest, dict):
@@ -94,10 +94,10 @@ def save_epoch(
     """Write the checkpoint of a report as ``root/epoch_NNNN`` and remove all but the newest ``keep``.
 
     Args:
-        root: Directory of a training; made where it is missing.
+        root: Directory of a training; made if it is missing.
         report: Report of the epoch to save.
-        keep: Checkpoints to keep, >= 1; several, because the end of a process may damage the newest.
-        guard: Context around the renaming that makes the checkpoint appear; an error of the context prevents it.
+        keep: Number of checkpoints to keep, >= 1; several, because a crash may damage the newest checkpoint.
+        guard: Context around the renaming that makes the checkpoint appear; an error of the context prevents renaming.
 
     Returns:
         The checkpoint's directory.
@@ -115,7 +115,7 @@ def save_epoch(
 
 
 def replace_epochs(root: Path, found: Path) -> None:
-    """Replace all checkpoints under ``root`` by a copy of ``found``; where ``found`` is missing, only remove them."""
+    """Remove all checkpoints under ``root``, and put a copy of ``found`` in their place if ``found`` exists."""
     with aside(root / found.name) as copied:
         is_there = found.exists()
         if is_there:
@@ -127,7 +127,7 @@ def replace_epochs(root: Path, found: Path) -> None:
 
 
 def list_epochs(root: Path) -> list[Path]:
-    """Return the checkpoint directories under ``root``, oldest epoch first; other files are passed over."""
+    """Return the checkpoint directories under ``root``, oldest epoch first; other files are ignored."""
     found = {path: epoch_of(path.name) for path in root.glob("epoch_*")}
     epochs = {path: epoch for path, epoch in found.items() if epoch is not None and path.is_dir()}
     return sorted(epochs, key=lambda path: epochs[path])
@@ -150,7 +150,7 @@ def epoch_of(name: str) -> int | None:
 
 
 def find_latest(root: Path) -> Path | None:
-    """Return the newest undamaged checkpoint under ``root``, or ``None`` where there is none."""
+    """Return the newest undamaged checkpoint under ``root``, or ``None``."""
     return next((path for path in reversed(list_epochs(root)) if find_damage(path) is None), None)
 
 

@@ -1,6 +1,6 @@
-"""Retrieval of images with images: a query looks for another image of its class among all others.
+"""Retrieval of images with images: a query looks for another image of its class among all other images.
 
-    rank = 1 + #{images n of other classes: s_n >= max over the others p of its class of s_p}
+    rank = 1 + #{images n of other classes: s_n >= max over the other images p of its class of s_p}
     R@K  = 100 * mean(rank <= K)
 
 The query itself is no candidate. Ties rank against the query, as in ``metrics``. There is only one direction, so every
@@ -19,10 +19,10 @@ from trainables.metrics import metrics_of_ranks
 from trainables.scores import Scores
 
 FINE_PLACES = (2, 4, 8)
-"""The K of recalls beside 1, 5 and 10, as fine-grained retrieval reports them."""
+"""Further K of the recalls R@K, which are usual in fine-grained retrieval, beside 1, 5 and 10."""
 
 QUERIES_AT_A_TIME = 512
-"""Queries compared with all images at a time; limits memory and changes no number."""
+"""Number of queries that are compared with all images at a time; limits memory and changes no result."""
 
 
 def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def rank_classmates(scores: Scores, labels: Tensor) -> Tensor:
         Ranks from 1, shape (I,), int64, on the device of the scores.
 
     Raises:
-        ValueError: If a class has one image alone.
+        ValueError: If a class has only one image.
 
     Example:
         >>> from trainables.block_scores import BlockScores
@@ -62,7 +62,7 @@ def class_metrics(ranks: Tensor) -> dict[str, float]:
     """Return the keys of ``retrieval_metrics`` without AP, and R@2, R@4 and R@8, of ranks of ``rank_classmates``.
 
     Args:
-        ranks: From 1, shape (I,), int64.
+        ranks: Ranks from 1, shape (I,), int64.
     """
     found = metrics_of_ranks(ranks, ranks, torch.arange(len(ranks), device=ranks.device))
     kept = {name: value for name, value in found.items() if not name.endswith("map5")}

@@ -3,8 +3,8 @@
 For a batch, per direction (``i2t``: images query captions; ``t2i``: captions query images), with "counted" a candidate
 whose weight in the gradient of its query's term exceeds epsilon:
 
-    negatives_per_query       C^q   counted candidates of a query; mean over the queries that have any, for NT-Xent over
-                                    all queries, as in the papers' tables. NaN where no query has any: not computable.
+    negatives_per_query       C^q   counted candidates of a query; mean over the queries with a counted candidate, for
+                                    NT-Xent over all queries, as in the papers' tables. NaN without such a query.
     negatives_per_batch       C^B   counted candidates, summed over the queries
     queries_without_gradient  C^0   queries without a counted candidate
     negative_weight           W-    weights of a query's counted candidates, summed; mean over all queries
@@ -15,9 +15,9 @@ A query with several positives counts the mean over its positives. Each loss def
 
     gradient_negatives, gradient_positives   negative (positive) pairs whose |dL/ds| exceeds epsilon
 
-Weights are those of one query's term, without the reduction over queries and without 1/temperature, so that one epsilon
-suits all batch sizes; |dL/ds| is the whole gradient, with both factors. All counts are about the similarities that
-enter the loss; the normalisation of embeddings plays no part.
+Weights are taken from one query's term, without the reduction over queries and without 1/temperature, so that one
+epsilon suits all batch sizes; |dL/ds| is the whole gradient, with both factors. All gradients are taken with respect to
+the similarities; the normalisation of embeddings plays no part.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
@@ -40,10 +40,10 @@ from trainables.losses.smooth_ap import SmoothAP
 from trainables.losses.triplet import Triplet, TripletHardest
 
 Convention = Literal["paper", "published"]
-"""The papers' definitions, or what the published code computes."""
+"""``paper``: the papers' definitions; ``published``: the published code's computation."""
 
 CODED_POSITIVES = 5
-"""The published SmoothAP counter takes positions 5q to 5q + 4 for the positives of query q, in either direction."""
+"""Positives per query in the published SmoothAP counter: candidates 5q to 5q + 4 of query q, in either direction."""
 
 
 def count_contributions(
@@ -58,20 +58,20 @@ def count_contributions(
     """Count the contributing samples of a batch, without gradients and without touching the random state.
 
     ``published`` reproduces the published code with its defects, which the printed tables have. ``ignore`` is left out,
-    because to that code another caption of a query's image is a negative. For ``triplet`` the t2i counts per query are
-    sums over captions per image [Code2022, line 79]. For ``smooth_ap`` the positives of query q are at 5q to 5q + 4,
-    for captions as for images, a query's count is divided by 5 (i2t) or 1 (t2i) [lines 263 to 271], and a batch in
-    which no query counts gives 0. The other counters of the published code are right, and both conventions give them.
-    That code knows one positive a query, for SmoothAP five captions an image, in the order of the images.
+    because that code counts another caption of a query's image as a negative. For ``triplet`` the t2i counts per query
+    are sums over captions per image [Code2022, line 79]. For ``smooth_ap`` query q has its positives at 5q to 5q + 4 in
+    both directions, a query's count is divided by 5 (i2t) or 1 (t2i) [lines 263 to 271], and a batch without counted
+    queries gives 0. The other counters of the published code are right, and both conventions give these counters. The
+    published code requires one positive per query, and for SmoothAP five captions per image in the images' order.
 
     Args:
         loss: Any differentiable loss with the losses' signature; losses of ``trainables.losses`` get every counter,
-            others the general counters.
+            other losses only the general counters.
         similarity: Shape (..., I, C), floating.
         positives: Shape (I, C), bool.
         ignore: Shape (I, C), bool; ``published`` leaves it out.
         epsilon: Least weight that counts, > 0. In units of weight: probabilities for NT-Xent, slopes for polynomials.
-        convention: The definitions of the papers, or the published code's.
+        convention: Definitions of the counters, see ``Convention``.
 
     Returns:
         Each counter's name, such as ``i2t_negatives_per_query``, with a float64 tensor of shape (...).
@@ -132,9 +132,9 @@ class Spread(NamedTuple):
 
 
 class ContributionStatistics:
-    """Mean and standard deviation of each counter over the batches of a pass, each batch weighing the same.
+    """Mean and standard deviation of each counter over the batches of a pass; all batches have equal weight.
 
-    Adding keeps tensors where they are; only ``summary`` waits for the device.
+    ``add`` keeps tensors on their device; only ``summary`` waits for the device.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class ContributionStatistics:
         """Add the counters of one batch of one trial, each a scalar; every batch has the same counters.
 
         Raises:
-            ValueError: If a counter is not a scalar, or names differ from those of the first batch.
+            ValueError: If a counter is not a scalar, or names differ from the names in the first batch.
         """
         shapes = {name: tuple(value.shape) for name, value in counts.items() if value.dim() > 0}
         if shapes:
@@ -159,7 +159,7 @@ class ContributionStatistics:
     def summary(self) -> dict[str, Spread]:
         """Return each counter's spread over the batches in which it is computable.
 
-        A counter that is computable in no batch is left out: it is not 0.
+        A counter that is computable in no batch is left out, because its value is unknown, not 0.
         """
         if not self._batches:
             return {}
@@ -198,7 +198,7 @@ def _counters(loss: Callable[..., Tensor], direction: Direction, epsilon: float)
 
 
 def _summarise(counts: Tensor, *, over_all: bool = False) -> dict[str, Tensor]:
-    """Return C^q, C^B and C^0 of counts of queries, shape (..., Q)."""
+    """Return C^q, C^B and C^0 from the count of each query, shape (..., Q)."""
     total, without = counts.sum(-1), (counts == 0).sum(-1).double()
     queries = counts.shape[-1] if over_all else counts.shape[-1] - without
     return {
@@ -209,7 +209,7 @@ def _summarise(counts: Tensor, *, over_all: bool = False) -> dict[str, Tensor]:
 
 
 def _per_query(values: Tensor, direction: Direction) -> Tensor:
-    """Return each query's mean over its positives, shape (..., Q), float64, of values of pairs, shape (..., P)."""
+    """Return the mean over each query's positives, shape (..., Q), float64, of values of pairs, shape (..., P)."""
     values = values.double()
     if direction.pairs_are_queries:
         return values
@@ -222,7 +222,7 @@ def _sum_per_query(values: Tensor, direction: Direction) -> Tensor:
 
 
 def _published(loss: Callable[..., Tensor], direction: Direction, epsilon: float) -> dict[str, Tensor] | None:
-    """Return the counters of a direction as coded, or None where the code follows the definitions."""
+    """Return the published code's counters of a direction, or ``None`` where the code follows the definitions."""
     if isinstance(loss, Triplet) and direction.name == "t2i":
         # The published code sums along the captions, although the candidates of a caption are along the other axis.
         counted = loss.contributions(direction).counted(epsilon)
@@ -268,7 +268,7 @@ def _gradient(loss: Callable[..., Tensor], similarity: Tensor, positives: Tensor
         leaf = similarity.detach().clone().requires_grad_()
         value = loss(leaf, positives, ignore)
         if value.dim() > leaf.dim() - 2:
-            # Hyper-parameters of several trials on one matrix: each trial needs a matrix of its own.
+            # The hyper-parameters are of several trials, and the gradient of each trial needs its own similarities.
             leaf = leaf.detach().expand(*value.shape, *leaf.shape[-2:]).clone().requires_grad_()
             value = loss(leaf, positives, ignore)
         if not value.requires_grad:
@@ -277,5 +277,5 @@ def _gradient(loss: Callable[..., Tensor], similarity: Tensor, positives: Tensor
 
 
 def _saveable(mask: Tensor) -> Tensor:
-    """Return a tensor that the backward pass may keep, which it may not do with tensors of inference mode."""
+    """Return a tensor that autograd may save for the backward pass; tensors of inference mode may not be saved."""
     return mask.clone() if mask.is_inference() else mask

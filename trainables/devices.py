@@ -6,10 +6,10 @@ from trainables.errors import ConfigError
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the device of a name; ``auto`` takes a GPU where there is a GPU.
+    """Return the device with a name; ``auto`` is a GPU if this machine has a GPU, else the CPU.
 
     Raises:
-        ConfigError: If the name is no device, or a device that this machine does not have.
+        ConfigError: If the name is no device, or this machine lacks the device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

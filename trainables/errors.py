@@ -1,31 +1,31 @@
-"""Errors with messages for people: each message names the place, the rule and the way out."""
+"""Errors with messages for users: each message names the place of the error, the rule and the remedy."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import ParamSpec, TypeVar
 
 FEW = 3
-"""Problems of one kind up to which each problem is shown."""
+"""Most problems of one kind that are shown one by one."""
 
-# Names and contents of records, file paths and numbers; a record's content, which may be cut, follows "got".
+# Matches names and contents of records, file paths and numbers. A record's content, which may be cut, follows "got".
 _NAMES_AND_NUMBERS = re.compile(r", got .*|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S*/\S*|\([^()]*\.\w+\)|\d[\d,.]*")
 
 WANT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|MemoryError|out of memory|can't allocate memory|ALLOC_FAILED|running low on memory", re.I
 )
-"""Texts of errors of Python, NumPy, PyTorch and Ray about lack of memory, of the machine or of a GPU."""
+"""Texts in the errors of Python, NumPy, PyTorch and Ray about a lack of machine or GPU memory."""
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
 class UserError(Exception):
-    """A mistake that the user can correct; the text is all that the user needs to see.
+    """A mistake that the user can correct; the message tells the user everything, so no traceback is shown.
 
     Attributes:
         exit_code: Exit code of a command that this error ends.
-        ends_at_once: Whether the process of a command is to end without Python's own end, because threads of a library
-            that cannot be stopped would end the process in their own way.
+        ends_at_once: Whether the command's process must end without Python's shutdown, because a library's threads that
+            cannot be stopped would disturb the shutdown.
     """
 
     exit_code = 2
@@ -33,7 +33,7 @@ class UserError(Exception):
 
 
 class ConfigError(UserError, ValueError):
-    """A configuration that is refused: unknown key, wrong type, or a value out of its range.
+    """A configuration is refused: unknown key, wrong type, or a value out of its range.
 
     Attributes:
         problems: A line for each mistake, naming the key; the text shows the first twenty.
@@ -52,7 +52,7 @@ class ConfigError(UserError, ValueError):
 
 
 class Mistakes:
-    """Gathers the mistakes of several checks, so that a user sees all mistakes at once.
+    """Collects the mistakes that several checks find, so that a user sees all mistakes at once.
 
     Example:
         >>> mistakes = Mistakes()
@@ -66,7 +66,7 @@ class Mistakes:
         self.problems: list[str] = []
 
     def of(self, check: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result | None:
-        """Return what a check returns, or ``None`` after noting why the check refused."""
+        """Return the result of a check, or ``None`` after noting the check's error."""
         try:
             return check(*args, **kwargs)
         except ConfigError as error:
@@ -86,14 +86,14 @@ class Mistakes:
 
 
 class PluginError(ConfigError):
-    """A plug-in that cannot be used, or whose code failed; the text begins with its file and, where known, its line.
+    """A plug-in cannot be used, or its code failed; the text begins with its file and, where known, the line.
 
-    A trial whose plug-in fails ends and is not tried again, because it would fail again.
+    A trial whose plug-in fails ends and is not tried again, because the plug-in would fail again.
     """
 
 
 class DataError(UserError):
-    """A dataset that is refused, with every problem that was found.
+    """A dataset is refused; the error has every problem that was found.
 
     Attributes:
         problems: A line for each problem, naming the file and the record.
@@ -111,9 +111,9 @@ class DataError(UserError):
 
 
 def condense(problems: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each problem, but one line with a count for problems that differ in names and numbers alone.
+    """Yield a line for each problem, but one line with a count for problems that differ only in names and numbers.
 
-    Up to ``FEW`` problems of one kind are all shown. The kinds come in the order of their first problems.
+    Up to ``FEW`` problems of one kind are shown one by one. The kinds come in the order of their first problems.
     """
     kinds: dict[str, list[str]] = {}
     for problem in problems:
@@ -126,17 +126,17 @@ def condense(problems: Sequence[str]) -> Iterator[str]:
 
 
 class CheckpointError(UserError):
-    """A checkpoint that is missing, damaged, or of another trial."""
+    """A checkpoint is missing, damaged, or belongs to another trial."""
 
 
 class DivergedError(Exception):
-    """A loss or metric that stopped being a finite number; the trial ends at that step.
+    """A loss or metric is not finite, so the trial ends at this step.
 
     Attributes:
         epoch: Epoch of the value, from 1.
         step: Step of the epoch, from 1; 0 where an evaluation gave the value.
         quantity: Name of the value, e.g. ``train/loss``.
-        place: ``FILE:LINE`` of a plug-in's loss; empty for our losses.
+        place: ``FILE:LINE`` of a plug-in's loss; empty for the losses of this package.
     """
 
     def __init__(self, quantity: str, value: float, epoch: int, step: int, place: str = "") -> None:
@@ -145,5 +145,5 @@ class DivergedError(Exception):
         super().__init__(f"{quantity} is {value} in epoch {epoch}, step {step}{told}")
 
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[str, float, int, int, str]]:
-        """Pickle the arguments: by default, unpickling would call the constructor with the message alone."""
+        """Pickle the constructor's arguments; by default, unpickling would call the constructor with the message."""
         return type(self), (self.quantity, self.value, self.epoch, self.step, self.place)

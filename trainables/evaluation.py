@@ -32,10 +32,10 @@ from trainables.representations import Gallery, is_finite
 from trainables.scores import Scores
 
 CHUNK = 512
-"""Images or captions encoded at a time; limits memory and changes no number."""
+"""Number of images or captions encoded at a time; limits memory and changes no result."""
 
 CROPS = 32
-"""Images encoded at a time by a backbone, which takes some 50 MB for each image."""
+"""Number of images encoded at a time by a backbone, which takes some 50 MB for each image."""
 
 
 def evaluate(model: RetrievalModel, split: ResidentSplit, *, folds: int = 1) -> dict[str, float]:
@@ -68,11 +68,11 @@ def _encode(model: RetrievalModel, split: ResidentSplit) -> tuple[Gallery, Galle
 def evaluate_checkpoint(
     directory: Path, data: Dataset, split: str, *, device: str = "auto", folds: int = 1
 ) -> dict[str, float]:
-    """Return the metrics of a checkpoint's best model on ``val`` or ``test`` of the dataset it was trained on.
+    """Return the metrics of a checkpoint's best model on ``val`` or ``test`` of the dataset of its training.
 
     Raises:
         ValueError: If ``folds`` does not divide the number of images.
-        CheckpointError: If the checkpoint is damaged, or of another dataset than ``data``.
+        CheckpointError: If the checkpoint is damaged, or was trained on another dataset.
     """
     model, _ = load_best(directory, data)
     where = choose_device(device)
@@ -84,7 +84,7 @@ class RankedSplit:
     """Result of a model on a split, query by query.
 
     Attributes:
-        metrics: As ``evaluate`` returns them.
+        metrics: Metrics by name, see ``evaluate``.
         ranks: Ranks of the positives, from which the metrics are computed.
         judged: For each source of judgements, the ranks of the candidates that people judged to fit.
     """
@@ -112,7 +112,7 @@ def rank_checkpoint(
         device: See ``trainables.devices``.
 
     Raises:
-        CheckpointError: As ``evaluate_checkpoint``.
+        CheckpointError: If the checkpoint is damaged, or was trained on another dataset.
     """
     model, _ = load_best(directory, data)
     where = choose_device(device)
@@ -131,7 +131,7 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = 
     """Return the result of the scores of a split's images and captions."""
     if split.labels is not None:
         return _rank_classes(split, split.labels, scores)
-    # Copied, because arrays mapped from the disk are read-only, and torch has no read-only tensors.
+    # ``astype`` copies: arrays mapped from the disk are read-only, and torch has no read-only tensors.
     owners = torch.from_numpy(split.image_of_caption.astype(np.int64)).to(scores.device)
     found = [one.cpu() for one in (*rank_by_scores(scores, owners), owners)]
     i2t, t2i, image_of_caption = (one.numpy().astype(np.int32) for one in found)
@@ -140,7 +140,7 @@ def rank_split(split: Split, scores: Scores, judgements: Sequence[Judgements] = 
 
 
 def _rank_classes(split: Split, labels: np.ndarray, scores: Scores) -> RankedSplit:
-    """Return the ranks of images that retrieve images: the rank of a query is the rank of its best positive."""
+    """Return the result for images that retrieve images; the rank of a query is the rank of its best positive."""
     found = rank_classmates(scores, torch.from_numpy(labels.astype(np.int64))).cpu()
     own, places = found.numpy().astype(np.int32), np.arange(len(found), dtype=np.int32)
     ranks = Ranks(own, own, places, split.queries_digest(), split.name, tuple(split.image_ids))

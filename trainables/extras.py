@@ -1,8 +1,8 @@
 """The extras of the package, and the message about a missing extra.
 
-Without extras the package has losses, COCOS, metrics, training and evaluation. A function that needs more calls
-``require`` before it begins its work, so that a missing package ends a command with one line and not with a traceback
-after an hour. The names are those of ``pyproject.toml``.
+Without extras the package has losses, COCOS, metrics, training and evaluation. A function that needs an extra calls
+``require`` before its work, so that a missing package ends a command with one line at once and not with a traceback
+after an hour. The names of the extras are the names in ``pyproject.toml``.
 """
 
 from collections.abc import Mapping
@@ -29,15 +29,15 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "wandb": ("wandb",),
     }
 )
-"""Extra -> its modules that the code imports, including modules of extras that it includes."""
+"""Extra -> the imported modules of the extra, including the modules of the extras in this extra."""
 
 
 class MissingExtraError(UserError):
-    """A package that is not installed, because the extra that brings the package was not asked for."""
+    """A package is missing, because its extra was not installed."""
 
 
 def require(extra: str, user: str, *modules: str) -> None:
-    """Refuse to begin work whose extra is not installed.
+    """Refuse work that needs an extra that is not installed.
 
     Args:
         extra: A name of ``EXTRAS``.
@@ -70,5 +70,5 @@ def is_installed(extra: str) -> bool:
 @cache
 def _is_installed(module: str) -> bool:
     spec = find_spec(module)
-    # A folder of that name beside the script is found as well, but such a folder has no file to begin with.
+    # A folder with the module's name beside the script is also found, but its ``origin`` is ``None``.
     return spec is not None and spec.origin is not None

@@ -1,16 +1,16 @@
-"""Which polynomial coefficients give a loss that pulls the right way, and the nearest such coefficients.
+"""Feasible coefficients of polynomial losses, whose gradients have the right sign, and the nearest such coefficients.
 
-A polynomial loss [Wei2021] weighs a similarity x by f(x) = sum_p c_p x^p. It trains in the right direction where
+A polynomial loss [Wei2021] maps a similarity x to f(x) = sum_p c_p x^p. Its gradient has the right sign where
 
     positive: f falls with s+,    sum_p p c_p x^(p-1) <= 0  for x in [-1, 1]     (eq. 14, 16)
     negative: f rises with s-,    sum_p p c_p x^(p-1) >= 0  for x in [-1, 1]     (eq. 15, 17)
     relative: f rises with Delta, sum_p p c_p x^(p-1) >= 0  for x in [-1, 2]
 
-with Delta = hardest negative - positive. Delta could be as low as -2, but below -1 a pair is easier than any margin in
-use, and to require a rising f there would forbid hinges that are off long before; pass another domain to require more.
+with Delta = hardest negative - positive. Delta could be as low as -2, but below -1 a pair is easier than any usual
+margin, and requiring a rising f there would forbid hinges that are already 0; pass another domain to require more.
 
-The feasible vectors are a closed convex cone, so each vector has one nearest feasible vector. This module imports the
-standard library alone, because search spaces call it where torch is not imported.
+The feasible vectors are a closed convex cone, so each vector has one nearest feasible vector. This module imports only
+the standard library, because search spaces use the module where torch is not imported.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
@@ -27,16 +27,16 @@ Kind = Literal["positive", "negative", "relative"]
 """Argument of a polynomial: s+, s-, or Delta."""
 
 DOMAINS: dict[str, tuple[float, float]] = {"positive": (-1.0, 1.0), "negative": (-1.0, 1.0), "relative": (-1.0, 2.0)}
-"""Kind -> interval on which its slope must have the right sign."""
+"""Kind -> interval of x on which the slope of f must have the right sign."""
 
 LARGEST_GATE = 2.0
-"""Largest gate with an effect, because Delta is -2 at least."""
+"""Largest gate with an effect, because Delta is never below -2."""
 
 TOLERANCE = 1e-9
-"""A slope of the wrong sign is tolerated up to this part of the largest slope that the coefficients could give."""
+"""Largest tolerated slope of the wrong sign, as a share of the largest slope that the coefficients could give."""
 
 ROUNDS = 60
-"""Most points that the projection tries; vectors of searches take fewer than ten."""
+"""Most points that the projection tries; coefficients in searches take fewer than ten."""
 
 
 def domain_of(kind: Kind, gate: float | None = None) -> tuple[float, float]:
@@ -64,7 +64,7 @@ def is_feasible(coefficients: Sequence[float], kind: Kind, domain: tuple[float, 
     Args:
         coefficients: Ascending powers, index = power; at least one, all finite.
         kind: The similarities that the polynomial weighs.
-        domain: Where to look, instead of ``DOMAINS[kind]``.
+        domain: Interval that is checked, instead of ``DOMAINS[kind]``.
 
     Raises:
         ConfigError: If there are no coefficients, a coefficient is not finite, or ``kind`` is unknown.
@@ -84,17 +84,17 @@ def nearest_feasible(
     """Return the nearest feasible coefficients in Euclidean distance, to about 1e-6; feasible coefficients unchanged.
 
     The slope's sign at a point x is one linear constraint, n(x).c >= 0 with n(x) = (1, 2x, 3x^2, ...). The vector is
-    projected on the constraint at its worst point, then on the constraints at two points, and so on, each time adding
-    the point where the result is worst. A remainder of rounding is corrected by the linear coefficient, which shifts
-    the whole slope.
+    projected on the constraint at its worst point, then on the constraints at two points, and so on; each step adds the
+    point where the result is worst. A remaining rounding error is corrected by the linear coefficient, which shifts the
+    whole slope.
 
     Args:
         coefficients: Ascending powers, index = power; at least one, all finite. The constant is never changed.
         kind: The similarities that the polynomial weighs.
-        domain: Where to look, instead of ``DOMAINS[kind]``.
+        domain: Interval that is checked, instead of ``DOMAINS[kind]``.
 
     Raises:
-        ConfigError: As ``is_feasible``.
+        ConfigError: If there are no coefficients, a coefficient is not finite, or ``kind`` is unknown.
 
     Example:
         >>> nearest_feasible((0.5, 0.3), "positive")
@@ -131,7 +131,7 @@ def require_finite(name: str, coefficients: Sequence[float]) -> None:
 
 
 def constant_problem(counts: Mapping[str, int]) -> str | None:
-    """Return what is wrong with a loss whose polynomials are all constants, so that no similarity enters the loss.
+    """Return the problem of a loss whose polynomials are all constant, or ``None`` for other losses.
 
     Args:
         counts: Name of a polynomial of the loss -> number of its coefficients.
@@ -151,7 +151,7 @@ def _sign(kind: Kind) -> float:
 
 
 def _slope(coefficients: Sequence[float], kind: Kind) -> list[float]:
-    """Return the derivative's coefficients, with the sign that makes "right" mean >= 0; [0] for a constant."""
+    """Return the derivative's coefficients, negated where feasible slopes are <= 0; [0] for a constant."""
     require_finite("coefficients", coefficients)
     sign = _sign(kind)
     return [sign * power * number for power, number in enumerate(coefficients)][1:] or [0.0]
@@ -170,7 +170,7 @@ def _evaluate(polynomial: Sequence[float], x: float) -> float:
 
 
 def _lowest_point(polynomial: Sequence[float], low: float, high: float) -> float:
-    """Return the lowest point of a polynomial on an interval: an end, or a root of its derivative."""
+    """Return the x of a polynomial's minimum on an interval: an end, or a root of the derivative."""
     derivative = [power * number for power, number in enumerate(polynomial)][1:]
     return min([low, high, *_crossings(derivative, low, high)], key=lambda x: _evaluate(polynomial, x))
 
@@ -204,7 +204,7 @@ def _bisect(polynomial: Sequence[float], left: float, right: float) -> float:
 def _project(slope: list[float], low: float, high: float) -> list[float]:
     """Return the slope of the nearest coefficients whose slope is >= 0 on the interval, up to rounding.
 
-    Distances are those of the coefficients c_p = slope_(p-1) / p.
+    Distances are measured between the coefficients c_p = slope_(p-1) / p.
     """
     start = [value / power for power, value in enumerate(slope, start=1)]
     active: dict[float, float] = {}
@@ -220,12 +220,12 @@ def _project(slope: list[float], low: float, high: float) -> list[float]:
 
 
 def _normal(x: float, size: int) -> list[float]:
-    """Return n(x), for which n(x).c is the slope at x of the polynomial without constant c."""
+    """Return n(x), so that n(x).c is the slope at x of the polynomial with the coefficients c, without the constant."""
     return [power * x ** (power - 1) for power in range(1, size + 1)]
 
 
 def _balance(start: Sequence[float], active: dict[float, float]) -> dict[float, float]:
-    """Return the multipliers of points x that bring start + sum of multiplier * n(x) to slope 0 at each.
+    """Return the multipliers of points x with which start + sum of multiplier * n(x) has slope 0 at each point.
 
     Where a multiplier would become negative, the step stops at 0 and the point is left out (Lawson and Hanson).
     """

@@ -19,7 +19,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 @contextmanager
 def writing_whole(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file in the same directory, which gets the name ``path`` when the block ends without error."""
-    # Not mkstemp, whose files only their user can read: users of a machine share features.
+    # ``mkstemp`` would make a file that only its user can read, but users of a machine share features.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with partial.open("xb") as file:
@@ -35,9 +35,9 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def aside(target: Path) -> Iterator[Path]:
-    """Give an empty folder beside ``target``, which the block fills and renames; the folder is removed otherwise.
+    """Yield an empty folder beside ``target``; the block fills and renames the folder, which is removed otherwise.
 
-    Removal also frees the room of an unfinished folder on a full disk.
+    The removal also frees the disk space of an unfinished folder.
 
     Example:
         >>> import tempfile
@@ -57,7 +57,7 @@ def aside(target: Path) -> Iterator[Path]:
 
 
 def take_place(partial: Path, target: Path) -> None:
-    """Rename a folder that was made beside ``target`` to ``target``, replacing a file or folder of the name."""
+    """Rename a folder that was made beside ``target`` to ``target``; replaces an existing file or folder."""
     if target.is_dir() and not target.is_symlink():
         shutil.rmtree(target)
     else:
@@ -68,10 +68,10 @@ def take_place(partial: Path, target: Path) -> None:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Wait until no other process of this machine holds a lock file, then hold it; the empty file stays afterwards.
+    """Hold a lock file while the block runs, after waiting for other processes of this machine; the empty file stays.
 
     Raises:
-        OSError: If the lock file is a link, which others could have made to let us open another file.
+        OSError: If the lock file is a link, because another user could have made the link to open another file.
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
@@ -82,7 +82,7 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def make_writable(directory: Path) -> None:
-    """Make a directory with its parents, and check by writing a file that it can be written.
+    """Make a directory with its parents, and check by writing a file that the directory can be written.
 
     Raises:
         OSError: If the directory cannot be written.
@@ -93,7 +93,7 @@ def make_writable(directory: Path) -> None:
 
 
 def force_to_disk(path: Path) -> None:
-    """Force a file, or a rename or new entry in a directory, to the disk."""
+    """Force a file, or the renamed and new entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

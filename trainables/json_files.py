@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 LARGEST_STATE = 16 << 20
-"""Most characters of such a file; this software writes no larger files."""
+"""Largest size of a file in bytes; this software writes no larger JSON files."""
 
 
 def read_state(path: Path, largest: int = LARGEST_STATE) -> Any:
@@ -13,19 +13,19 @@ def read_state(path: Path, largest: int = LARGEST_STATE) -> Any:
 
     Args:
         path: The file, UTF-8.
-        largest: Bytes that the file has at most.
+        largest: Largest accepted size of the file in bytes.
 
     Raises:
         OSError: If the file is missing or cannot be read.
-        ValueError: If the file is larger, is not UTF-8, or is no JSON; also if its values are nested too deeply, which
-            is a ``RecursionError`` of Python's own reader.
+        ValueError: If the file is too large, not UTF-8 or no JSON, or its values are nested too deeply (for which
+            Python's own reader raises ``RecursionError``).
     """
     with path.open("rb") as file:
         return parse_state(file.read(largest + 1), largest)
 
 
 def parse_state(text: bytes | str, largest: int = LARGEST_STATE) -> Any:
-    """Return the value of a JSON text; for errors see ``read_state``."""
+    """Return the value of a JSON text; raises the ``ValueError`` of ``read_state``."""
     if len(text) > largest:
         raise ValueError(f"more than {largest >> 20} MB" if largest >= 1 << 20 else f"more than {largest:,} bytes")
     try:

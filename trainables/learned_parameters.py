@@ -1,9 +1,9 @@
 """The learned hyper-parameters of a trial's loss: their numbers, their optimisers, and their state in a checkpoint.
 
-Each hyper-parameter has an optimiser of its own, of the training's kind and with its learning rate, drops included, but
-without weight decay, which would pull a temperature to 1. ``training.gradient_clip`` clips the gradient of the model
-alone: gradients of hyper-parameters are neither part of the norm nor scaled, so that the model is clipped as it would
-be with fixed values.
+Each hyper-parameter has an optimiser of its own, of the training's kind and with the training's learning rate and
+drops, but without weight decay, which would pull a temperature to 1. ``training.gradient_clip`` clips only the gradient
+of the model: gradients of hyper-parameters are neither part of the norm nor scaled, so that clipping is the same as
+with fixed values.
 """
 
 import math
@@ -27,7 +27,7 @@ class LearnedParameter:
     """One learned hyper-parameter.
 
     Attributes:
-        how: Meaning and bounds of the number.
+        how: Parametrisation and bounds of the number.
         raw: The number that the optimiser steps, shape ().
         optimizer: Optimiser of ``raw``.
     """
@@ -64,12 +64,12 @@ class LearnedParameters:
             adjust_optimizer(one.optimizer, undecayed, epoch)
 
     def in_force(self, loss: L) -> L:
-        """Return a loss with the present values instead of ``learned``; gradients flow back to these values."""
+        """Return a loss with the current values instead of ``learned``; gradients flow back to these values."""
         names = learned_names(loss)
         return with_values(loss, {name: self.each[name].value() for name in names}) if names else loss
 
     def numbers(self, loss: object) -> dict[str, float]:
-        """Return the present value of each hyper-parameter that a loss learns."""
+        """Return the current value of each hyper-parameter that a loss learns."""
         return {name: float(self.each[name].value().detach()) for name in learned_names(loss)}
 
     def zero_grad(self) -> None:
@@ -78,21 +78,21 @@ class LearnedParameters:
             one.raw.grad = None
 
     def step(self) -> None:
-        """Take a step along the gradients, and clamp to the bounds."""
+        """Take an optimiser step, and clamp the numbers to their bounds."""
         for one in self.each.values():
             one.optimizer.step()
             put_back(one.how, one.raw)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for ``load_state_dict``, plain values and tensors."""
-        # Cloned, because saving a view saves the whole memory behind it, and stacked numbers are views.
+        # Cloned, because stacked numbers are views, and saving a view saves the whole tensor behind the view.
         return {
             name: {"raw": one.raw.detach().clone(), "optimizer": one.optimizer.state_dict()}
             for name, one in self.each.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any], loss: object, training: TrainingConfig) -> None:
-        """Restore the state of ``state_dict`` of a trial with the same loss."""
+        """Restore the ``state_dict`` of a trial with this loss."""
         self.each.clear()
         for name, saved in state.items():
             self._add(name, learnable_of(loss)[name], replace(training, weight_decay=0.0))
@@ -107,8 +107,8 @@ class LearnedParameters:
 class StackedParameters:
     """The learned hyper-parameters of K trials of one kind of loss, as numbers of shape (K,).
 
-    Each trial's number becomes a view of its part, and so does its gradient, as with stacked models (see
-    ``trainables.models.stack``).
+    The numbers and gradients of the trials become views of the stacked numbers and gradients, as with stacked models
+    (see ``trainables.models.stack``).
     """
 
     def __init__(self, loss: object, members: list[LearnedParameters]) -> None:
@@ -123,7 +123,7 @@ class StackedParameters:
                 single.data = value
 
     def in_force(self, loss: L) -> L:
-        """Return the loss of the K trials with their present values instead of ``learned``."""
+        """Return the loss of the K trials with their current values instead of ``learned``."""
         return with_values(loss, {name: how.value(self._raw[name]) for name, how in self._how.items()})
 
     def zero_grad(self) -> None:

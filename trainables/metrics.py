@@ -1,14 +1,14 @@
 """Retrieval metrics: recall, ranks, mAP@5 and rsum in both directions, from similarities or from embeddings.
 
 The rank of a query is its best positive's rank:  rank = 1 + #{negatives n: s_n >= max_p s_p}. Ties rank against the
-query, so that a model that maps everything to one point never scores above chance. From the ranks:
+query, so that a model that maps all inputs to one point never scores above chance. From the ranks:
 
     R@K = 100 * mean(rank <= K)      medr = floor(median(rank))      meanr = mean(rank)
     AP@5 = (1/z) * sum of r / position_r  over the positives, r-th best first, whose position is at most 5
 
 with z the number of these positives ("published"; one hit at rank 1 gives 1) or min(5, positives of the query)
 ("standard"). All metrics follow from the numbers of negatives at or above each of a query's five best positives. These
-counts add up over blocks of the similarity matrix, so the whole matrix need not exist.
+counts are summed over blocks of the similarity matrix, so the whole matrix need not exist.
 
 References:
     [Faghri2018] Faghri et al., VSE++, section 4: recall and the COCO 1K and 5K protocols. arXiv:1707.05612
@@ -38,13 +38,13 @@ AveragePrecision = Literal["published", "standard"]
 """Divisor of AP@5: the hits in the top 5, or min(5, positives)."""
 
 DEPTH = 5
-"""mAP looks at the first five candidates, so at most the five best positives of a query matter."""
+"""Number of a query's best positives that matter, because AP@5 depends on the first five candidates."""
 
 RECALL_SUMS = {"r1_r5_sum": (1, 5), "rsum": (1, 5, 10)}
-"""Sums of the recalls at some depths in both directions; the published code of VSRN selects by ``r1_r5_sum``."""
+"""Metric -> the K of its sum of R@K over both directions; the published code of VSRN selects by ``r1_r5_sum``."""
 
 QUERIES_AT_A_TIME = 512
-"""Rows of a similarity matrix that are masked and compared at a time; limits memory and changes no number."""
+"""Rows of a similarity matrix that are masked and compared at a time; limits memory and changes no result."""
 
 
 def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecision = "published") -> dict[str, float]:
@@ -57,7 +57,7 @@ def retrieval_metrics(similarity: Tensor, positives: Tensor, map5: AveragePrecis
 
     Returns:
         ``i2t_r1 i2t_r5 i2t_r10 i2t_average_recall`` in percent, ``i2t_medr i2t_meanr`` from 1, ``i2t_map5`` in [0, 1],
-        the same for ``t2i_``, ``rsum``, the sum of the six recalls, and ``r1_r5_sum``, the sum of four of them.
+        the ``t2i_`` metrics alike, ``rsum``, the sum of the six recalls, and ``r1_r5_sum``, the sum of R@1 and R@5.
 
     Raises:
         ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is not finite.
@@ -87,7 +87,7 @@ def stacked_retrieval_metrics(
         The keys of ``retrieval_metrics``, each of shape (...), float64.
 
     Raises:
-        ValueError: As ``retrieval_metrics``.
+        ValueError: See ``retrieval_metrics``.
     """
     _check_matrix(similarity, positives)
     i2t, t2i = _harder_negatives(similarity, positives), _harder_negatives(similarity.mT, positives.mT)
@@ -105,26 +105,26 @@ def embedding_metrics(
 ) -> dict[str, float]:
     """Return the metrics of dot products of embeddings, without their I x C matrix.
 
-    Scores are compared as in float64, whatever the embeddings' precision, so the block size changes no number; see
-    ``block_scores``. Memory is that of the embeddings in float32, and a few blocks.
+    Comparisons of scores are exact as in float64 for embeddings of any precision, so the block size changes no metric;
+    see ``block_scores``. Memory holds the embeddings in float32, and a few blocks.
 
     Args:
         images: Shape (I, D), floating, finite.
         captions: Shape (C, D), on the same device.
-        image_of_caption: Shape (C,), integers in [0, I): the image of each caption; every image has at least one.
-        folds: Consecutive parts of equally many images that are evaluated alone and averaged: 5 on the 5,000 images of
-            COCO's test split is the 1K protocol, 1 the 5K protocol. Divides I.
+        image_of_caption: Shape (C,), integers in [0, I): the image of each caption; every image has a caption.
+        folds: Number of consecutive parts with equally many images, whose metrics are averaged: 5 on the 5,000 images
+            of COCO's test split is the 1K protocol, 1 the 5K protocol. Must divide I.
         map5: Divisor of AP@5.
         chunk: Rows and columns of a block, >= 1.
 
     Returns:
-        The dict of ``retrieval_metrics``.
+        The keys of ``retrieval_metrics``.
 
     Raises:
         ValueError: If a shape, index or number is out of the ranges above.
     """
     check_embeddings(images, captions, image_of_caption)
-    # Counts have no gradient, and blocks are overwritten, which autograd does not allow.
+    # Detached: counts have no gradient, and autograd does not allow blocks to be overwritten.
     sides = images.detach(), captions.detach()
     return metrics_in_folds(BlockScores, *sides, image_of_caption, folds=folds, map5=map5, chunk=chunk)
 
@@ -169,7 +169,7 @@ def metrics_in_folds(
 def metrics_of_ranks(
     i2t: Tensor, t2i: Tensor, image_of_caption: Tensor, *, map5: AveragePrecision = "published"
 ) -> dict[str, float]:
-    """Return the dict of ``retrieval_metrics`` from the ranks that ``rank_positives`` returns.
+    """Return the metrics of ``retrieval_metrics`` from the ranks of ``rank_positives``.
 
     Example:
         >>> metrics_of_ranks(torch.tensor([1, 1, 3]), torch.tensor([1, 2, 1]), torch.tensor([0, 0, 1]))["i2t_r1"]
@@ -198,7 +198,7 @@ def _harder_negatives(scores: Tensor, positives: Tensor) -> Tensor:
     for rows, own in zip(scores.split(QUERIES_AT_A_TIME, -2), positives.split(QUERIES_AT_A_TIME), strict=True):
         best = rows.masked_fill(~own, -torch.inf).topk(depth).values
         negatives = rows.masked_fill(own, -torch.inf)
-        # Queries with fewer positives than others are padded with -inf, for which nothing may be counted.
+        # Queries with fewer positives are padded with -inf, at or above which no negative may be counted.
         best = best.masked_fill(best == -torch.inf, torch.inf)
         parts.append(count_reaching(negatives, best))
     return torch.cat(parts, -2)
@@ -218,7 +218,7 @@ def _both_directions(
 def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AveragePrecision) -> dict[str, Tensor]:
     """Return one direction's metrics from the counts of ``_harder_negatives``."""
     rank = harder[..., 0] + 1
-    # Sums of integers: exact, whatever the order of the queries.
+    # Sums of integers are exact in any order of the queries.
     recalls = {f"r{k}": 100 * (rank <= k).sum(-1).double() / rank.shape[-1] for k in (1, 5, 10)}
     metrics = {
         **recalls,
@@ -231,7 +231,7 @@ def _direction(name: str, harder: Tensor, positive_count: Tensor, map5: AverageP
 
 
 def _median(rank: Tensor) -> Tensor:
-    """Return the floor of the median, which of an even number is the mean of the middle two, as the field does."""
+    """Return the floor of the median, as is usual in the field; an even number has the mean of the middle two ranks."""
     ordered = rank.sort(-1).values
     middle = rank.shape[-1] - 1
     return ((ordered[..., middle // 2] + ordered[..., (middle + 1) // 2]) // 2).double()

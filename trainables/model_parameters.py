@@ -1,7 +1,7 @@
 """The input features and the parameters of each model, checked before torch is imported.
 
-A model's parameters are keyword arguments of its constructor. This module has their names and accepted values, so that
-wrong ``model_parameters`` of a config are refused at once.
+A model's parameters are keyword arguments of its constructor. This module has the names and accepted values, so that
+wrong ``model_parameters`` of a config are refused before a search starts.
 """
 
 import math
@@ -22,8 +22,8 @@ class Accepted:
     """The values that a parameter accepts.
 
     Attributes:
-        rule: The values in words, as they follow "must be".
-        accepts: Says whether a value is one of them.
+        rule: The values in words that follow "must be".
+        accepts: Returns whether a value is accepted.
     """
 
     rule: str
@@ -34,7 +34,7 @@ class Accepted:
 
 
 def one_of(*words: object) -> Accepted:
-    """Return the domain of a parameter whose value is one of some words."""
+    """Return the domain of a parameter whose value must be one of the given words."""
     return Accepted(f"one of {', '.join(map(str, words))}", lambda value: value in words)
 
 
@@ -50,7 +50,7 @@ SWITCH = Accepted("true or false", lambda value: isinstance(value, bool))
 WORD = Accepted("a word", lambda value: isinstance(value, str))
 NUMBERS = Accepted("a list of numbers", lambda value: isinstance(value, list | tuple) and all(map(_is_number, value)))
 BACKBONE = Accepted("a classifier of torchvision (resnet50, resnet152, vgg19, ...)", lambda value: value in BACKBONES)
-# Whether a file exists is checked when the weights are read.
+# Any path is accepted here; a missing file is refused when the weights are read.
 WEIGHTS = Accepted(
     "DEFAULT (torchvision's), none (untrained) or a state-dict file",
     lambda value: isinstance(value, str) and bool(value),
@@ -72,7 +72,7 @@ def like(default: object, words: Sequence[object]) -> Accepted:
 
 
 HEADS = one_of("linear", "mlp", "residual", "identity")
-"""Heads, which map the features of a side into the joint space."""
+"""Heads, which map features of images or captions into the joint space."""
 
 NORMS = one_of("clipped_l2norm", "l2norm", "clipped_l1norm", "l1norm", "clipped", "softmax", "no_norm")
 """SCAN's norms of the products of regions and words before the softmax."""
@@ -93,12 +93,12 @@ MODEL_PARAMETERS: dict[str, Mapping[str, Accepted]] = {
 }
 """Model -> parameter -> accepted values; all parameters have defaults.
 
-A backbone is for training from pixels, a pooling for regions instead of global features.
+``backbone`` is for training from pixels, ``pooling`` for regions instead of global features.
 """
 
 
 def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None:
-    """Refuse a parameter that the model does not have, or a value that it does not accept.
+    """Refuse a parameter that the model does not have, or a value that the parameter does not accept.
 
     Raises:
         ConfigError: If a parameter is refused; the message names parameter, rule and value.
@@ -112,16 +112,16 @@ def check_model_parameters(model: str, parameters: Mapping[str, object]) -> None
 
 
 def check_identity(side: str, head: str, size: int, embedding_size: int) -> None:
-    """Refuse a head that keeps features of other dimensions than the joint space has.
+    """Refuse an ``identity`` head if the features have other dimensions than the joint space.
 
     Args:
         side: ``image`` or ``caption``.
         head: A word of ``HEADS``.
-        size: Features of that side.
+        size: Dimensions of the features.
         embedding_size: Dimensions of the joint space.
 
     Raises:
-        ConfigError: If it is ``identity``, and they differ.
+        ConfigError: If the head is ``identity`` and the dimensions differ.
     """
     if head == "identity" and size != embedding_size:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Torch's optimisers without its compiler, and their settings for each epoch.
 
-Making an optimiser, and calling a method that torch marks as not to be compiled, imports torch's compiler, which is not
-used here and costs every training process 3 seconds and 150 MB. So the methods are used without these marks.
+Making an optimiser, or calling a method that torch excludes from compilation, imports torch's compiler, which is not
+used here and costs every training process 3 seconds and 150 MB. So the methods are called without their wrappers.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -17,7 +17,7 @@ from trainables.models.retrieval_model import RetrievalModel
 
 
 def _eager_step(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the innermost ``step``, without gradients as its wrapper would call it."""
+    """Return the innermost ``step``, which runs without gradients as in torch's wrapper."""
     return torch.no_grad()(unwrap(step))
 
 
@@ -38,7 +38,7 @@ class SGD(torch.optim.SGD):
 
 
 def build_optimizer(model: RetrievalModel, training: TrainingConfig) -> torch.optim.Optimizer:
-    """Make Adam, with weight decay as AdamW, or plain SGD."""
+    """Make AdamW, which is Adam if the weight decay is 0, or plain SGD."""
     return optimizer_of(model.parameters(), training)
 
 
@@ -46,14 +46,14 @@ def optimizer_of(parameters: Iterable[nn.Parameter], training: TrainingConfig) -
     """Make the optimiser of some parameters; see ``build_optimizer``."""
     make: type[Optimizer] = SGD if training.optimizer == "sgd" else AdamW
     settings: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
-    # A group, unlike a list, may have no parameters, as in a model of identities.
+    # Torch refuses an empty list, but a group may be empty, as in a model whose heads are identities.
     return make([{"params": list(parameters)}], **settings)
 
 
 def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
-    """Return fewer optimisers that take the steps of the given ones: one for all optimisers of equal settings.
+    """Return one optimiser for each group of optimisers with equal settings, which takes all steps of the group.
 
-    The joined optimisers share the states of the given ones, whose settings must not change meanwhile.
+    Joined and given optimisers share their states; the settings of the given optimisers must not change meanwhile.
     """
     alike: dict[Hashable, list[Optimizer]] = {}
     for optimizer in optimizers:
@@ -65,17 +65,17 @@ def join_optimizers(optimizers: Iterable[Optimizer]) -> list[Optimizer]:
         owners = {parameter: member for member in members for parameter in member.param_groups[0]["params"]}
         make: Callable[..., Optimizer] = type(members[0])
         one = make([{**members[0].param_groups[0], "params": list(owners)}])
-        # A parameter's state is one dict for both; of a new parameter it is empty, and filled by the first step.
+        # Both optimisers share a parameter's state dict, which is empty before the parameter's first step.
         one.state.update({parameter: member.state[parameter] for parameter, member in owners.items()})
         joined.append(one)
     return joined
 
 
 def adjust_optimizer(optimizer: torch.optim.Optimizer, training: TrainingConfig, epoch: int) -> None:
-    """Set weight decay and rate of an epoch, from 1.
+    """Set the weight decay and the learning rate of an epoch, from 1.
 
-    The rate is the initial rate with its drops, or the rate of fine-tuning; a warm-up takes a part of the rate. The
-    rate is constant within an epoch, so that a resumed or stacked training has the rate that it would have alone.
+    The rate is the initial rate with its drops, or the rate of fine-tuning, times a factor during the warm-up. The rate
+    is constant within an epoch, so that resuming or stacking a training does not change its rate.
     """
     drops = (epoch - 1) // (training.learning_rate_drop_epochs * training.epoch_scale)
     rate = training.learning_rate * training.learning_rate_drop_factor**drops

@@ -1,4 +1,4 @@
-"""Integers as text for a journal: int32, packed by zlib and base64."""
+"""Integers as text for a journal: int32, compressed by zlib and encoded by base64."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ _STORED = "<i4"
 
 def pack_integers(values: NDArray[np.int32]) -> str:
     """Return integers as text; the shape is not part of the text."""
-    # All lowest bytes, then all second bytes and so on: most ranks are small, and neighbouring zeros compress well.
+    # All lowest bytes come first, then all second bytes and so on: most ranks are small, and rows of zeros pack well.
     planes = values.astype(_STORED).reshape(-1).view(np.uint8).reshape(-1, 4).T.tobytes()
     return base64.b64encode(zlib.compress(planes, 9)).decode("ascii")
 

@@ -1,8 +1,8 @@
 """Scores of a model that compares an image with a caption: a block of the similarity matrix at a time.
 
 Only the scores of captions with their own images, less than a hundredth of all pairs, are computed twice. The two
-scores of a pair may differ by rounding, for which ``tolerance`` is a limit: SAFETY times the largest difference between
-a few pairs computed together and one by one, or the rounding of float32 if that is more.
+scores of a pair may differ by rounding. ``tolerance`` bounds this difference: SAFETY times the largest difference
+between the scores of a few pairs computed together and one by one, or the rounding of float32 if that is larger.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from trainables.losses.directions import NotANumberError
 from trainables.representations import PackedSets
 
 OWN = 32
-"""Captions whose scores with their own images are computed at a time."""
+"""Number of captions whose scores with their own images are computed at a time."""
 
 SAMPLE = 6
-"""Images and captions that are compared together and one by one."""
+"""Number of images, and of captions, that are compared together and one by one to find the tolerance."""
 
 
 class PairScores:
@@ -27,14 +27,14 @@ class PairScores:
     def __init__(
         self, compare: Callable[[PackedSets, PackedSets], Tensor], images: PackedSets, captions: PackedSets
     ) -> None:
-        """Take a function that compares sets, (I, C), and all sets, without gradients."""
+        """Take a function from two collections of sets to similarities (I, C), and all sets, without gradients."""
         self._compare, self._images, self._captions = compare, images, captions
         self.device = images.vectors.device
         self.tolerance = self._rounding()
 
     @torch.no_grad()
     def own(self, image_of_caption: Tensor) -> Tensor:
-        """See ``Scores``; computed in blocks of neighbouring images."""
+        """Return the score of each caption with its image, computed in blocks of neighbouring images."""
         owners = image_of_caption.cpu()
         own = torch.empty(len(owners), dtype=torch.float64, device=self.device)
         for part in owners.argsort(stable=True).split(OWN):
@@ -47,7 +47,7 @@ class PairScores:
     def count(
         self, rows: slice, columns: slice, row_of_column: Tensor, per_image: Tensor, per_caption: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """See ``Scores``."""
+        """Count the negatives of a block at or above thresholds, see ``Scores.count``."""
         block = _checked(self._compare(self._images[rows], self._captions[columns]))
         block[places_of_positives(block, row_of_column)] = -torch.inf
         of_images = count_reaching(block, per_image.to(block.dtype))
@@ -56,7 +56,7 @@ class PairScores:
 
     @torch.no_grad()
     def between(self, images: Tensor, captions: Tensor) -> Tensor:
-        """See ``Scores``; float64, as exact as the model."""
+        """Return the scores of some images with some captions as float64, with the precision of the model."""
         return _checked(self._compare(self._images[images], self._captions[captions])).double()
 
     @torch.no_grad()
@@ -69,7 +69,7 @@ class PairScores:
 
 
 def _checked(block: Tensor) -> Tensor:
-    """Return a block whose numbers are all finite."""
+    """Return a block unchanged, after checking that all its numbers are finite."""
     if not bool(block.isfinite().all()):
         raise NotANumberError("similarities must be finite; the model has diverged")
     return block

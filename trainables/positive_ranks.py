@@ -1,7 +1,7 @@
 """Ranks of the positives among the negatives of their queries, counted from scores a block at a time.
 
 A retrieval metric only needs, for each positive pair, the number of negatives of its query that score at or above the
-pair. These counts add up over blocks of the similarity matrix, so the whole matrix need not exist.
+pair. These counts are summed over blocks of the similarity matrix, so the whole matrix need not exist.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ def rank_positives(
     """Return the rank of each positive pair among the negatives of its query, from dot products of embeddings.
 
     Each caption makes one positive pair with its image, so both directions have a rank for each caption: among the
-    captions of other images where the image queries, and among the other images where the caption queries. Ties rank
-    against the query, as in ``embedding_metrics``, whose numbers ``metrics_of_ranks`` makes of these ranks.
+    captions of other images if the image is the query, and among the other images if the caption is the query. Ties
+    rank against the query. ``metrics_of_ranks`` computes the metrics of ``embedding_metrics`` from these ranks.
 
     Args:
-        images: See ``embedding_metrics``, and so the others.
+        images: Shape (I, D); for all arguments see ``embedding_metrics``.
         captions: Shape (C, D).
         image_of_caption: Shape (C,).
         chunk: Rows and columns of a block, >= 1; changes no rank.
@@ -35,7 +35,7 @@ def rank_positives(
         Ranks from 1, image to caption and caption to image, each of shape (C,), int64.
 
     Raises:
-        ValueError: As ``embedding_metrics``.
+        ValueError: See ``embedding_metrics``.
     """
     check_embeddings(images, captions, image_of_caption)
     return rank_by_scores(BlockScores(images.detach(), captions.detach()), image_of_caption, chunk=chunk)
@@ -74,7 +74,7 @@ def rank_similarity(similarity: Tensor, image_of_caption: Tensor) -> tuple[Tenso
         )
     check_finite("similarity", similarity)
     own = similarity[image_of_caption, torch.arange(similarity.shape[1])]
-    # The own image is counted as well, so the count is the rank.
+    # The count includes the caption's own image, so the count is the rank.
     t2i = (similarity >= own).sum(0)
     is_other = image_of_caption != torch.arange(len(similarity))[:, None]
     others = similarity.masked_fill(~is_other, -torch.inf).sort(1).values
@@ -104,7 +104,7 @@ class Harder:
 
 def count_harder(scores: Scores, image_of_caption: Tensor, depth: int, chunk: int) -> Harder:
     """Count the negatives at or above positives, for the ``depth`` best positives of each image."""
-    # Blocks round differently from single scores, so a negative within rounding of a positive is a tie and ranks first.
+    # Blocks round differently from single scores, so a negative within rounding of a positive counts as a tie.
     own = scores.own(image_of_caption) - scores.tolerance
     image_count = int(image_of_caption.max()) + 1
     best, captions_per_image = _best_positives(own, image_of_caption, image_count, depth)
@@ -122,7 +122,7 @@ def count_harder(scores: Scores, image_of_caption: Tensor, depth: int, chunk: in
 
 
 def _best_positives(own: Tensor, image_of_caption: Tensor, image_count: int, depth: int) -> tuple[Tensor, Tensor]:
-    """Return the scores of each image's best positives, (I, <= depth), best first, padded with +inf; and how many."""
+    """Return the scores of each image's best positives, (I, <= depth), best first, then +inf; and their number."""
     order, place, counts = order_positives(own, image_of_caption, image_count)
     kept = place < depth
     best = own.new_full((image_count, min(depth, int(counts.max()))), torch.inf)
@@ -134,8 +134,8 @@ def order_positives(own: Tensor, image_of_caption: Tensor, image_count: int) -> 
     """Order captions by their images, and the captions of an image by their scores, the best first.
 
     Returns:
-        The order, shape (C,); the place, from 0, of each caption in that order among the captions of its image, shape
-        (C,); and the number of captions of each image, shape (I,).
+        The order, shape (C,); the place, from 0, of each ordered caption among the captions of its image, shape (C,);
+        and the number of captions of each image, shape (I,).
     """
     order = own.argsort(descending=True)
     order = order[image_of_caption[order].argsort(stable=True)]
@@ -148,7 +148,7 @@ def check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor)
     """Refuse embeddings whose shapes, indices or numbers are out of the ranges of ``embedding_metrics``.
 
     Raises:
-        ValueError: Naming what is out of range.
+        ValueError: If a shape, an index or a number is out of its range.
     """
     shapes = f"{tuple(images.shape)}, {tuple(captions.shape)} and {tuple(image_of_caption.shape)}"
     if images.dim() != 2 or captions.dim() != 2 or images.shape[1] != captions.shape[1]:
@@ -169,7 +169,7 @@ def check_embeddings(images: Tensor, captions: Tensor, image_of_caption: Tensor)
 
 def check_finite(name: str, values: Tensor) -> None:
     """Refuse values that are not finite with a ValueError."""
-    # NaN goes through both reductions.
+    # The minimum and the maximum of values with a NaN are NaN, so both extremes show every NaN.
     if not all(bool(extreme.isfinite()) for extreme in values.aminmax()):
         raise ValueError(
             f"{name} must be finite, got {int((~values.isfinite()).sum())} of {values.numel()} that are not"

@@ -34,8 +34,8 @@ class Ranks:
             images.
         t2i: Rank of each caption's image where the caption queries images, shape (C,), int32, from 1.
         image_of_caption: Index in [0, I) of each caption's image, shape (C,), int32, non-decreasing.
-        queries: SHA-256 of the ids of the images and the captions, 64 hex digits: ranks with one digest are of the same
-            queries, whatever features a model reads.
+        queries: SHA-256 of the ids of the images and the captions, 64 hex digits: ranks with equal digests belong to
+            equal queries, for models that read any features.
         split: ``val`` or ``test``.
         image_ids: The source's id of each image, I strings, for people and other programs; empty for a journal's ranks.
     """
@@ -60,16 +60,16 @@ class Ranks:
 
     @property
     def images(self) -> int:
-        """How many images the split has."""
+        """Number of images of the split."""
         return int(self.image_of_caption[-1]) + 1
 
     def of_images(self) -> Integers:
-        """Return the rank of each image as a query: of its best caption, shape (I,)."""
+        """Return the rank of each image's best caption, shape (I,)."""
         first = np.searchsorted(self.image_of_caption, np.arange(self.images))
         return np.minimum.reduceat(self.i2t, first)
 
     def has_queries_of(self, other: "Ranks") -> bool:
-        """Say whether both are of the same queries, so that they can be compared query by query."""
+        """Say whether the ranks belong to equal queries, so that they can be compared query by query."""
         return self.queries == other.queries and np.array_equal(self.image_of_caption, other.image_of_caption)
 
     def to_text(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def write_ranks(path: Path, ranks: Ranks) -> None:
     """Write a file of ranks whole, or not at all.
 
     Args:
-        path: Ends with ``.npz``; its folder is there.
+        path: Path with the ending ``.npz`` in an existing folder.
         ranks: The ranks, written as the arrays ``i2t``, ``t2i``, ``image_of_caption``, ``image_ids`` and the texts
             ``queries`` and ``split``.
     """
@@ -116,7 +116,7 @@ def read_ranks(path: Path) -> Ranks:
     """Return the ranks of a file.
 
     Raises:
-        DataError: If the file is missing, damaged, or holds something else.
+        DataError: If the file is missing, damaged, or no file of ranks.
     """
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -17,7 +17,7 @@ class EpochReport:
             ``val/rsum_best``, ``time/epoch_seconds``, and ``cocos/...`` where due.
         is_best: Whether this epoch has the highest selection metric so far (the first of equals).
         save: Writes ``state.pt`` (to resume after this epoch) and ``best.pt`` (the model of the best epoch, to
-            evaluate) into a directory that exists. Call it before asking for the next report.
+            evaluate) into a directory that exists. Must be called before the next report is requested.
     """
 
     epoch: int

@@ -1,8 +1,8 @@
 """Encoded images and captions: a vector, or a set of vectors, for each.
 
-A model whose similarity is a product of vectors gives tensors (N, E). A model that compares regions with words gives
-``Sets``, which are padded, for a batch. A split is kept as ``PackedSets``, without padding: the words of 25,000
-captions of 13 words and 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
+A model whose similarity is a dot product of vectors returns tensors (N, E). A model that compares regions with words
+returns padded ``Sets`` for a batch. A split is kept as ``PackedSets``, without padding: 25,000 captions of 13 words
+with 1,024 dimensions take 1.3 GB packed, and 5 GB padded to a longest caption of 50 words.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 LENGTHS = ".lengths"
-"""Ending of the name of the lengths of sets, beside the name of their vectors, in a file."""
+"""Ending that the name of the sets' lengths adds to the name of the sets' vectors in a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +22,8 @@ class Sets:
 
     Attributes:
         vectors: Shape (N, T, E), floating; of stacked models (K, N, T, E). Vectors after the end of a set are 0.
-        lengths: Vectors of each set, int64 on the CPU, in [1, T], shape (N,); of stacked models (K, N), or (1, N) where
-            all models have sets of the same lengths.
+        lengths: Number of vectors of each set, int64 on the CPU, in [1, T], shape (N,); of stacked models (K, N), or
+            (1, N) where the sets of all models have equal lengths.
     """
 
     vectors: Tensor
@@ -41,7 +41,7 @@ class PackedSets:
 
     Attributes:
         vectors: Vectors of all sets one after another, shape (sum of the lengths, E), floating.
-        lengths: Vectors of each set, shape (N,), int64, on the CPU, >= 1.
+        lengths: Number of vectors of each set, shape (N,), int64, on the CPU, >= 1.
     """
 
     vectors: Tensor
@@ -102,7 +102,7 @@ def from_tensors(name: str, tensors: dict[str, Tensor]) -> Gallery:
     """Return the gallery of ``to_tensors``.
 
     Raises:
-        KeyError: If there is no gallery of the name.
+        KeyError: If no gallery has the name.
     """
     lengths = tensors.get(name + LENGTHS)
     return tensors[name] if lengths is None else PackedSets(tensors[name], lengths)

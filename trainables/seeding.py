@@ -1,8 +1,8 @@
-"""Randomness: every random number is a function of a seed and of its purpose.
+"""Randomness: every random number is a function of a seed and of the number's purpose.
 
-Each purpose has a stream of its own: the batch order of epoch 7 is the same whether epochs 1 to 6 were trained in this
-process, in another, or before a crash, so a resumed trial needs no saved generator. Torch is imported only to be
-seeded, because a search also draws its seeds here, and can be refused or displayed without torch.
+Each purpose has its own random stream: the batch order of epoch 7 does not depend on whether epochs 1 to 6 were trained
+in this process, in another process, or before a crash, so a resumed trial needs no saved generator. Torch is imported
+only to be seeded, because this module also draws the seeds of a search, which can be refused or shown without torch.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def derive_seed(seed: int, *purpose: str | int, bits: int = 63) -> int:
-    """Return a seed in [0, 2**bits) for one purpose, e.g. ``derive_seed(0, "batches", 7)``; the same everywhere."""
+    """Return a seed in [0, 2**bits) for a purpose, e.g. ``derive_seed(0, "batches", 7)``; equal on all machines."""
     digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - bits)
 
@@ -34,7 +34,7 @@ def seed_torch(seed: int, *purpose: str | int) -> None:
 
 
 def make_deterministic(device: "torch.device") -> None:
-    """Let a GPU use deterministic kernels only; the CPU's are deterministic for a fixed number of threads."""
+    """Let a GPU use deterministic kernels only; CPU kernels are deterministic for a fixed number of threads."""
     import torch
 
     if device.type == "cuda":
@@ -46,7 +46,7 @@ def make_deterministic(device: "torch.device") -> None:
 
 
 class RandomStream:
-    """The random numbers that a device's generator gives after ``seed_torch``, whatever others draw in between.
+    """The random numbers of a device's generator after ``seed_torch``, independent of draws by other code in between.
 
     A ``with`` block around draws continues the stream where the last block ended.
 

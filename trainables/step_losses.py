@@ -1,4 +1,4 @@
-"""Losses of an epoch's steps, read from the device a few at a time, so that no step waits for its loss."""
+"""The losses of an epoch's steps, read from the device several at a time, so that no step waits for its loss."""
 
 import math
 
@@ -8,21 +8,21 @@ from torch import Tensor
 from trainables.errors import DivergedError
 
 UNREAD = 32
-"""Steps of an accelerator between two readings of losses, because reading makes the accelerator wait."""
+"""Number of steps on an accelerator between two readings of losses, because reading makes the accelerator wait."""
 
 
 def steps_unread(device: torch.device) -> int:
-    """Return how many steps' losses are read at once: on a CPU, where reading costs nothing, one."""
+    """Return how many steps' losses are read at once: 1 on a CPU, where reading does not wait."""
     return 1 if device.type == "cpu" else UNREAD
 
 
 class StepLosses:
-    """Adds up losses and finds the first that is not finite.
+    """Sums losses and finds the first loss that is not finite.
 
     Args:
         epoch: Number of the epoch, from 1.
-        unread: Losses that are read at once; ``None`` is ``steps_unread``. Steps after a loss that is not finite are
-            lost with the trial.
+        unread: Number of losses that are read at once; ``None`` is ``steps_unread``. Steps after a loss that is not
+            finite are lost with the trial.
         place: ``FILE:LINE`` of a plug-in's loss, for the message.
     """
 
@@ -42,10 +42,10 @@ class StepLosses:
             self._read()
 
     def mean(self) -> float:
-        """Return the mean over all steps, of which there is at least one.
+        """Return the mean over all steps; at least one step is needed.
 
         Raises:
-            DivergedError: See ``add``.
+            DivergedError: If a loss is not finite; the error names the first such step.
         """
         self._read()
         return self._total / self._steps

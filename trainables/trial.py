@@ -1,6 +1,6 @@
 """A trial from beginning to end: seed, build, then train, evaluate and report each epoch.
 
-A trial does not know its listener: a ``for`` loop in a test, the command ``train``, or an actor of a cluster.
+A trial yields reports and does not know their reader: a test, the command ``train``, or an actor of a cluster.
 """
 
 import math
@@ -34,7 +34,7 @@ from trainables.seeding import derive_seed, generator, make_deterministic, seed_
 from trainables.step_losses import StepLosses
 
 COCOS_BATCHES = 8
-"""Batches on which COCOS is measured during training; ``orchestrator cocos`` takes the whole train split."""
+"""Number of batches on which COCOS is measured in training; ``orchestrator cocos`` takes the whole train split."""
 
 
 def run_trial(
@@ -50,17 +50,17 @@ def run_trial(
     Args:
         config: Data, model, loss and settings.
         data: The dataset that the config names.
-        resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a
-            listener that died between checkpoint and report misses nothing; training resumes after that epoch.
+        resume: A checkpoint directory of this trial. The report of its epoch is yielded again first, so that a caller
+            that died between checkpoint and report misses no report; training resumes after this epoch.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         on_step: Called after each training step with the number of the step in its epoch, from 1.
 
     Yields:
-        A report an epoch, ``config.training.total_epochs`` in all when not resumed.
+        A report for each epoch, ``config.training.total_epochs`` in all when not resumed.
 
     Raises:
         DivergedError: At the step at which the loss, or the epoch at which a metric, is not finite.
-        CheckpointError: If ``resume`` is damaged or of another trial.
+        CheckpointError: If ``resume`` is damaged or belongs to another trial.
         PluginError: If the code of a plug-in fails.
     """
     trial = Trial(config, data, choose_device(device), is_new=resume is None)
@@ -77,7 +77,7 @@ class Trial:
     """A model with its loss and optimiser, trained epoch by epoch.
 
     Attributes:
-        epoch: Epochs trained so far.
+        epoch: Number of epochs trained so far.
         loss: The config's loss, with the word ``learned`` for each learned hyper-parameter.
         learned: The values of the learned hyper-parameters.
         on_step: See ``run_trial``.
@@ -92,14 +92,14 @@ class Trial:
         is_new: bool = True,
         beside: "Trial | None" = None,
     ) -> None:
-        """Build everything; a trial that is not new gets a backbone's weights from its checkpoint.
+        """Build model, loss and optimiser; a resumed trial gets a backbone's weights from its checkpoint.
 
         Args:
             config: See ``run_trial``.
             data: See ``run_trial``.
             device: Device of all tensors.
             is_new: Whether no checkpoint is restored.
-            beside: A trial on the same data and device, whose tensors of the data are shared.
+            beside: A trial with this dataset and device, whose tensors of the data are shared.
         """
         make_deterministic(device)
         seed_torch(config.seed, "initialisation")
@@ -130,7 +130,7 @@ class Trial:
         """Set loss, optimiser and backbone for the next epoch."""
         self.epoch += 1
         present = self.config.at(self.epoch)
-        # The schedule may have other hyper-parameters from this epoch on.
+        # The schedule may change hyper-parameters from this epoch on.
         self.loss = build_loss(present.loss, **present.loss_parameters)
         adjust_optimizer(self.optimizer, present.training, self.epoch)
         self.learned.begin_epoch(self.loss, present.training, self.epoch)
@@ -148,13 +148,13 @@ class Trial:
         return train_epoch(self.model, self.loss, self.optimizer, batches, clip, self.epoch, self.learned)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches of the epoch that has begun; trials of one seed, split and settings have the same."""
+        """Yield the batches of the epoch that has begun; seed, epoch, split and settings decide the batches."""
         training = self.config.at(self.epoch).training
         draw = derive_seed(self.config.seed, "views", self.epoch) if training.augment else None
         return epoch_batches(self.train_split, training, generator(self.config.seed, "batches", self.epoch), draw)
 
     def end_epoch(self, train_loss: float, train_seconds: float) -> EpochReport:
-        """Evaluate the epoch, which took ``train_seconds``, and return its report."""
+        """Evaluate the epoch, whose training took ``train_seconds``, and return its report."""
         started = time.monotonic()
         self.metrics = {"train/loss": train_loss, **self._learned_values(), **self.evaluate_on_val()}
         self._remember_if_best()
@@ -181,7 +181,7 @@ class Trial:
         return {f"val/{name}": value for name, value in metrics.items()}
 
     def count_contributions(self) -> dict[str, float]:
-        """Return COCOS statistics of a few batches, the same at each epoch and for each seed, under ``cocos/...``.
+        """Return COCOS statistics under ``cocos/...`` of a few batches, which are equal for all epochs and seeds.
 
         Raises:
             DivergedError: If a similarity is not a number.
@@ -214,7 +214,7 @@ class Trial:
     def save(self, directory: Path) -> None:
         """Write ``state.pt`` and ``best.pt`` into a directory that exists."""
         origin = {"config": self.config.to_dict(), "digest": self.data.digest}
-        # Cloned, because saving a view saves the whole memory behind it, and stacked models are views.
+        # Cloned, because parameters of a stacked trial are views, and saving a view saves the whole tensor behind it.
         weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         state = {"model": weights, "optimizer": self.optimizer.state_dict()}
         if self.learned.each:
@@ -244,7 +244,7 @@ class Trial:
 
     def _check_origin(self, directory: Path, state: dict[str, Any]) -> None:
         written = TrialConfig.from_dict(state["config"])
-        # More or fewer epochs are the same trial, extended or cut short; what changes later has not mattered yet.
+        # A config with more or fewer epochs is the same trial, and later changes of the schedule have no effect yet.
         longer = replace(written, training=replace(written.training, epochs=self.config.training.epochs))
         if longer.until(state["epoch"]) != self.config.until(state["epoch"]):
             raise CheckpointError(f"{directory}: written by a trial with another config; resume it with its own")
@@ -253,7 +253,7 @@ class Trial:
 
 
 def _counted(batches: Iterable[Batch], on_step: Callable[[int], None]) -> Iterator[Batch]:
-    """Yield batches, and report each step: a caller that asks for the next batch has taken the step."""
+    """Yield batches, and report a step when the next batch is requested, because the step has then been taken."""
     for step, batch in enumerate(batches, start=1):
         yield batch
         on_step(step)
@@ -268,9 +268,9 @@ def train_epoch(
     epoch: int,
     learned: LearnedParameters | None = None,
 ) -> float:
-    """Take one step a batch and return the mean loss over the steps.
+    """Take one step for each batch and return the mean loss over the steps.
 
-    ``learned`` holds the hyper-parameters that the loss learns, which take their steps too.
+    ``learned`` holds the hyper-parameters that the loss learns, which are also updated.
 
     Raises:
         DivergedError: If a loss is not finite; the error names the first such step.
@@ -287,7 +287,7 @@ def train_epoch(
         optimizer.zero_grad(set_to_none=True)
         learned.zero_grad()
         if value.requires_grad:
-            # Nothing does where neither the model nor the loss has anything to learn.
+            # The loss requires no gradient where neither the model nor the loss has parameters to learn.
             value.backward()
         if gradient_clip is not None:
             torch.nn.utils.clip_grad_norm_(list(model.parameters()), gradient_clip)

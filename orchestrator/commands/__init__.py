@@ -1,1 +1,1 @@
-"""The commands, a module each, which parses the command line, calls one function and prints its result."""
+"""The commands: each module parses the command line of a command, calls one function and prints the result."""

@@ -13,8 +13,8 @@ class Entry:
     """A name and its meaning.
 
     Attributes:
-        name: As users type it.
-        meaning: One line.
+        name: Name that users type.
+        meaning: Meaning of the name, one line.
         details: Heading -> further text.
     """
 
@@ -85,7 +85,7 @@ def list_models() -> list[Entry]:
 
 
 def list_samplers() -> list[Entry]:
-    """Return the samplers with what each can search."""
+    """Return the samplers with the kinds of search that each sampler supports."""
     from orchestrator.experiment.samplers import SAMPLERS
 
     return [

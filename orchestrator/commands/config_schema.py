@@ -1,7 +1,7 @@
 """The keys of configurations with type, default, range and meaning, from the models that check them.
 
-The JSON schema is what an editor reads; the reference (``docs/experiment-keys.md``) is what people read. The meaning of
-a key stands in one place, the docstring of the class that has it.
+The JSON schema is for editors, the reference (``docs/experiment-keys.md``) for people. The meaning of a key is written
+in one place, the docstring of the key's class.
 """
 
 import inspect
@@ -48,8 +48,8 @@ class Key:
     Attributes:
         name: All keys from the outermost inwards, joined by dots; ``[]`` stands for an item of a list.
         type: Type of the value, in words.
-        default: As YAML, or ``required``.
-        meaning: From the docstring of its class.
+        default: Default as YAML, or ``required``.
+        meaning: Meaning of the key in the docstring of its class.
     """
 
     name: str
@@ -134,7 +134,7 @@ WORDS: dict[tuple[type, str], Iterable[str]] = {
     (TrialConfig, "loss"): SPACES,
     (TrialConfig, "metric"): METRICS,
 }
-"""Keys whose names the class checks itself, so that its annotations do not list the names."""
+"""Keys whose accepted names the class checks in code, so that the class's annotations do not list the names."""
 
 
 def _describe(definition: dict[str, Any], part: type) -> None:
@@ -162,7 +162,7 @@ def _limit(shape: dict[str, Any], name: str) -> None:
 def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], above: str = "") -> Iterator[Key]:
     for name, shape in schema["properties"].items():
         full = above + name
-        # A default that a factory makes is an empty mapping.
+        # A default from a factory is missing in the schema; all such defaults are empty mappings.
         default = "required" if name in schema.get("required", ()) else json.dumps(shape.get("default", {}))
         inner = _section(shape, parts)
         is_list = any(one.get("type") == "array" for one in _branches(shape, parts))

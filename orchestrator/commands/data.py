@@ -26,7 +26,7 @@ app.command()(unpack)
 app.command()(frames)
 
 _GENERATED = {"scenes": 2000, "classes": 600}
-"""Dataset that can be generated -> its default number of pictures."""
+"""Dataset that can be generated -> default number of pictures."""
 
 
 @app.command()

@@ -42,7 +42,7 @@ def doctor(
         raise ConfigError("--repair: name the experiment to repair, e.g. orchestrator doctor NAME --repair")
     else:
         findings = examine(data_root, output, tracking_uri, Cluster(address, storage))
-    # Findings quote folders and addresses of the command line, which may hold a password.
+    # Findings quote folders and addresses of the command line, which may contain a password.
     findings = [replace(finding, found=without_password(finding.found)) for finding in findings]
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))

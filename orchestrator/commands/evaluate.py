@@ -73,7 +73,7 @@ def print_metrics(title: str, metrics: Mapping[str, float], chance: float) -> No
     """Print both directions of retrieval as a table, a direction a row, beside the rsum of a random ranking."""
     from rich.table import Table
 
-    # Images that retrieve images of their class: both directions are one.
+    # Where images retrieve images of their class, both directions are equal.
     of_classes = "i2t_r8" in metrics
     columns = _CLASS_COLUMNS if of_classes else _COLUMNS
     table = Table(title=f"{title}, rsum {metrics['rsum']:.1f} (chance {chance:.1f})", title_justify="left")
@@ -119,7 +119,7 @@ def print_judged(judged: "JudgedEvaluation") -> None:
 
 
 def _known(metrics: Mapping[str, float]) -> list[str]:
-    """Return how many of the model's first answers were judged; nothing where only pairs that fit are known."""
+    """Return how many of the model's first answers were judged; empty if only fitting pairs were recorded."""
     names = {"i2t_top10_judged": "captions", "t2i_top10_judged": "images"}
     shares = [f"{metrics[name]:.0%} of the first ten {items}" for name, items in names.items() if name in metrics]
     return [f"people judged {' and '.join(shares)} that this model ranks"] if shares else []

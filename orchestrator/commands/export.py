@@ -88,11 +88,11 @@ class Store:
     """A form of file or folder that holds trials with all their epochs.
 
     Attributes:
-        name: As messages call it, with its article.
-        write: Writes an experiment and returns how many trials it wrote.
-        opened: What a user does with the path, which stands at ``{}``.
+        name: Name in messages, with its article.
+        write: Function that writes an experiment and returns the number of written trials.
+        opened: How a user opens the file or folder, with ``{}`` for the path.
         extra: The extra of this package that is needed.
-        module: The module of ``extra`` that must be there.
+        module: The module of ``extra`` that must be installed.
     """
 
     name: str
@@ -124,4 +124,4 @@ STORES = {
         "a folder of offline runs", _write_offline_runs, "upload them with `wandb sync {}/wandb/*`", "wandb", "wandb"
     ),
 }
-"""Ending -> form that is written."""
+"""Ending -> form of the written file or folder."""

@@ -82,7 +82,7 @@ def extract(
 
 
 def _refuse_of_images(given: Mapping[str, object]) -> None:
-    """Refuse options that say how images are read, where features are made of captions."""
+    """Refuse options about images when features of captions are computed."""
     from trainables.errors import ConfigError
 
     if wrong := [option for option, value in given.items() if value]:

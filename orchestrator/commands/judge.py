@@ -55,7 +55,7 @@ def judge(
 
 
 def _folders(given: list[str]) -> dict[str, list[Path]]:
-    """Return label -> its folders."""
+    """Return label -> folders of the label."""
     from trainables.errors import ConfigError
 
     folders: dict[str, list[Path]] = {}
@@ -68,7 +68,7 @@ def _folders(given: list[str]) -> dict[str, list[Path]]:
 
 
 def _dataset(history: "History", experiment: str, wanted: str | None) -> str:
-    """Return the dataset that is judged."""
+    """Return the dataset to judge."""
     from orchestrator.results.confirmed import judged_datasets
     from trainables.errors import ConfigError
 

@@ -80,7 +80,7 @@ def ends_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the points at the ends of the search space: of each parameter alone, then all lowest and all highest.
 
     Args:
-        about: What a plug-in offers, see ``trainables.plugins.offers.Offer.describe``.
+        about: Description of an offer of a plug-in, see ``trainables.plugins.offers.Offer.describe``.
     """
     from search_spaces.declared import declared_bounds
 

@@ -28,7 +28,7 @@ class Field:
     Attributes:
         name: Key in the line of the journal.
         type: Type of the JSON value, in words.
-        meaning: What the value says, with unit and range.
+        meaning: Meaning of the value, with unit and range.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Field:
 
 
 def list_fields(kind: type[Record]) -> list[Field]:
-    """Return the fields of a kind of record in the order of its line, without the fields that all records have."""
+    """Return the fields of a kind of record in the order of the journal, without the fields that all records have."""
     return _described(kind, event_fields(kind))
 
 

@@ -1,4 +1,4 @@
-"""``orchestrator regress``: baselines rerun and compared with accepted results."""
+"""``orchestrator regress``: reruns of baselines, compared with accepted results."""
 
 import json
 import re
@@ -38,7 +38,7 @@ class Unnamed(TyperCommand):
     """A command that usage lines and errors call by the name of its group."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Replace the group's context, where there is a group, by the command's own."""
+        """Replace the group's context, if there is a group, by the command's own context."""
         if parent is not None:
             info_name, parent = parent.info_name, parent.parent
         return super().make_context(info_name, args, parent=parent, **extra)

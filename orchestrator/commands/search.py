@@ -62,7 +62,7 @@ def search(
 
 
 def live_page(output: Path, name: str) -> AbstractContextManager[None]:
-    """Return the live page beside a search, on the port where ``orchestrator watch`` listens, or on another."""
+    """Return the live page beside a search, on the port of ``orchestrator watch`` or, if taken, on another port."""
     require("watch", "--watch")
     from orchestrator.commands.ui import choose_port
     from orchestrator.commands.watch import PORT

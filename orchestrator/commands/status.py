@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from orchestrator.search.status import Status
 
 MOST = 40
-"""Trials of a stage that are listed without ``--all``."""
+"""Most trials of a stage that are listed without ``--all``."""
 
 SECONDS = 2.0
-"""Between two readings of the journal, for ``--watch``."""
+"""Seconds between two readings of the journal with ``--watch``."""
 
 
 def status(
@@ -68,7 +68,7 @@ def _show(now: "Status", rows: int | None, as_json: bool) -> None:
 
 
 def _drawn(now: "Status", rows: int | None) -> "Group":
-    """Return a table of at most ``rows`` trials for each stage that has any, and lines about the whole experiment."""
+    """Return a table of at most ``rows`` trials for each stage with trials, and lines about the whole experiment."""
     from rich.console import Group
     from rich.text import Text
 
@@ -91,7 +91,7 @@ def _drawn(now: "Status", rows: int | None) -> "Group":
     lines += [f"budget.{name}: {used:.4g} of {limit:g}" for name, (used, limit) in now.budget.items()]
     lines += [f"to resume: {now.command}"] if now.command else []
     fronts = []
-    # Where no process runs the experiment, the statements below tell of its races as well.
+    # If no process runs the experiment, the statements below include its races.
     lines += race_lines(now.history) if now.holder is not None else []
     if now.holder is None and now.history.experiment:
         summary = conclude(now.history)

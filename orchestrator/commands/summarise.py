@@ -32,7 +32,7 @@ def summarise(
     from orchestrator.tables.terminal import draw
 
     results = [read_result(find_directory(name, output)) for name in experiments]
-    # All statistics would be too long for the caption of a LaTeX table.
+    # The caption of a LaTeX table has no room for all statistics.
     tables = tables_of(results, with_published=with_published, cocos=cocos, brief=form == "latex")
     if as_json or form == "json":
         print(json.dumps(to_dict(results, tables), indent=2, allow_nan=False))

@@ -31,7 +31,7 @@ def sync(
         try:
             done.append(deliver(directory, output, uri, restores=bool(experiments)))
         except DeletedError as error:
-            # `restores` is off, so the user did not name this experiment: the others are still delivered.
+            # `restores` is off, so the user did not name this experiment: the other experiments are still delivered.
             problems.append(str(error))
             continue
         problems += register_all(uri, directory)[1]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TrainingInterruptedError(UserError):
-    """A training that was told to stop; the command with ``--resume`` resumes the training."""
+    """A signal stopped the training; the command with ``--resume`` resumes the training."""
 
     exit_code = 130
 
@@ -74,7 +74,7 @@ def train(
 
 
 def _how_to_resume(directory: Path, again: Sequence[str]) -> str:
-    """Return how many epochs a training has, and the command that resumes the training."""
+    """Return a text with a training's number of epochs and the command that resumes the training."""
     from orchestrator.workload.single import read_history
 
     if not (directory / "config.yaml").exists():
@@ -104,13 +104,13 @@ class _Silent:
     """Prints nothing about a training."""
 
     def start(self, start: "TrainingStart") -> None:
-        """Take in what is trained, and where."""
+        """Handle the start of the training."""
 
     def step(self, step: int) -> None:
-        """Take in how many steps of the epoch are done."""
+        """Handle the end of a step."""
 
     def report(self, report: "EpochReport") -> None:
-        """Take in an epoch that has ended."""
+        """Handle the end of an epoch."""
 
 
 class _Lines(_Silent):
@@ -120,7 +120,7 @@ class _Lines(_Silent):
         self._config = config
 
     def start(self, start: "TrainingStart") -> None:
-        """Say what is trained, and where."""
+        """Print the lines about the start of the training."""
         say(*_start_lines(self._config, start))
 
     def report(self, report: "EpochReport") -> None:
@@ -140,7 +140,7 @@ class _Bar(_Lines):
         self._task = progress.add_task(about, total=config.training.total_epochs)
 
     def start(self, start: "TrainingStart") -> None:
-        """Say what is trained, and where."""
+        """Print the lines about the start of the training."""
         self._steps = max(1, start.steps)
         super().start(start)
 
@@ -171,7 +171,7 @@ def _progress(config: "TrialConfig", *, quiet: bool) -> Iterator[_Silent]:
 
 
 def _start_lines(config: "TrialConfig", start: "TrainingStart") -> list[str]:
-    """Return what is trained, and where."""
+    """Return the lines about config, device and folder that a training prints at its start."""
     parameters = values_text(config.loss_parameters)
     loss = f"{config.loss} ({parameters})" if parameters else config.loss
     epochs, steps = count_text(config.training.total_epochs, "epoch"), count_text(start.steps, "step")

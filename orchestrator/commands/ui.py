@@ -37,9 +37,9 @@ def ui(
 
 
 def serve(uri: str, port: int) -> int:
-    """Run MLflow's server until it or this process ends; return its exit code, 0 if this process was stopped."""
+    """Run MLflow's server until the server or this process ends; return its exit code, or 0 after an interrupt."""
     quiet = {"PYTHONWARNINGS": "ignore", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    # In the environment, because other users can read command lines, and the address may hold a password.
+    # Set in the environment, because other users can read command lines, and the address may contain a password.
     store = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     environment = {**os.environ, **quiet, **store}
     place = ["--host", HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
@@ -53,7 +53,7 @@ def serve(uri: str, port: int) -> int:
 
 
 def choose_port(wanted: int) -> int:
-    """Return a free port of the loopback address: the wanted port, or a port that the system picks."""
+    """Return a free port of the loopback address: the wanted port, or a port that the system chooses."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

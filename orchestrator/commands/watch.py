@@ -14,7 +14,7 @@ from orchestrator.text.terminal import say
 from trainables.extras import require
 
 PORT = 8350
-"""Port of the pages unless ``--port`` names another."""
+"""Default port of the live pages."""
 
 
 def watch(
@@ -51,5 +51,5 @@ def watch(
     try:
         serve(listening, Experiments(output, directories), title)
     except KeyboardInterrupt:
-        # The signal came before the server had its own handler for it.
+        # The signal came before the server had installed its own handler.
         return

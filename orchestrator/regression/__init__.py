@@ -1,1 +1,1 @@
-"""Scheduled reruns of baselines: suites of cells, each compared with what was accepted before."""
+"""Scheduled reruns of baselines: suites of cells, each compared with the accepted runs of the cell."""

@@ -25,7 +25,7 @@ def accept(
 
     Args:
         suite: The suite; its cells must be the cells of the rerun.
-        output: Folder under which reruns write everything.
+        output: Folder under which reruns write.
         reference: File to write.
         why: The person's reason in a sentence, which the file keeps.
         who: Name of the person who accepts; by default the user of this process.
@@ -64,7 +64,7 @@ def accept(
 
 
 def first_references(before: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, FirstRuns]:
-    """Return the first accepted runs of each cell whose config and data have not changed since.
+    """Return the first accepted runs of each cell whose config and data have not changed since then.
 
     Args:
         before: The reference that is replaced.

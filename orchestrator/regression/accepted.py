@@ -1,7 +1,7 @@
-"""The accepted reference of a suite: the numbers of each cell and seed, who accepted them, when and why.
+"""The accepted reference of a suite: the numbers of each cell and seed, and who accepted these numbers, when and why.
 
 A reference is one JSON file for each suite, meant to be kept under version control: keys are sorted and each value has
-a line of its own, so that a person can read a change.
+a line of its own, so that a person can read the diff.
 """
 
 import json
@@ -24,7 +24,7 @@ class AcceptedError(UserError):
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a training's numbers depend on beside the seed.
+    """The conditions, beside the seed, on which the numbers of a training depend.
 
     Attributes:
         config: The ``TrialConfig`` without the seed.
@@ -48,7 +48,7 @@ class CellRuns:
     Attributes:
         conditions: The conditions under which the runs were made.
         values: Seed -> metric -> value: scores of the best epoch, training loss and COCOS of the first and last epoch.
-        missing: Seed -> what became of the training, for seeds without values.
+        missing: Seed -> how the training ended, for seeds without values.
     """
 
     conditions: Conditions
@@ -91,7 +91,7 @@ class Accepted:
 
 
 def default_path(suite_file: Path) -> Path:
-    """Return the path of a suite's reference, which lies beside the suite's file."""
+    """Return the path of a suite's reference, in the folder of the suite's file."""
     return suite_file.with_name(f"{suite_file.stem}.accepted.json")
 
 
@@ -137,7 +137,7 @@ def _accepted(content: dict[str, Any]) -> Accepted:
     if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']} is not {FORMAT}")
     cells = {name: _runs(name, cell) for name, cell in content["cells"].items()}
-    # References of older versions have no ``first``: as far as is known, their runs were the first to be accepted.
+    # References of older versions have no ``first``; their own runs are taken for the first accepted runs.
     first = {name: FirstRuns(str(one["when"]), _runs(name, one)) for name, one in content.get("first", {}).items()}
     return Accepted(content["suite"], content["who"], content["when"], content["why"], cells, first)
 

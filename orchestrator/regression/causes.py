@@ -1,4 +1,4 @@
-"""What differs between an accepted run and a new run, in the words of a person who looks for the cause."""
+"""The differences between the conditions of an accepted and of a new run, as lines for a person looking for a cause."""
 
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ def what_changed(accepted: Conditions, new: Conditions) -> list[str]:
 
 
 def _whole(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a config of an older version with the training keys that came later, at their defaults of today."""
+    """Return a config of an older version with the training keys of newer versions, at their current defaults."""
     return {**config, "training": {**asdict(TrainingConfig()), **config["training"]}}
 
 

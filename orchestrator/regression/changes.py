@@ -4,12 +4,12 @@ Two groups of questions are asked of a suite, and a third where a drift can be t
 the suite's false-alarm rate:
 
 - *Scores* (recalls): one-sided, is the new mean lower? A drop is found where it is significant and the observed drop is
-  at least as large as the smallest drop that matters. Where it is neither found nor surely small, the answer is
-  *inconclusive*.
+  at least as large as the smallest drop that matters. Where a drop that matters is neither found nor excluded, the
+  finding is *inconclusive*.
 - *Gradients* (training loss and COCOS counts): two-sided, has the mean moved? A change is found where it is significant
-  and the observed change is at least a share of the accepted mean. Gradients show what recall does not: a loss whose
-  gradients changed.
-- *Drift*: as scores, against what was accepted first (see ``drift.py``).
+  and the observed change is at least a share of the accepted mean. A loss whose gradients changed may leave recalls
+  unchanged.
+- *Drift*: the question of the scores, against the first accepted runs (see ``drift.py``).
 
 Within a group every test has the same level: the group's rate divided by the number of its tests [Bonferroni] and,
 where more seeds may be added after a look, by the number of looks. Each test is Student's on the cell's own spread,
@@ -36,17 +36,17 @@ SURE = 0.95
 """Confidence with which a drop that matters must be excluded before a cell is called ``ok``."""
 
 POWER = 0.9
-"""Probability with which the detectable drop is found, and with which the seeds that are asked for settle a cell."""
+"""Probability of finding the detectable drop, and probability that the needed seeds settle a cell."""
 
 NEGLIGIBLE = 0.005
 """The test takes a count's spread between seeds to be at least this share of the count."""
 
 MOST_SEEDS = 50
-"""Most seeds that a finding asks for."""
+"""Most seeds that a comparison can need."""
 
 
 class Finding(StrEnum):
-    """What is found about one number, one cell, or a suite."""
+    """The finding about one number, one cell, or a suite."""
 
     OK = "ok"
     """No drop that matters."""
@@ -59,7 +59,7 @@ class Finding(StrEnum):
     FAILED = "failed"
     """A training of the cell diverged or failed: as bad as a regression."""
     UNKNOWN = "unknown"
-    """There is no reference to compare with."""
+    """No reference exists."""
 
 
 SEVERITY = (
@@ -75,7 +75,7 @@ SEVERITY = (
 
 @dataclass(frozen=True)
 class Level:
-    """How sure one test must be.
+    """The significance level of each test in a group.
 
     Attributes:
         rate: Rate of false alarms over all tests of the group and all looks, in (0, 1).
@@ -95,7 +95,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Change:
-    """The comparison of one number of a cell: accepted and new.
+    """The comparison of the accepted and the new mean of one number of a cell.
 
     Attributes:
         metric: Name of the number.
@@ -106,8 +106,8 @@ class Change:
             the true spread.
         p: p-value, one-sided for a drop of a score, two-sided for a number of the gradients.
         power: Probability of finding a true difference of exactly the smallest difference that matters. The power is at
-            most a half: the observed difference must be as large, and in half of the cases the observed difference is
-            smaller than the true difference.
+            most a half: a finding needs an observed difference of at least this size, and half of the observed
+            differences are smaller than the true difference.
         detectable: The true difference that is found with probability ``POWER``.
         needed: New seeds that would settle the comparison; ``None`` where the comparison is settled, or where no number
             of seeds would settle it.
@@ -143,19 +143,19 @@ def pooled_spread(measures: Sequence[Measure]) -> tuple[float, int]:
     freedom = sum(one.seeds - 1 for one in known)
     if freedom < 1:
         raise ValueError("no run has two seeds, so there is no spread between seeds to compare with")
-    # ``std`` is of the population, hence the sum of squares.
+    # ``std`` divides by the number of seeds, so the sum of squares is seeds x std^2.
     return math.sqrt(sum(one.seeds * (one.std or 0.0) ** 2 for one in known) / freedom), freedom
 
 
 def compare_score(metric: str, accepted: Measure, new: Measure, *, matters: float, level: Level) -> Change:
-    """Compare a score of which more is better.
+    """Compare a score; higher is better.
 
     Args:
         metric: Name of the score.
         accepted: Accepted mean over at least two seeds; a paper's number may come without a spread.
         new: New mean over at least one seed, or over two seeds where the accepted mean has no spread.
         matters: The smallest difference that matters, > 0, in the metric's unit.
-        level: How sure each test of the group must be.
+        level: Significance level of the test.
     """
     spread, freedom = pooled_spread([accepted, new])
     drop, error = accepted.mean - new.mean, standard_error(spread, (accepted.seeds, new.seeds))
@@ -183,7 +183,7 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
         accepted: Accepted mean over at least two seeds.
         new: New mean over at least one seed.
         matters: The smallest change that matters as a share of the accepted mean, > 0.
-        level: How sure each test of the group must be.
+        level: Significance level of the test.
     """
     own, freedom = pooled_spread([accepted, new])
     least = NEGLIGIBLE * max(abs(accepted.mean), abs(new.mean))
@@ -197,7 +197,7 @@ def compare_gradient(metric: str, accepted: Measure, new: Measure, *, matters: f
 
 @dataclass(frozen=True)
 class _Test:
-    """A test that was made: its rule, its p-value, and the spread that the test used, never below ``least``."""
+    """A test that was made: its rule, its p-value, and the spread that the test used, which is at least ``least``."""
 
     rule: Rule
     p: float
@@ -217,13 +217,13 @@ def _change(metric: str, pair: tuple[Measure, Measure], test: _Test, finding: Fi
 
 
 def seeds_needed(spread: float, accepted: tuple[int, int], matters: float, *, more_than: int) -> int | None:
-    """Return how many new seeds exclude a drop that matters with probability ``POWER`` where there is no drop.
+    """Return how many new seeds exclude a drop that matters with probability ``POWER`` if the true drop is 0.
 
     Args:
         spread: Standard deviation between seeds, taken for the true deviation.
         accepted: Number of accepted seeds, and the degrees of freedom that these seeds give to the spread.
         matters: The smallest drop that matters, > 0.
-        more_than: Number of new seeds that are trained already.
+        more_than: Number of new seeds that are already trained.
 
     Returns:
         A number above ``more_than``; ``None`` where even ``MOST_SEEDS`` new seeds do not exclude the drop, because too
@@ -237,11 +237,11 @@ def seeds_needed(spread: float, accepted: tuple[int, int], matters: float, *, mo
 
 
 def overall(findings: Sequence[Finding]) -> Finding:
-    """Return the worst of some findings; ``UNKNOWN`` where nothing could be compared."""
+    """Return the worst finding; ``UNKNOWN`` without any finding."""
     return next((finding for finding in SEVERITY if finding in findings), Finding.UNKNOWN)
 
 
 def measure_over_seeds(values: Mapping[int, Mapping[str, float]], metric: str) -> Measure | None:
-    """Return mean and spread of a metric over the seeds that have the metric; ``None`` where no seed has it."""
+    """Return mean and spread of a metric over the seeds that have the metric; ``None`` without such a seed."""
     found = [values[seed][metric] for seed in sorted(values) if metric in values[seed]]
     return measure(np.array(found, dtype=np.float64)) if found else None

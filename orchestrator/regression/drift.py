@@ -1,16 +1,16 @@
-"""Do scores drift? The reruns of many nights against what was accepted first.
+"""Do scores drift? The reruns of many nights against the first accepted runs.
 
-A drift hides where each night's drop is too small to be found and now and then a new reference is accepted: no night is
-far below its reference, and after a year the scores are far below the first reference. So the mean of the newest reruns
-is compared with the reference that was accepted first, for each cell whose config and data are still those of the first
-reference. While no other reference has been accepted, the suite's own tests compare each night with the first
-reference, and no test of drift is added.
+A drift stays hidden where each night's drop is too small to be found and new references are accepted: no night is far
+below its reference, and after a year the scores are far below the first reference. So the mean of the newest reruns is
+compared with the first accepted reference, for each cell whose config and data are still those of the first reference.
+While no other reference has been accepted, the suite's own tests compare each night with the first reference, and no
+test of drift is added.
 
-Nights are no new seeds: a night that runs the same code trains the same seeds again, to the same numbers. Therefore the
-seeds alone are counted, never the nights. With n seeds, the mean over the nights' means has at most the standard error
-of one night's mean, whatever the nights have in common. The test takes the standard error of one night, with the spread
-of the first reference and of the newest rerun, which is independent of every night's mean (deviations of seeds from
-their mean); so its level holds for nights that agree to the last digit and for nights that have nothing in common.
+Nights are no new seeds: a night that runs unchanged code trains the same seeds again, to the same numbers. Therefore
+only the seeds are counted, never the nights. With n seeds, the mean over the nights' means has at most the standard
+error of one night's mean, however correlated the nights are. The test takes the standard error of one night, with the
+spread of the first reference and of the newest rerun. The spread is independent of every night's mean (deviations of
+seeds from their mean), so the test's level holds for identical nights and for independent nights.
 Averaging over nights reduces the noise of single nights, so a drift well above the smallest drop that matters is found
 more surely than from one night.
 
@@ -67,7 +67,7 @@ def _night(directory: Path) -> Night:
 
 
 def first_of(accepted: Accepted, runs: Mapping[str, CellRuns]) -> dict[str, FirstRuns]:
-    """Return the first accepted runs of each cell whose config and data have not changed since."""
+    """Return the first accepted runs of each cell whose config and data have not changed since then."""
     return {
         name: one
         for name, one in accepted.first.items()
@@ -96,7 +96,7 @@ def compare_drift(
         new: The runs that are judged.
         metric: Name of the suite's score.
         matters: The smallest drop that matters, > 0.
-        level: How sure each test of the group must be.
+        level: Significance level of the test.
 
     Returns:
         The comparison, with the finding ``REGRESSION`` or ``OK``; ``None`` where a side has no score.

@@ -1,4 +1,4 @@
-"""What the file says that a rerun leaves at its end; later reruns and programs read the file."""
+"""The summary file that a rerun writes at its end, for later reruns and for other programs."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -22,8 +22,8 @@ class EndedRerun:
 
     Attributes:
         ended: When the rerun ended, in seconds since the Unix epoch.
-        finding: Its worst finding.
-        runs: Name of a cell -> its runs; without cells whose conditions were not recorded, as older versions did not.
+        finding: The worst finding of the rerun.
+        runs: Name of a cell -> its runs; without cells whose conditions are unknown, as in files of older versions.
         content: The content of the file, for programs.
     """
 
@@ -39,7 +39,7 @@ class EndedRerun:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "EndedRerun":
-        """Return what the content of a file says.
+        """Return the summary with the content of a file.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: If the content is no summary.

@@ -30,7 +30,7 @@ def to_junit(result: SuiteResult, seconds: float) -> str:
 
 def _add_case(suite: ElementTree.Element, result: SuiteResult, cell: CellResult) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=visible(result.suite), name=visible(cell.name))
-    # CI systems show one case at a time, so each case that slipped names every cause.
+    # CI systems show one test case at a time, so each failed case names every cause.
     lines = [*map(describe, decisive(cell)), *cell.causes, *cell.notes]
     text = visible("\n".join(lines))
     outcome = BAD.get(cell.finding)

@@ -1,4 +1,4 @@
-"""The reruns in a suite's output folder: which reruns are finished, and which reruns are dated by a wrong clock."""
+"""The reruns in a suite's output folder: finished and unfinished reruns, and reruns that are dated in the future."""
 
 import time
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.regression.ended import SUMMARY, EndedRerun, read_summary
 
 STAMP = "%Y%m%dT%H%M%SZ"
-"""A rerun's folder is named by the time at which it started, in UTC; so names sort by time."""
+"""Format of the name of a rerun's folder: the time at which the rerun started, in UTC, so that names sort by time."""
 
 SKEW = 300.0
 """Seconds by which the clocks of two machines that share an output folder may differ."""
@@ -22,7 +22,7 @@ class Past:
 
     Attributes:
         finished: Folders with a summary.
-        started: Folders with a journal, those of finished reruns included.
+        started: Folders with a journal, including the folders of finished reruns.
         future: Folders of reruns that are dated in the future; these folders are in no other group.
     """
 
@@ -47,7 +47,7 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
 
     Args:
         home: The suite's folder in the output folder.
-        now: Seconds since the epoch; by default the clock of this machine.
+        now: Seconds since the Unix epoch; by default the clock of this machine.
     """
     latest = (time.time() if now is None else now) + SKEW
     begun = {path.parent: _started(path.parent) for name in (JOURNAL_FILE, SUMMARY) for path in home.glob(f"*/{name}")}
@@ -64,14 +64,14 @@ def past_reruns(home: Path, *, now: float | None = None) -> Past:
 
 
 def still_slipped(summary: EndedRerun, accepted: str | None) -> bool:
-    """Say whether a finished rerun found a regression or a failure, and nobody has accepted new numbers since.
+    """Say whether a finished rerun found a regression or a failure, and no reference has been accepted since then.
 
-    A schedule that asks every hour must see a regression until the regression is mended or accepted: that no rerun is
-    due does not mean that everything is well.
+    A schedule that runs the command every hour must fail until the regression is fixed or accepted, even if no rerun is
+    due.
 
     Args:
         summary: The rerun's summary.
-        accepted: When the reference was accepted, ISO 8601; ``None`` where there is none.
+        accepted: When the reference was accepted, ISO 8601; ``None`` without a reference.
     """
     since = accepted is not None and datetime.fromisoformat(accepted).timestamp() > summary.ended
     return summary.slipped and not since
@@ -80,12 +80,12 @@ def still_slipped(summary: EndedRerun, accepted: str | None) -> bool:
 def name_rerun(home: Path, *, now: float | None = None) -> Path:
     """Return the folder of a rerun that starts now.
 
-    A rerun that starts in the same second as another rerun takes the next free second: each rerun needs a folder of its
-    own, and the names of the folders must sort by the order of the starts.
+    A rerun that starts in the same second as another rerun gets the next free second: each rerun needs its own folder,
+    and the names of the folders must sort by the order of the starts.
 
     Args:
         home: The suite's folder in the output folder.
-        now: Seconds since the epoch; by default the clock of this machine.
+        now: Seconds since the Unix epoch; by default the clock of this machine.
     """
     start = datetime.fromtimestamp(time.time() if now is None else now, UTC)
     while (directory := home / f"{start:{STAMP}}").exists():

@@ -1,4 +1,4 @@
-"""A rerun of a suite from its description to its finding; ``rerun`` reads top to bottom."""
+"""A rerun of a suite, from the description of the suite to the finding."""
 
 import json
 import time
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class RerunInterruptedError(UserError):
-    """A rerun that was told to stop; the same command resumes it."""
+    """A signal stopped the rerun; running the command again resumes the rerun."""
 
     exit_code = 130
 
@@ -53,12 +53,12 @@ class Request:
     Attributes:
         suite: The suite of baselines.
         reference: File of the accepted reference, which may not exist yet.
-        output: Folder under which everything is written.
+        output: Folder under which the rerun writes.
         tracking_uri: Address of the MLflow store; by default a database under ``output``.
         cluster: Where trials run, and where their checkpoints are kept.
-        if_due: Seconds for which a result counts as fresh: nothing is rerun while there is a fresh result. ``None``
+        if_due: Seconds for which a result counts as fresh: nothing is rerun while the newest result is fresh. ``None``
             reruns in any case.
-        command: The command that the user gave, for the page.
+        command: The user's command, which the page shows.
     """
 
     suite: Suite
@@ -76,10 +76,10 @@ class Rerun:
 
     Attributes:
         directory: Folder of the rerun's journal, page, JUnit file and summary.
-        summary: What the rerun's file says.
+        summary: The rerun's summary.
         result: The findings; ``None`` where no rerun was due.
         slipped: Whether a cell regressed or failed, in this rerun or in a fresh rerun that nobody has accepted.
-        tracking_problem: What is missing in MLflow and why, or ``None``.
+        tracking_problem: Which records are missing in MLflow and why, or ``None``.
         clock_problem: Which reruns are dated in the future and were ignored, or ``None``.
     """
 
@@ -105,8 +105,8 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
     place = opened(experiment, workload, request.output, tracking_uri=request.tracking_uri, cluster=request.cluster)
     with place as here:
         home, digests = here.directory, here.digests
-        # A rerun's folder is named by its time alone, and reruns of two suites may start in one second: the storage
-        # keeps the reruns of each suite in a folder of its own.
+        # A rerun's folder is named by its start alone, and reruns of two suites may start in the same second, so each
+        # suite has its own folder in the cluster's storage.
         cluster = here.cluster.below(suite.name)
         past = past_reruns(home)
         fresh = find_fresh(past.finished, request.if_due)
@@ -119,7 +119,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         directory.mkdir(exist_ok=True)
         if cluster.address is not None:
             prepare_joining()
-        # Only now, because Ray takes longer to import than refusing everything above.
+        # Importing Ray takes seconds, so Ray is imported after all checks that can refuse the rerun.
         from orchestrator.tuner.session import Session
 
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
@@ -132,7 +132,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
                 found = _run(Work(suite, directory, session), accepted, nights, quiet=quiet)
                 ledger.append(ExperimentEnded(outcome="finished", ended_by="trials"))
             _write_results(request, ledger, accepted, found, directory)
-            # The rerun has ended, so no training resumes from its checkpoints.
+            # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.rewind({})
     summary = read_summary(directory)
     return Rerun(directory, summary, found, summary.slipped, tracker.problem, past.warning)
@@ -140,7 +140,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
 
 @dataclass(frozen=True)
 class Work:
-    """What the first and the second look of a rerun share."""
+    """The objects that the first and the second look of a rerun share."""
 
     suite: Suite
     directory: Path
@@ -152,7 +152,7 @@ class Work:
         return self.session.ledger
 
     def study(self, title: str) -> str:
-        """Return a cell's study in this rerun; a unique name, because MLflow holds all reruns in one experiment."""
+        """Return the name of a cell's study: unique, because all reruns of a suite share an MLflow experiment."""
         return f"{title}-{self.directory.name}"
 
     def runs(self) -> dict[str, CellRuns]:
@@ -162,7 +162,7 @@ class Work:
         )
 
     def plan(self, seeds: Mapping[str, int]) -> Iterator[PlannedTrial]:
-        """Yield the trials of cells up to a number of seeds; of each seed all cells, then the next seed."""
+        """Yield the trials of the cells up to each cell's number of seeds; all cells of a seed before the next seed."""
         for seed in range(1, max(seeds.values()) + 1):
             for cell in self.suite.cells:
                 if seed <= seeds.get(cell.title, 0):
@@ -190,7 +190,7 @@ def _run(work: Work, accepted: Accepted | None, nights: tuple[Night, ...], *, qu
 
 
 def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
-    """Train what is left of the plan; the test split is opened only for what is compared with the papers."""
+    """Train the missing trials; the test split is opened only for trials that are compared with the papers."""
     from orchestrator.tuner.run import run_trials
     from orchestrator.tuner.scheduler import RecordingScheduler
 

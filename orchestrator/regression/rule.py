@@ -34,7 +34,7 @@ HALVINGS = 25
 
 @dataclass(frozen=True)
 class Rule:
-    """When a difference is found.
+    """The rule by which a difference is found.
 
     Attributes:
         level: Probability of a finding where there is no difference, in (0, 1), of both signs together.
@@ -59,7 +59,7 @@ class Rule:
         return np.asarray(np.minimum(2.0 * tail, 1.0) if self.both_ways else tail)
 
     def finds(self, difference: ArrayLike, error: ArrayLike, freedom: int) -> NDArray[np.bool_]:
-        """Say of each observed difference, with its estimated standard error, whether it is found."""
+        """Say whether each observed difference, with its estimated standard error, is found."""
         size = self._size(difference)
         return np.asarray((self.p(difference, error, freedom) <= self.level) & (size >= self.smallest) & (size > 0))
 
@@ -93,8 +93,8 @@ class Rule:
         """
         from scipy.special import ndtri
 
-        # At the largest bound plus the normal quantile of ``chance`` in standard errors, each term of the mean is at
-        # least ``chance``.
+        # ``high`` is the largest bound plus the normal quantile of ``chance`` in standard errors. A true difference of
+        # ``high`` is found with probability ``chance`` or more at each estimate of the spread.
         low = self.smallest
         high = float(self._bounds(error, freedom, least_error).max()) + max(float(ndtri(chance)), 0.0) * error
         for _ in range(HALVINGS if high > low else 0):
@@ -115,7 +115,7 @@ class Rule:
 
 
 def chance_to_exclude(matters: float, error: float, freedom: int, sure: float) -> float:
-    """Return the probability that a drop that matters is excluded where there is no drop.
+    """Return the probability that a drop that matters is excluded if the true drop is 0.
 
     A drop is excluded where D + t e r < matters, with t Student's quantile of ``sure``.
 

@@ -1,4 +1,4 @@
-"""From the journal of a rerun to the numbers that are compared."""
+"""The numbers of a rerun that are compared, read from the rerun's journal."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The suites that ship with the product; light, because ``--help`` lists them."""
+"""The suites that ship with the product. The module imports little, because ``--help`` lists the suites."""
 
 from collections.abc import Mapping
 from pathlib import Path

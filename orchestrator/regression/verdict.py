@@ -45,13 +45,13 @@ class CellResult:
         gradients: Comparisons of training loss and COCOS counts with the accepted numbers.
         drift: Comparison of the newest reruns' score with the first accepted score; ``None`` where the first accepted
             score is still the accepted score.
-        published: Comparison of the test score with the papers' score; ``None`` where the papers have no such row. This
-            comparison counts for ``finding`` only where nothing was accepted.
+        published: Comparison of the test score with the papers' score; ``None`` where the papers have no such score.
+            This comparison counts for ``finding`` only where nothing was accepted.
         mean: Mean of the suite's score over the new seeds; ``None`` where no seed has the score.
         seeds: Number of seeds that finished.
-        identical: Number of finished seeds whose numbers are exactly those of the accepted run.
+        identical: Number of finished seeds whose numbers are exactly the numbers of the accepted run.
         causes: Each condition that changed since the accepted run; empty for a cell that did not slip.
-        notes: What else a reader must know, a sentence each.
+        notes: Further remarks for the reader, a sentence each.
         trend: Name and mean score of each past rerun with this config and data, oldest first.
     """
 
@@ -70,7 +70,7 @@ class CellResult:
 
     @property
     def slipped(self) -> bool:
-        """Whether a reader should look for a cause: the cell regressed, failed, or is inconclusive."""
+        """Whether the cell regressed, failed, or is inconclusive, so that a reader should look for a cause."""
         return self.finding in (Finding.REGRESSION, Finding.FAILED, Finding.INCONCLUSIVE)
 
     @property
@@ -79,7 +79,7 @@ class CellResult:
         return next((one.needed for one in (self.score, self.published) if one and one.needed), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the findings as plain values for JSON."""
         return asdict(self)
 
 
@@ -110,14 +110,14 @@ class SuiteResult:
         return {str(finding): found.count(finding) for finding in sorted(set(found), key=SEVERITY.index)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return the result as plain values for JSON."""
         return asdict(self)
 
 
 def judge_suite(
     suite: Suite, runs: Mapping[str, CellRuns], accepted: Accepted | None, nights: Sequence[Night] = ()
 ) -> SuiteResult:
-    """Compare the runs of a suite's cells with what was accepted, and with the papers where the suite says so.
+    """Compare the runs of a suite's cells with the accepted runs, and with the papers if ``suite.published`` is set.
 
     Args:
         suite: The suite that was rerun.
@@ -143,7 +143,7 @@ def judge_suite(
 
 @dataclass(frozen=True)
 class _Past:
-    """What the cells are compared with: the reference, the first accepted runs, and the past reruns."""
+    """The runs with which the cells are compared: the reference, the first accepted runs, and the past reruns."""
 
     known: Mapping[str, CellRuns]
     first: Mapping[str, FirstRuns]
@@ -152,7 +152,7 @@ class _Past:
 
 @dataclass(frozen=True)
 class _Levels:
-    """How sure each test must be, for each group of tests."""
+    """The significance level of each group of tests."""
 
     scores: Level
     gradients: Level
@@ -160,9 +160,9 @@ class _Levels:
 
 
 def _levels(suite: Suite, runs: Mapping[str, CellRuns], past: _Past) -> _Levels:
-    """Divide the suite's rate of false alarms equally between the groups, and in each group between its tests."""
+    """Divide the suite's false-alarm rate equally between the groups, and in each group between its tests."""
     looks = 2 if suite.max_seeds > suite.seeds else 1
-    # A score may be compared with the accepted run and with the paper.
+    # A cell's score may be compared twice: with the accepted run and with the paper.
     scores = sum((name in past.known) + bool(suite.published and _paper(suite, name)) for name in runs)
     gradients = [_gradient_names(runs[name], past.known[name]) for name in runs if name in past.known]
     rate = suite.false_alarms / (3 if past.first else 2)
@@ -201,7 +201,7 @@ def _judge_cell(suite: Suite, name: str, new: CellRuns, past: _Past, levels: _Le
 
 
 def _shared_causes(cells: Sequence[CellResult]) -> tuple[str, ...]:
-    """Return each cause that all slipped cells share; the row about all cells has no conditions, so it is left out."""
+    """Return each cause that all slipped cells share; the row about all cells is left out, as it has no conditions."""
     slipped = [cell.causes for cell in cells if cell.slipped and cell.name != TOGETHER]
     return tuple(line for line in slipped[0] if all(line in causes for causes in slipped)) if slipped else ()
 
@@ -276,7 +276,7 @@ def _measure(runs: CellRuns, metric: str) -> Measure | None:
 
 
 def _gradient_names(new: CellRuns, old: CellRuns) -> list[str]:
-    """Return the names of the numbers of gradients that every accepted and every new run has."""
+    """Return the names of the training losses and COCOS counts that every accepted and every new run has."""
     runs = [*new.values.values(), *old.values.values()]
     names = [name for name in (runs[0] if runs else {}) if name.startswith(GRADIENTS)]
     return sorted(name for name in names if all(name in run for run in runs))

@@ -1,7 +1,7 @@
 """One message to a chat or a pager when a scheduled run ends badly.
 
-A message that cannot be delivered is reported, and changes nothing else. The address comes from the environment, so
-that the address stands in no file and in no list of processes.
+A message that cannot be delivered is reported, and changes nothing else. The address is a secret and comes from an
+environment variable, so that no file and no list of processes shows the address.
 """
 
 import json
@@ -23,7 +23,7 @@ SECONDS = 10.0
 """Seconds for which an attempt waits for an answer."""
 
 FAILURES = (OSError, HTTPException, ValueError)
-"""Exceptions of an attempt that failed; ``urllib`` turns most of them into ``OSError``."""
+"""Exceptions of a failed attempt; ``urllib`` turns most errors into ``OSError``."""
 
 
 class _StayHere(urllib.request.HTTPRedirectHandler):
@@ -39,11 +39,11 @@ def notify(text: str, result: Mapping[str, Any], *, pause: float = 1.0) -> str |
     Args:
         text: One line.
         result: Plain values.
-        pause: Seconds before the second attempt, twice that before the third.
+        pause: Seconds before the second attempt; the pause before the third attempt is twice as long.
 
     Returns:
-        Why the message was not delivered, without the address, which is a secret; ``None`` where the message was
-        delivered, or where no address is set.
+        Why the message was not delivered, without the secret address; ``None`` where the message was delivered, or
+        where no address is set.
     """
     url = os.environ.get(VARIABLE)
     if not url:
@@ -72,7 +72,7 @@ def notify(text: str, result: Mapping[str, Any], *, pause: float = 1.0) -> str |
 
 
 def _malformed(url: str) -> str | None:
-    """Say what is wrong with an address, without the address; return ``None`` for an address that can be tried."""
+    """Return the error of a malformed address, without the address; ``None`` for a well-formed address."""
     if not url.startswith(("https://", "http://")):
         return "must begin with https:// or http://"
     if not (url.isascii() and url.isprintable()) or " " in url:

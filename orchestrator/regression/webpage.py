@@ -20,10 +20,10 @@ HEADLINES = {
 }
 
 WIDTH = 320
-"""Width of the strip of dots and of the trend, in the units of their drawings."""
+"""Width of the strip of dots and of the trend, in units of the SVG drawing."""
 
 HEIGHT = 60
-"""Height of the trend, in the units of its drawing."""
+"""Height of the trend, in units of the SVG drawing."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class Trend:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of a cell.
+    """The part of the page about one cell.
 
     Attributes:
         cell: The findings about the cell.
         strip: The cell's seeds; ``None`` where the cell has no score.
         trend: The cell's reruns; ``None`` where this rerun is the first.
-        because: The comparisons that decided the finding, a line each.
-        causes: The conditions that changed for this cell alone, a line each.
+        because: A line for each comparison that decided the finding.
+        causes: A line for each condition that changed for this cell alone.
     """
 
     cell: CellResult

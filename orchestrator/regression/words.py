@@ -7,7 +7,7 @@ CHANGED = "Changed since the cells that slipped were accepted"
 
 
 def causes_in_words(result: SuiteResult) -> tuple[str, ...]:
-    """Return what changed for all cells that slipped, a heading first; empty where no cell slipped.
+    """Return a heading and the causes that all slipped cells share; empty where no cell slipped.
 
     A cell counts as slipped where it is a regression, failed, or inconclusive, and something was accepted for it.
     """
@@ -25,12 +25,12 @@ def causes_in_words(result: SuiteResult) -> tuple[str, ...]:
 
 
 def own_causes(result: SuiteResult, cell: CellResult) -> tuple[str, ...]:
-    """Return what changed for this cell and not for all cells that slipped."""
+    """Return the causes of this cell that not all slipped cells share."""
     return tuple(line for line in cell.causes if line not in result.causes)
 
 
 def decisive(cell: CellResult) -> list[Change]:
-    """Return the comparisons that decided a cell's finding: those that slipped, or the score where nothing slipped."""
+    """Return the comparisons that decided a cell's finding: the slipped comparisons, or the score if none slipped."""
     every = [one for one in (cell.score, *cell.gradients, cell.drift, cell.published) if one is not None]
     slipped = [one for one in every if one.finding in (Finding.REGRESSION, Finding.INCONCLUSIVE)]
     return slipped or [one for one in (cell.score, cell.published) if one is not None]

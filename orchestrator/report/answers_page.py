@@ -23,7 +23,7 @@ class Found:
         name: The source's name of the image, with the name of its file if that differs.
         image: JPEG as a data URI; empty if the image file is missing.
         captions: All captions of an image, or the caption that is the answer.
-        score: The score as shown.
+        score: The score, as text.
     """
 
     name: str
@@ -37,9 +37,9 @@ class AnswersPage:
     """The page with the answers to a query.
 
     Attributes:
-        model: Name and version of the model that was asked.
+        model: Name and version of the queried model.
         query: The caption, or the name of the image.
-        picture: The image of the query as a data URI; empty without one.
+        picture: The image of the query as a data URI; empty for a caption.
         notes: Cautions about the answers, and the reason for missing pictures.
         found: Answers, the best first.
     """
@@ -70,7 +70,7 @@ def found_answers(
 
     Args:
         answers: Answers, the best first.
-        captions: Image -> its captions; empty if captions were asked for.
+        captions: Image -> its captions; empty if the answers are captions.
         picture: File name -> data URI.
     """
     return [

@@ -15,7 +15,7 @@ def budget_figure(found: Mapping[str, EqualBudget], studies: Sequence[Study]) ->
     """Return the expected best value of each loss over trials, epochs and hours, with bands.
 
     Args:
-        found: Dataset -> its answers at equal budgets.
+        found: Dataset -> the values of its losses at equal budgets.
         studies: Studies of the experiment, for their colours.
     """
     return Figure(
@@ -75,7 +75,7 @@ def _budget(dataset: str, found: EqualBudget, unit: Unit, studies: Sequence[Stud
 
 
 def _caption(sentences: Sequence[str]) -> str:
-    """Return statements as one sentence; a statement that begins with a name keeps its first letter."""
+    """Join statements to one sentence; a statement that begins with a name keeps its first letter."""
     joined = "; ".join(sentences)
     return f"{joined[:1].upper()}{joined[1:]}." if joined else ""
 
@@ -158,7 +158,7 @@ def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:
 
 
 def _runner(race: Race, label: str, place: int, names: Mapping[str, str]) -> list[Json]:
-    """Return the line of a candidate up to the round after which it left, and a cross there."""
+    """Return the line of a candidate over its rounds, with a cross at the round after which the candidate left."""
     rounds: list[Round] = []
     for one in race.rounds:
         if label in one.means:

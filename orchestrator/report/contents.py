@@ -14,8 +14,8 @@ class Entry:
 
     Attributes:
         label: Label of the study, by which the page finds its charts and its trials.
-        trials: The number of trials, and of trials that were trained to their end.
-        best: The highest value of the study, as shown.
+        trials: The number of trials, and the number of trials that were trained to their end.
+        best: The highest value of the study, as text.
         leader: The trial with this value, with its hyper-parameters; empty if none has finished.
     """
 

@@ -23,7 +23,7 @@ class Fact:
 
     Attributes:
         label: Name of the number.
-        value: The number as shown.
+        value: The number, as text.
         note: Explanation; may be empty.
     """
 
@@ -37,7 +37,7 @@ def cost_facts(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
 
     Args:
         trials: All trials of the experiment.
-        gpus: GPUs of a trial, > 0; ``None`` if a trial has none, or if the share is not known.
+        gpus: GPUs of a trial, > 0; ``None`` if a trial has no GPU, or if the share is not known.
     """
     seconds = sum(trial.seconds for trial in trials)
     facts = [Fact("Trial time", duration_text(seconds), f"{seconds:,.0f} trial-seconds of training and evaluation")]
@@ -58,7 +58,7 @@ def cost_facts(trials: Sequence[Trial], gpus: float | None) -> list[Fact]:
 
 
 def cost_figure(studies: Sequence[Study]) -> Figure:
-    """Return the trial time of each study by how its trials ended."""
+    """Return the figure of each study's trial time, split by the final state of the trials."""
     unit, divisor = ("hours", 3600) if sum(_total(study) for study in studies) > 2 * 3600 else ("minutes", 60)
     bars = [bar for state in TrialState if any((bar := _bar(studies, state, divisor))["x"])]
     repeated = [sum(trial.seconds for trial in study.repeats) for study in studies]

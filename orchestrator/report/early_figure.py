@@ -1,4 +1,4 @@
-"""How well each epoch ranks the trials of a study as their end does: where a scheduler may begin to judge."""
+"""How well each epoch ranks a study's trials in their final order: from which epoch on a scheduler may stop trials."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from orchestrator.results.early_epochs import FEWEST, TELLING, rank_correlations
 
 
 def early_figure(studies: Sequence[Study]) -> Figure:
-    """Return Kendall's tau of each epoch with the end, a line a study, for each dataset."""
+    """Return Kendall's tau between the rankings at each epoch and at the end: a line per study for each dataset."""
     options = []
     for dataset, group in by_dataset(studies).items():
         if traces := [trace for study in group for trace in _line(study)]:

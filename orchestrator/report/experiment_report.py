@@ -28,13 +28,13 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
 
     Args:
         directory: The directory, which holds ``journal.jsonl``.
-        data_root: Folder of the datasets, to ask the winners for the page's queries; ``None`` asks none, and then
-            torch is not imported.
+        data_root: Folder of the datasets, with which the winners answer the page's queries; with ``None`` the page has
+            no queries, and torch is not imported.
         device: Device of these queries.
 
     Raises:
-        JournalError: If there is no journal, or it is damaged.
-        ConfigError: If the directory can't be written.
+        JournalError: If the journal is missing or damaged.
+        ConfigError: If the directory cannot be written.
     """
     return _report(directory, directory.resolve().parent, data_root, device)[0]
 
@@ -42,17 +42,17 @@ def report_experiment(directory: Path, *, data_root: Path | None, device: str = 
 def report_experiments(
     directories: Sequence[Path], output: Path, *, data_root: Path | None, device: str = "auto"
 ) -> list[Path]:
-    """Write the report of each experiment, and a page over all into ``output``; the last path is this page's.
+    """Write the report of each experiment, and a page over all experiments; return the paths, this page's last.
 
     Args:
         directories: Directories of the experiments, in the order of the page.
-        output: Folder of the page over all experiments; made if it is missing.
+        output: Folder of the page over all experiments; made if missing.
         data_root: See ``report_experiment``.
         device: See ``report_experiment``.
 
     Raises:
-        JournalError: If there is no journal, or it is damaged.
-        ConfigError: If a directory can't be written.
+        JournalError: If a journal is missing or damaged.
+        ConfigError: If a directory cannot be written.
     """
     made = [_report(directory, output.resolve(), data_root, device) for directory in directories]
     path = output / NAME
@@ -88,10 +88,10 @@ def _write(write: Callable[[], None], path: Path) -> None:
 
 
 def ask_winners(history: History, directory: Path, data_root: Path, device: str) -> list[Queries]:
-    """Return the retrievals of the winner of each dataset, or the reason if it can't be asked."""
+    """Return the retrievals of the winner of each dataset, or the reason if a winner cannot be queried."""
     asked = []
     for dataset, trial in find_champions(history).items():
-        # The selection never looked at the test split, and a page may not open it either.
+        # The selection never used the test split, and a page must not open the test split either.
         split = "test" if trial.id in history.tests_opened.get(dataset, []) else "val"
         title = f"{trial.id} on {Path(dataset).name} {split}"
         try:

@@ -42,8 +42,8 @@ class Line:
         link: See ``Reported``.
         outcome: How the newest start of the experiment ended.
         trials: Number of trials of its search.
-        took: Time of all its trainings.
-        headlines: Its verdicts, a line for each dataset.
+        took: Time of all trainings of the experiment, as text.
+        headlines: Verdicts of the experiment, a line for each dataset.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Card:
-    """Winners of several experiments that were measured alike, on one scale.
+    """Winners of several experiments whose values were measured in the same way, on one scale.
 
     Attributes:
         dataset: The dataset of all these experiments.
@@ -186,7 +186,7 @@ def _differing_data(reported: Sequence[Reported]) -> list[str]:
 
 
 def _cards(reported: Sequence[Reported]) -> list[Card]:
-    """Return the winners by dataset and by how they were measured: a mean over fresh seeds is no single training."""
+    """Return the winners by dataset and kind of value: a mean over fresh seeds is no value of a single training."""
     groups: dict[tuple[str, str], list[_Winner]] = {}
     for one in reported:
         given = {Path(verdict.dataset).name: verdict for verdict in one.verdicts if verdict.standings}

@@ -1,7 +1,7 @@
-"""Shared parts of all figures: plotly's JSON written by hand, colours by name, and strings that stay strings.
+"""Shared parts of all figures: Plotly's JSON, colours by name, and strings that Plotly shows literally.
 
-A colour is the name of a CSS custom property (``--c1``); the page looks it up when it draws, so that light and dark
-are a matter of the stylesheet alone.
+A colour is the name of a CSS custom property (``--c1``). The page looks up its value when drawing, so that only the
+stylesheet depends on light or dark mode.
 """
 
 import html
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 COLOURS = 7
 MANY = 100
-"""Trials of a study above which dots get smaller."""
+"""Number of trials of a study above which dots get smaller."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon", "triangle-down")
 SCALE = [[place / 4, f"--scale{place}"] for place in range(5)]
 """Colour scale from low to high."""
@@ -54,10 +54,10 @@ class Figure:
     Attributes:
         key: Anchor of the figure.
         title: Title of the figure.
-        note: How to read the figure.
-        options: Choices, of which the first is shown at first.
+        note: Explanation of the figure.
+        options: Choices; the page shows the first choice at first.
         height: Height of a panel in CSS pixels.
-        absent: Why there is nothing to draw, if there are no options.
+        absent: Reason for a missing figure; empty if the figure has options.
     """
 
     key: str
@@ -69,7 +69,7 @@ class Figure:
 
 
 def plain(text: str) -> str:
-    """Return a string that plotly shows as it is, instead of reading tags and entities in it."""
+    """Return a string whose tags and entities Plotly shows literally."""
     return html.escape(visible(text), quote=False)
 
 
@@ -98,7 +98,7 @@ def log_ticks(low: float, high: float) -> Json:
 
 
 def whole(title: str, highest: int) -> Json:
-    """Return an axis of whole numbers from 0 or 1 on: no tick lies between two of them."""
+    """Return an axis of whole numbers from 0 or 1 on, with ticks only at whole numbers."""
     return axis(title, **({"dtick": 1} if highest <= 10 else {}))
 
 
@@ -129,7 +129,7 @@ def short(metric: str) -> str:
 
 
 def scaled(values: Sequence[float], *, log: bool = False) -> list[float]:
-    """Return values on [0, 1] between their extremes, by their logarithm if asked; constants are 0.5."""
+    """Return values, or their logarithms with ``log``, scaled to [0, 1] by their extremes; constants are 0.5."""
     if log:
         values = [math.log(value) for value in values]
     low, high = min(values), max(values)

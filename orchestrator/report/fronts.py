@@ -16,7 +16,7 @@ class Member:
     Attributes:
         name: Name on the page.
         detail: Hyper-parameters.
-        reached: Objectives and their values, as shown.
+        reached: Objectives and their values, as text.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Front:
 
 
 def fronts_of(history: History, names: Mapping[str, str]) -> list[Front]:
-    """Return a front for each dataset; none for one objective.
+    """Return a front for each dataset; empty for a single objective.
 
     Args:
         history: History of the search.

@@ -5,8 +5,8 @@ The trials are cut into groups by the parameter's value (quantiles of a number, 
     share = (SS_between - df_between * MS_within) / SS_total,
 
 the bias-corrected correlation ratio epsilon squared [Kelley1935], which is 0 in expectation for a parameter without
-effect, however many groups there are. It finds effects of any shape of a single parameter: interactions are not
-counted, and a parameter that the sampler settled early looks less important than it is.
+effect, with any number of groups. The share includes effects of any shape of a single parameter. Interactions are not
+counted, and a parameter that the sampler hardly varies after the first trials looks less important than it is.
 
 References:
     [Kelley1935] Kelley, An unbiased correlation ratio measure. PNAS 21(9):554-559.
@@ -46,7 +46,7 @@ def main_effect(values: Sequence[Any], metric: Sequence[float]) -> float | None:
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Return Spearman's correlation, equal values sharing a mean rank; ``None`` below three pairs or if constant."""
+    """Return Spearman's correlation with mean ranks for ties; ``None`` below three pairs or for constant values."""
     a, b = _ranks(x), _ranks(y)
     if len(a) < 3 or a.std() == 0 or b.std() == 0:
         return None
@@ -65,7 +65,7 @@ def _groups(values: Sequence[Any]) -> np.ndarray:
 
 
 def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Return ranks from 1, the mean of theirs for equal values."""
+    """Return ranks from 1; equal values share the mean of their ranks."""
     array = np.asarray(values, dtype=float)
     _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

@@ -17,9 +17,9 @@ class Column:
 
     Attributes:
         key: Key in the rows' ``sort`` and ``shown``.
-        heading: Heading as shown.
-        numeric: Whether it is right-aligned and sorted from high to low at first.
-        minor: Whether a narrow screen shows it in the row's details.
+        heading: Heading of the column.
+        numeric: Whether the column is right-aligned, and sorted from high to low at first.
+        minor: Whether a narrow screen shows the column in the row's details.
     """
 
     key: str
@@ -34,10 +34,10 @@ class Row:
 
     Attributes:
         id: Id of the trial.
-        sort: Column -> value by which it is sorted; ``None`` sorts last either way.
-        shown: Column -> text that it shows.
+        sort: Column -> value by which the column sorts; ``None`` sorts last in both directions.
+        shown: Column -> text in the column.
         state: State in the journal.
-        study: Label of its study.
+        study: Label of the trial's study.
         details: Names and values that are shown when the row is opened.
     """
 
@@ -100,7 +100,7 @@ def _row(study: Study, trial: Trial, further: Sequence[str]) -> Row:
 
 
 def _trainings(point: Point) -> str:
-    """Say of how many trainings a value is the mean, if there are several."""
+    """Return a text about the number of trainings whose mean a value is; empty for a single training."""
     return f" (mean of {len(point.finished)})" if len(point.finished) > 1 else ""
 
 

@@ -7,10 +7,10 @@ from orchestrator.report.figures import Figure, Json, Option, Panel, axis, colou
 from orchestrator.report.studies import Study
 
 PREFIX = "loss/"
-"""Prefix of the metrics that hold these values."""
+"""Prefix of the metrics that hold learned hyper-parameters."""
 
 DRAWN = 20
-"""Most trials of a study that are drawn, the best trials."""
+"""Most trials of a study that are drawn; the best trials are drawn."""
 
 WIDE = 20
 """Ratio of the largest to the smallest value above which an axis is logarithmic."""
@@ -36,7 +36,7 @@ def learns(studies: Sequence[Study]) -> bool:
 
 def _learned_names(studies: Sequence[Study]) -> Iterator[str]:
     """Yield the name of each metric that holds a learned hyper-parameter, once for each trial."""
-    # All epochs of a trial have equal names; few epochs of a long journal should be read whole.
+    # All epochs of a trial have equal names, so only one epoch is read: reading all of a long journal takes long.
     epochs = (trial.epochs[trial.last_epoch] for study in studies for trial in study.valued)
     return (name for metrics in epochs for name in metrics if name.startswith(PREFIX))
 

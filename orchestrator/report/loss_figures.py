@@ -43,7 +43,7 @@ class _Drawn:
 def weight_figure(studies: Sequence[Study], ranked: Mapping[str, Sequence[str]]) -> Figure:
     """Return the weight curves of winner and runner-up of each dataset beside the triplet's.
 
-    If these two have one loss, the best trial of another loss is drawn as well.
+    If winner and runner-up have one loss, the best trial of another loss is drawn as well.
 
     Args:
         studies: All studies of the experiment.
@@ -97,9 +97,9 @@ def counted(study: Study) -> Counted:
 
 
 def counted_epoch(trial: Trial) -> int | None:
-    """Return the epoch with COCOS statistics nearest to the best epoch, the later of two; ``None`` without any."""
+    """Return the epoch with COCOS statistics nearest to the best epoch, the later of two; ``None`` if none has them."""
     best = trial.best_epoch or 0
-    # The nearest epoch is read first: nearly always the best epoch itself has statistics.
+    # The nearest epoch is read first, because the best epoch itself nearly always has statistics.
     nearest = sorted(trial.epochs, key=lambda epoch: (abs(epoch - best), -epoch))
     return next((epoch for epoch in nearest if any(name.startswith(PREFIX) for name in trial.epochs[epoch])), None)
 
@@ -126,7 +126,7 @@ def _weight_panels(studies: Sequence[Study], ranked: Sequence[str]) -> list[Pane
         for curve in weight_curves(one.loss, one.parameters):
             traces.setdefault(curve.of, []).append(_weight_line(one, curve.weights, curve.peak))
     for of in {"positive", "negative"} & set(traces):
-        # While its hinge is active, the triplet loss pulls at both with weight 1, wherever they are.
+        # While its hinge is active, the triplet loss gives positives and negatives weight 1 at any similarity.
         traces[of].append(_weight_line(drawn[-1], np.ones_like(POINTS), 1.0))
     panels = [Panel("", traces[of], _weight_axes(of)) for of in _AXES if of in traces]
     return [replace(panels[0], caption=caption), *panels[1:]]

@@ -1,6 +1,6 @@
-"""The numbers of a page in few bytes: a repeated list is written once, and digits that no screen shows are dropped.
+"""Compact data of a page: a repeated list is written once, and digits that no screen shows are dropped.
 
-``data.js`` puts the lists back into their places.
+``data.js`` restores the lists.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 FEWEST = 8
-"""Fewest items of a list that is written once."""
+"""Least number of items of a list that is written once."""
 
 DIGITS = 6
 """Significant digits of a coordinate; the error is below a pixel on the widest screen."""

@@ -51,13 +51,13 @@ STATE_WORDS = {
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How the experiment can be run again.
+    """The commands and settings with which the experiment can be run again.
 
     Attributes:
         commands: Shell lines.
         experiment: The resolved experiment as YAML.
-        digests: Datasets, each with its SHA-256.
-        versions: Packages, revision and machine as recorded, by name.
+        digests: Dataset -> SHA-256.
+        versions: Recorded packages, revision and machine, by name.
     """
 
     commands: list[str]
@@ -71,14 +71,14 @@ class Page:
     """The report.
 
     Attributes:
-        outcome: How the newest start ended, in a word or two.
-        as_of: Time of the newest record about a trial, UTC; empty before the first.
+        outcome: Outcome of the newest start, in a word or two.
+        as_of: Time of the newest record about a trial, UTC; empty before the first such record.
         facts: The most important numbers.
         fronts: A front for each dataset, if the search had several objectives.
         contents: The studies, if there are several.
         figures: Figures by key.
-        queries: Retrievals of the winner of each dataset, or why there are none.
-        compared: The winner of each confirmed dataset beside the best of another loss, query by query.
+        queries: Retrievals of the winner of each dataset, or the reason for missing retrievals.
+        compared: The winner of each confirmed dataset and the best candidate of another loss, query by query.
         learns: Whether a hyper-parameter of a loss was learned with the model.
     """
 
@@ -107,8 +107,8 @@ class Extras:
     Attributes:
         verdicts: Verdicts on the datasets whose candidates were confirmed.
         queries: Retrievals of the winner of each dataset.
-        compared: The winner of each confirmed dataset beside another candidate, query by query.
-        unended: State of an experiment without an end, which its journal cannot tell: ``running`` or ``killed``.
+        compared: The winner of each confirmed dataset and another candidate, query by query.
+        unended: State of an experiment whose journal records no end: ``running`` or ``killed``.
     """
 
     verdicts: Sequence[DatasetVerdict] = ()
@@ -123,7 +123,7 @@ def build_page(history: History, extras: Extras | None = None, *, drawn: bool = 
     Args:
         history: History of the experiment.
         extras: Content of the page that is not in the history.
-        drawn: Make the figures, which takes most of the time; a served page gets each figure when it is looked at.
+        drawn: Whether to make the figures, which takes most of the time; a live page requests each figure when needed.
     """
     extras = extras or Extras()
     studies = studies_of(history)

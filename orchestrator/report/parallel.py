@@ -1,6 +1,6 @@
 """Parallel coordinates: a line for each trial through all of its parameters to its value.
 
-The lines are ordinary lines, because plotly's own ``parcoords`` shows nothing in a browser without WebGL.
+The lines are ordinary traces, because Plotly's own ``parcoords`` shows nothing in a browser without WebGL.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def parallel(space: Searched) -> Panel:
     metric = short(space.trials[0].metric)
     heights = np.array([*columns.values(), scaled(space.values)])
     order = np.argsort(space.values, kind="stable")
-    # The last bundle, and with few trials the last trial, has the colour of the best.
+    # The last bundle, which holds the best trials, has the highest colour of the scale.
     bundles = np.array_split(order, min(BINS, len(order)))[::-1]
     shades = np.linspace(1, 0, len(bundles))
     traces = [_bundle(space, heights, part, float(shade)) for part, shade in zip(bundles, shades, strict=True)][::-1]
@@ -59,7 +59,7 @@ def _bundle(space: Searched, heights: np.ndarray, part: np.ndarray, shade: float
 
 
 def _heights(space: Searched, name: str) -> list[float]:
-    """Return the places of values on an axis of [0, 1]; words are spread evenly in alphabetical order."""
+    """Return the heights of values on an axis of [0, 1]; words are spread evenly in alphabetical order."""
     values = space.parameters[name]
     if not is_word(values):
         return space.unit(name)

@@ -1,4 +1,4 @@
-"""The figures of the report as objects of Plotly, for notebooks: the same drawings in the light colours of the page."""
+"""The figures of the report as Plotly objects for notebooks, in the light colours of the page."""
 
 import re
 from functools import cache
@@ -30,12 +30,12 @@ def plotly_figures(history: History) -> dict[str, "PlotlyFigure"]:
 
 
 def _panels(figure: Figure) -> list[tuple[str, Panel]]:
-    """Return the drawings of a figure, each by a name that no other drawing has."""
+    """Return the drawings of a figure with unique names."""
     found: list[tuple[str, Panel]] = []
     for option in figure.options:
         for panel in option.panels:
             parts = [option.label] if len(figure.options) > 1 else []
-            # A number of this drawing follows the dot, and changes with the next trial.
+            # A number follows the dot in the caption, and changes with the next trial, so the name leaves it out.
             parts += [panel.caption.partition(" · ")[0]] if len(option.panels) > 1 else []
             told = ": ".join([figure.key, *(part for part in dict.fromkeys(parts) if part)])
             again = sum(name == told or name.startswith(f"{told} (") for name, _ in found)
@@ -51,7 +51,7 @@ def _figure(title: str, panel: Panel, height: int) -> "PlotlyFigure":
 
 
 def _painted(value: Any) -> Any:
-    """Return a value with colours in the place of their names."""
+    """Return a value whose names of colours are replaced by colours."""
     if isinstance(value, str):
         return light_colours().get(value, value)
     if isinstance(value, list):
@@ -63,6 +63,6 @@ def _painted(value: Any) -> Any:
 
 @cache
 def light_colours() -> dict[str, str]:
-    """Return the light colours of the page by the names of its stylesheet, as Plotly writes colours."""
+    """Return name in the stylesheet -> light colour of the page in Plotly's notation."""
     style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
     return {name: _RGB.sub(r"rgba(\1,\2,\3,\4)", colour.strip()) for name, colour in _PROPERTY.findall(style)}

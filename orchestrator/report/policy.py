@@ -1,6 +1,6 @@
-"""Tells the browser what a page may load and run: only its own scripts and styles, each named by its hash.
+"""The Content-Security-Policy of a page: only the page's own scripts and styles, each with its hash, may be used.
 
-A text that got into a page as markup could then neither run as a script nor load a file.
+Text that is wrongly inserted into a page as markup can then neither run as a script nor load a file.
 
 References:
     [CSP3] Content Security Policy Level 3, section 8.4, https://www.w3.org/TR/CSP3/#match-element-to-source-list
@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable
 
 EMPTY_STYLE = ""
-"""The style element that plotly makes, which is empty when the browser checks it, because its rules come later."""
+"""Content of Plotly's style element when the browser checks the element; Plotly adds the rules later."""
 
 _MADE_STYLE = re.compile(r"createElement\(\"style\"\);\w+\.id=\"\w+\",\w+\.textContent=('(?:[^'\\\\]|\\\\.)*')")
-"""How plotly puts the style sheet of its maps into a page, drawn or not."""
+"""Matches the code with which Plotly inserts the stylesheet of its maps into a page, even without a map."""
 
 _ATTRIBUTE = re.compile(r'\sstyle="([^"]*)"')
 
@@ -28,25 +28,25 @@ def digest(content: str) -> str:
 
 def made_styles(script: str) -> list[str]:
     """Return the contents of the style elements that a script of plotly makes."""
-    # The strings that a compressor of JavaScript writes are strings of Python, too.
+    # Plotly's minified JavaScript strings are also valid Python strings.
     return [EMPTY_STYLE, *(str(ast.literal_eval(text)) for text in _MADE_STYLE.findall(script))]
 
 
 def style_sources(html: str, styles: Iterable[str]) -> str:
-    """Return the part of a policy about styles: the style elements, and the style attributes of a page.
+    """Return the part of a policy about styles: style elements and style attributes of a page.
 
     Args:
-        html: The page without its scripts, whose style attributes are the lengths and places that its template writes.
-        styles: Contents of its style elements, the style elements that its scripts make included.
+        html: The page without its scripts; its style attributes are sizes and positions that the template writes.
+        styles: Contents of the page's style elements, including style elements that the page's scripts make.
     """
     hashes = dict.fromkeys(map(digest, (*styles, *_ATTRIBUTE.findall(html))))
     return " ".join(["'unsafe-hashes'", *hashes])
 
 
 def set_aside_styles(html: str) -> str:
-    """Return a piece of a page whose style attributes are data: its receiver sets them as its own script may.
+    """Return a part of a page with its style attributes as data, which a script of the page then applies.
 
-    The policy of an open page names the style attributes of the page as it was sent, and no later attributes.
+    The policy of an open page only allows the style attributes of the page that was sent, but scripts may set styles.
     """
     return _ATTRIBUTE.sub(r' data-style="\1"', html)
 
@@ -60,7 +60,7 @@ def file_policy(html: str, scripts: Iterable[str], styles: Iterable[str]) -> str
 
 
 def served_policy(html: str, scripts: Iterable[str], styles: Iterable[str]) -> str:
-    """Return the policy of a page that a server sends, for its header: it may ask its own server, and nobody else."""
+    """Return the policy of a served page, for an HTTP header: the page may send requests to its own server only."""
     return (
         f"default-src 'none'; script-src 'self' {' '.join(map(digest, scripts))}; "
         f"style-src {style_sources(html, styles)}; img-src data: blob:; connect-src 'self'; "

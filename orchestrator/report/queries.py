@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 QUERIES, ANSWERS = 10, 5
 SIDE = 168
-"""Longer side of an embedded image in pixels; twice its size on the page."""
+"""Longer side of an embedded image in pixels; twice the image's size on the page."""
 QUALITY = 72
 
 
@@ -30,7 +30,7 @@ class Item:
         text: The caption, or the source's name of the image.
         image: JPEG as a data URI; empty for a caption, and if the image file is missing.
         score: Similarity to the query; ``None`` for the query itself.
-        correct: Whether it belongs to the query.
+        correct: Whether the item belongs to the query.
     """
 
     text: str
@@ -70,19 +70,19 @@ class Queries:
 
 
 def retrieve(checkpoint: Path, data: "Dataset", source: "Source", split: str, *, device: str = "auto") -> Queries:
-    """Ask a checkpoint's best model, and return its retrievals.
+    """Return the retrievals of a checkpoint's best model.
 
-    The queries are spread evenly over the split, so nobody picked them.
+    The queries are spread evenly over the split, so that no person selects the queries.
 
     Args:
         checkpoint: An ``epoch_NNNN`` directory.
         data: The dataset that the model was trained on.
-        source: Source of its image files.
-        split: ``val``, or ``test`` once it has been opened.
+        source: Source of the dataset's image files.
+        split: ``val``, or ``test`` if the test split has been opened.
         device: See ``trainables.devices``.
 
     Raises:
-        CheckpointError: If the checkpoint is damaged or of other data.
+        CheckpointError: If the checkpoint is damaged or was trained on another dataset.
     """
     import torch
 
@@ -149,7 +149,7 @@ def _find(filename: str, folders: Sequence[Path], source: "Source") -> Path | No
 
 
 def _image_queries(asked: Mapping[int, np.ndarray], split: "Split", pictures: Pictures) -> list[Query]:
-    """Return the answers to images; ``asked`` has the score of each caption by the image that asks."""
+    """Return the answers to images; ``asked`` maps each query to the scores of all captions."""
     found = []
     for image, scores in asked.items():
         correct = split.image_of_caption == image
@@ -159,7 +159,7 @@ def _image_queries(asked: Mapping[int, np.ndarray], split: "Split", pictures: Pi
 
 
 def _caption_queries(asked: Mapping[int, np.ndarray], split: "Split", pictures: Pictures) -> list[Query]:
-    """Return the answers to captions; ``asked`` has the score of each image by the caption that asks."""
+    """Return the answers to captions; ``asked`` maps each query to the scores of all images."""
     found = []
     for caption, scores in asked.items():
         correct = np.arange(len(scores)) == split.image_of_caption[caption]
@@ -178,12 +178,12 @@ def _best(scores: np.ndarray) -> np.ndarray:
 
 
 def _rank(scores: np.ndarray, correct: np.ndarray) -> int:
-    """Return the rank of the best correct candidate, behind all wrong candidates that score as high."""
+    """Return the rank of the best correct candidate; ties with wrong candidates rank against it."""
     return 1 + int((scores[~correct] >= scores[correct].max()).sum())
 
 
 def _data_uri(path: Path) -> str:
-    """Return an image file as a small JPEG; empty where it cannot be read, as the page says by showing its name."""
+    """Return an image file as a small JPEG; empty for an unreadable file, of which the page shows the name."""
     import PIL.Image
 
     from trainables.data.pictures.pixels import decode

@@ -1,4 +1,4 @@
-"""The winner beside the best of another loss, query by query, with pictures and captions where they are at hand."""
+"""The winner and the best candidate of another loss, query by query, with pictures and captions if available."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pair:
-    """A query that one candidate finds and the other loses.
+    """A query that one candidate answers well and the other candidate badly.
 
     Attributes:
-        query: What was asked.
+        query: The image or caption that is the query.
         answer: The image or a caption that belongs to the query.
-        first: Rank of the best answer in the winner, as shown.
-        second: That in the other.
+        first: Rank of the best right answer by the winner, as text.
+        second: Rank of the best right answer by the other candidate, as text.
     """
 
     query: Item
@@ -40,10 +40,10 @@ class Direction:
     """One direction of retrieval.
 
     Attributes:
-        heading: Which queries.
-        found: How many queries each finds among the first so many candidates.
-        gained: Queries on which the winner is ahead by most; empty where the data are not at hand.
-        lost: Queries on which the other is.
+        heading: Description of the queries.
+        found: For several K, the number of queries that each candidate answers within its first K results.
+        gained: Queries on which the winner's ranks are better by most; empty without the data.
+        lost: Queries on which the other candidate's ranks are better by most; empty without the data.
     """
 
     heading: str
@@ -54,14 +54,14 @@ class Direction:
 
 @dataclass(frozen=True)
 class ComparedQueries:
-    """What the page shows of two candidates of a dataset.
+    """The comparison of two candidates of a dataset on the page.
 
     Attributes:
-        dataset: Its name.
+        dataset: Name of the dataset.
         first: The winner's trial.
-        second: The other's trial.
-        note: Over how many seeds a rank is the median, and what is missing.
-        directions: Images that query captions, and captions that query images; empty where ranks were not kept.
+        second: The other candidate's trial.
+        note: Number of seeds over which a rank is the median, and reasons for missing parts.
+        directions: Images that query captions, and captions that query images; empty if no ranks were kept.
     """
 
     dataset: str
@@ -75,9 +75,9 @@ HEADINGS = ("An image asks for captions", "A caption asks for images")
 
 
 def compared_queries(history: History, verdict: DatasetVerdict) -> ComparedQueries | None:
-    """Return how often each of two candidates finds what the other loses; ``None`` where there is nobody to compare.
+    """Return the comparison of the winner with another candidate; ``None`` without another candidate.
 
-    The other is the best of another loss, or else the runner-up.
+    The other candidate is the best candidate of another loss, or else the runner-up.
     """
     dataset = Path(verdict.dataset).name
     opponent = _opponent(verdict)
@@ -95,7 +95,7 @@ def compared_queries(history: History, verdict: DatasetVerdict) -> ComparedQueri
 
 
 def with_pictures(compared: ComparedQueries, history: History, split: "Split", source: "Source") -> ComparedQueries:
-    """Return a comparison with its queries and answers, whose pictures and captions lie in a dataset."""
+    """Return a comparison with its queries and answers, with pictures and captions from a dataset."""
     if not compared.directions:
         return compared
     pictures = Pictures(split, source)
@@ -112,7 +112,7 @@ def with_pictures(compared: ComparedQueries, history: History, split: "Split", s
 
 
 def _opponent(verdict: DatasetVerdict) -> Comparison | None:
-    """Return the comparison with the best of another loss, or else with the runner-up."""
+    """Return the comparison with the best candidate of another loss, or else with the runner-up."""
     winner = verdict.winner
     losses = {one.candidate.label: one.candidate.loss for one in verdict.standings}
     others = [one for one in verdict.comparisons if winner and losses[one.label] != winner.candidate.loss]

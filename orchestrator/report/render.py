@@ -1,4 +1,4 @@
-"""The page as one HTML file: template, styles, scripts and plotly in it, and a policy that forbids any request."""
+"""The page as one HTML file with styles, scripts and Plotly, and a policy that forbids any request."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,12 @@ from orchestrator.text.values import visible, visible_values
 from trainables.files import write_whole
 
 SCRIPTS = ("theme.js", "data.js", "leaderboard.js", "charts.js")
-"""The first stands in the head of a page, the next two before plotly, the last behind it."""
+"""Scripts of a page: the first is in the page's head, the next two come before Plotly, the last after Plotly."""
 ROWS_SHOWN = 20
-"""Rows of the leaderboard that are there before, and without, its script."""
+"""Number of leaderboard rows in the HTML itself, which the page shows before, and without, its script."""
 
 _POLICY = "policy-of-the-page"
-"""Stands in the place of the policy until the page is there."""
+"""Placeholder of the policy until the page is rendered."""
 
 
 def write_report(page: Page, path: Path) -> None:
@@ -38,12 +38,12 @@ def write_experiments(page: ExperimentsPage, path: Path) -> None:
 
 
 def render(page: Page) -> str:
-    """Return the page as HTML; every string of the page is text in it, whatever it holds."""
+    """Return the page as HTML; every string of the page is escaped."""
     return _render("report.html.j2", page, {"rows": plain_rows(page.columns, page.rows), "rowsShown": ROWS_SHOWN})
 
 
 def render_experiments(page: ExperimentsPage) -> str:
-    """Return the page over several experiments as HTML; every string of the page is text in it."""
+    """Return the page over several experiments as HTML; every string of the page is escaped."""
     return _render("experiments.html.j2", page, {"rows": [], "rowsShown": ROWS_SHOWN})
 
 
@@ -62,7 +62,7 @@ def _render(template: str, page: Page | ExperimentsPage, data: dict[str, Any]) -
             data=embedded({"figures": _figures(page.figures), **data}),
         )
     )
-    # Only now is it known which style attributes the template has written.
+    # The policy names the style attributes that the template has written, so it can only be made now.
     before, _, after = html.partition('<script type="application/json"')
     head, _, body = before.partition(_POLICY)
     return "".join(
@@ -77,7 +77,7 @@ def _render(template: str, page: Page | ExperimentsPage, data: dict[str, Any]) -
 
 
 def templates(*folders: str) -> Environment:
-    """Return the templates of folders of ``orchestrator``; what they print is escaped and made visible."""
+    """Return the templates of folders of ``orchestrator``; inserted values are escaped and made visible."""
     return Environment(
         loader=ChoiceLoader([PackageLoader("orchestrator", folder) for folder in folders]),
         autoescape=True,
@@ -90,7 +90,7 @@ def templates(*folders: str) -> Environment:
 
 @cache
 def plotly_source() -> str:
-    """Return plotly as one script of 5 MB."""
+    """Return Plotly as one script of 5 MB."""
     from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs())
@@ -98,7 +98,7 @@ def plotly_source() -> str:
 
 @cache
 def plotly_styles() -> tuple[str, ...]:
-    """Return the style elements that plotly makes."""
+    """Return the contents of the style elements that Plotly makes."""
     return tuple(made_styles(plotly_source()))
 
 
@@ -124,13 +124,13 @@ def _figures(figures: dict[str, Figure]) -> dict[str, Any]:
 
 
 def plain_options(figure: Figure) -> list[dict[str, Any]]:
-    """Return what the charts of a figure show, as plain values."""
+    """Return the data of a figure's charts as plain values."""
     options = [{"label": option.label, "panels": [vars(panel) for panel in option.panels]} for option in figure.options]
     return list(rounded(options))
 
 
 def plain_rows(columns: Sequence[Column], rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return rows of the leaderboard as the page's script has them, without the keys of the columns, to be short."""
+    """Return rows of the leaderboard for the page's script, without the keys of the columns, to save space."""
     keys = [column.key for column in columns]
     return [
         {

@@ -1,4 +1,4 @@
-"""How the search went: the metric over trials, and over epochs."""
+"""Figures of the course of the search: the metric over trials, and over epochs."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -11,10 +11,10 @@ from orchestrator.report.studies import Study, best_studies, by_dataset, leaders
 from orchestrator.text.values import values_text
 
 DRAWN = 40
-"""Most learning curves of a study that are drawn one by one; else the best ``NAMED`` and quantiles of all."""
+"""Most learning curves of a study that are drawn singly; larger studies show the best ``NAMED`` and quantiles."""
 NAMED = 10
 FEW = 30
-"""Most trials of a dataset whose curves are all in the chart that is shown first."""
+"""Most trials of a dataset for which the chart shown first has all curves."""
 
 
 def over_trials(studies: Sequence[Study]) -> Figure:
@@ -84,7 +84,7 @@ def _best_so_far(study: Study, done: Sequence[Trial]) -> Json:
 
 
 def highest_means(done: Sequence[Trial]) -> list[float]:
-    """Return after each finished trial the highest mean that the trainings of one setting had by then."""
+    """Return, after each finished trial, the highest mean of a setting's trainings so far."""
     values: dict[str, list[float]] = {}
     highest = []
     for trial in done:
@@ -94,7 +94,7 @@ def highest_means(done: Sequence[Trial]) -> list[float]:
 
 
 def _options_of_dataset(dataset: str, studies: Sequence[Study]) -> list[Option]:
-    """Return all curves of a dataset with few trials, else the curves of the leaders; a lone study has all its own."""
+    """Return all curves of a dataset with few trials, else the leaders'; nothing for a single study with few trials."""
     count = sum(len(study.valued) for study in studies)
     if count == 0 or (len(studies) == 1 and count <= FEW):
         return []
@@ -148,8 +148,8 @@ def _curves(study: Study) -> Panel:
 
 def _line(trial: Trial, name: str, shade: str, width: float) -> Json:
     epochs = sorted(trial.epochs)
-    # In the template and not beside each point, where a long schedule would stand once an epoch. A per cent sign would
-    # begin a variable there.
+    # Written into the template once, because a text at each point would repeat a long schedule for every epoch. In a
+    # template, a per cent sign would begin a variable.
     about = plain(values_text(trial.parameters)).replace("%", "&#37;")
     return {
         "type": "scatter",

@@ -17,8 +17,8 @@ class Searched:
     """The trials of a study that have a value, with the parameters in which they differ.
 
     Attributes:
-        parameters: Value in each trial by name, in the order of the search space.
-        importance: Main effect of each parameter, ``None`` if unknown.
+        parameters: Name -> value in each trial, in the order of the search space.
+        importance: Name -> main effect of the parameter, ``None`` if unknown.
         logs: Names of the parameters whose axis is logarithmic.
     """
 
@@ -46,7 +46,7 @@ class Searched:
         return scaled(self.parameters[name], log=name in self.logs)
 
     def spread(self, name: str, count: int) -> list[float]:
-        """Return values of such a parameter, evenly spaced on its axis from the lowest tried to the highest."""
+        """Return evenly spaced values on a number's axis, from the lowest tried value to the highest."""
         low, high = min(self.parameters[name]), max(self.parameters[name])
         values = np.geomspace(low, high, count) if name in self.logs else np.linspace(low, high, count)
         return [float(f"{value:.5g}") for value in values]
@@ -61,7 +61,7 @@ class Searched:
 
 def searched(study: Study) -> Searched:
     """Return the searched parameters of a study."""
-    # In some spaces a trial has a parameter or not; only parameters that every trial has can be drawn.
+    # In conditional search spaces a trial may lack a parameter; only parameters that every trial has can be drawn.
     names = [name for trial in study.valued[:1] for name in trial.params]
     names = [name for name in names if all(name in trial.params for trial in study.valued)]
     trials = study.valued
@@ -79,7 +79,7 @@ def is_word(values: Sequence[Any]) -> bool:
 
 
 def _is_log(logs: Mapping[str, bool], name: str, values: Sequence[Any]) -> bool:
-    """Say whether a range is logarithmic; of listed values, whether they lie as if it were."""
+    """Say whether a range is logarithmic; listed values count as logarithmic if their spacing is."""
     if is_word(values) or min(values) <= 0:
         return False
     if name in logs:

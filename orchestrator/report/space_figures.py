@@ -14,15 +14,15 @@ from orchestrator.report.studies import Study, best_studies
 from orchestrator.report.surface import smooth
 
 GRID = 36
-"""Places along each side of a contour."""
+"""Number of grid points along each side of a contour."""
 SLICES = 6
-"""Most parameters of a study that get a slice; the most important are taken."""
+"""Most parameters of a study that get a slice; the most important parameters get one."""
 PAIRS_AMONG = 3
 """Most parameters of a study that are paired in contours."""
 
 
 def space_figures(studies: Sequence[Study]) -> list[Figure]:
-    """Return the figures of the search space, a study an option."""
+    """Return the figures of the search space, with one option for each study."""
     spaces = [space for space in map(searched, best_studies(studies)) if space.parameters]
     most = max((len(space.parameters) for space in spaces), default=1)
     absent = "No study has two trials with different parameters."
@@ -84,7 +84,7 @@ def _importance(space: Searched, most: int) -> Panel:
     }
     layout = {
         "xaxis": axis("share of variance, main effect", range=[0, 1.2], tickformat=".0%", dtick=0.25),
-        # Room for as many bars as the study with the most has, so that bars are as thick in all.
+        # The axis has room for as many bars as the largest study needs, so that bars are equally thick in all studies.
         "yaxis": {"type": "category", "showgrid": False, "range": [len(shares) - most - 0.5, len(shares) - 0.5]},
         "showlegend": False,
     }

@@ -23,8 +23,8 @@ class Study:
         name: Name in the journal, followed by the loss if the study searched the loss as well.
         label: The part of the name in which the studies of the experiment differ.
         place: Position in the experiment, from 0; decides colour and symbol.
-        trials: Trials of its search, in the order of their numbers.
-        repeats: Trials of its confirmation, trained again with fresh seeds.
+        trials: Trials of the study's search, in the order of their numbers.
+        repeats: Trials of the study's confirmation, trained again with fresh seeds.
         logs: Range -> whether it is logarithmic, see ``log_ranges``.
     """
 
@@ -71,8 +71,8 @@ class Study:
 def studies_of(history: History) -> list[Study]:
     """Return the studies in the order in which their first trials were created.
 
-    A study that searches the loss counts as a study for each loss, because coefficients of different losses share no
-    axis.
+    A study that searches the loss becomes one study for each loss, because coefficients of different losses cannot
+    share an axis.
     """
     losses: dict[str, set[str]] = {}
     for trial in history.trials.values():
@@ -121,7 +121,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def leaders_of(studies: Sequence[Study]) -> list[tuple[Study, Trial]]:
-    """Return the leader of each study, best first, and behind a lone study's leader its second."""
+    """Return the leader of each study, best first; for a single study also its second-best trial."""
     if len(studies) == 1:
         return [(studies[0], trial) for trial in studies[0].finished[:2]]
     led = [(study, trial) for study in studies if (trial := study.leader)]

@@ -1,7 +1,7 @@
 """A smooth mean of scattered trials, for slices and contours.
 
 The kernel regression of Nadaraya and Watson with a Gaussian of width ``n^(-1/(4+d))`` of the unit cube (Scott's rule,
-halved): no model that could extrapolate, and no value where no trial is near.
+halved). The regression does not extrapolate: places without near trials get no value.
 """
 
 import numpy as np

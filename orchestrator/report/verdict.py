@@ -35,7 +35,7 @@ class Standing:
     Attributes:
         label: Label of its study.
         detail: Trial and parameters.
-        value: The value as shown.
+        value: The value, as text.
         bar: Left end and width of its interval and the place of its value, in percent of the scale; without an interval
             the width is 0.
         note: Text under the value, e.g. the number of seeds.
@@ -55,7 +55,7 @@ class Comparison:
     Attributes:
         against: Label of the other candidate.
         verdict: ``better``, ``tie``, ``worse`` or ``untested``.
-        statistics: Names and values, as shown.
+        statistics: Names and values, as text.
     """
 
     against: str
@@ -150,9 +150,9 @@ def _standings(ranked: Sequence[tuple[Study, Trial]]) -> list[Standing]:
 
 
 def bars(intervals: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
-    """Return left end, width and point of low, value and high, on a scale from 0 to 100 that holds them all.
+    """Return left end, width and point of each (low, value, high), on a scale from 0 to 100 that holds all intervals.
 
-    There is a margin of 6 on either side. An interval need not have its value in the middle.
+    The scale has a margin of 6 on either side. The value need not be in the middle of its interval.
     """
     low, high = min(low for low, _, _ in intervals), max(high for _, _, high in intervals)
     if high <= low:
@@ -222,7 +222,7 @@ def confirmed(given: DatasetVerdict, studies: Sequence[Study], names: Mapping[st
 
 
 def _sentence(text: str) -> str:
-    """Return a statement as a sentence of its own."""
+    """Return a statement as a sentence."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -255,7 +255,7 @@ def spread_text(result: Measure, metric: str) -> str:
 
 
 def interval_note(interval: tuple[float, float, float], seeds: int, metric: str) -> str:
-    """Return an interval, if there is one, and its number of seeds."""
+    """Return the number of seeds as text, after the interval if the interval is known."""
     words = count_text(seeds, "seed")
     low, _, high = interval
     return words if low == high else f"[{metric_text(metric, low)}, {metric_text(metric, high)}], {words}"
@@ -275,7 +275,7 @@ def _comparison(given: ConfirmedComparison, metric: str, names: Mapping[str, str
 
 
 def _over_images(found: OverImages | None, metric: str) -> list[tuple[str, str]]:
-    """Return the statistics over seeds and images, if these were compared."""
+    """Return the statistics of the test over seeds and images; empty without this test."""
     if found is None:
         return []
     return [
@@ -304,7 +304,7 @@ def verdicts_of(
     names: Mapping[str, str],
     judged: Mapping[str, Sequence[str]],
 ) -> list[Verdict]:
-    """Return the verdict on each dataset: the confirmed verdict if there is one, else the unconfirmed verdict.
+    """Return the verdict on each dataset: the confirmed verdict if available, else the unconfirmed verdict.
 
     Args:
         studies: Studies by dataset.

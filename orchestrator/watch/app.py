@@ -1,7 +1,7 @@
-"""The pages behind their addresses.
+"""The addresses of the live pages, and the response to a request for each address.
 
-``/`` is the start page, ``/e/NAME/`` an experiment; below it ``changes``, ``figures/KEY``, ``errors/TRIAL`` and
-``events``, the stream that says when to ask for the others.
+``/`` is the start page and ``/e/NAME/`` the page of an experiment. Below ``/e/NAME/`` are ``changes``, ``figures/KEY``,
+``errors/TRIAL`` and ``events``, a stream that tells the browser when to request the other addresses again.
 """
 
 import json
@@ -32,22 +32,22 @@ from orchestrator.watch.render import Pages, Part
 from trainables.errors import UserError
 
 LOOK_SECONDS = 0.25
-"""Between two looks at whether a journal has grown, for a page that is open."""
+"""Seconds between two checks whether a journal has grown, for each open page."""
 
 NOW_SECONDS = 1.0
-"""Between two messages about what happens now."""
+"""Least number of seconds between two messages about the current state."""
 
 SILENT_SECONDS = 15.0
-"""After which a stream without news says that it is alive."""
+"""Seconds without news after which a stream sends a comment, so that the connection stays open."""
 
 
 class Server:
     """Answers requests about experiments.
 
     Args:
-        experiments: That are watched.
-        title: Of the start page.
-        instance: That no other server has; a page that meets another one loads itself again.
+        experiments: The watched experiments.
+        title: Title of the start page.
+        instance: Name that no other server has; a page reloads itself when a server with another name answers.
     """
 
     def __init__(self, experiments: Experiments, title: str, instance: str) -> None:
@@ -55,7 +55,7 @@ class Server:
         self._machines, self._pages = Machines(), Pages()
 
     def routes(self) -> list[Route]:
-        """Return what is behind which address."""
+        """Return the routes: each address with the method that answers it."""
         return [
             Route("/", self.start),
             Route("/events", self.start_events),
@@ -73,8 +73,8 @@ class Server:
         return HTMLResponse(html, headers={"Content-Security-Policy": policy})
 
     def plotly(self, request: Request) -> Response:
-        """Return plotly, which a browser asks for once."""
-        # The policy names the server as a source of scripts, so the answer has to be one.
+        """Return the script of Plotly, which a browser keeps for a day."""
+        # The Content-Security-Policy of the pages accepts scripts from this server, hence the media type of a script.
         headers = {"Cache-Control": "private, max-age=86400"}
         return Response(plotly_source(), media_type="text/javascript", headers=headers)
 
@@ -87,7 +87,7 @@ class Server:
         return HTMLResponse(html, headers={"Content-Security-Policy": policy})
 
     def changes(self, request: Request) -> Response:
-        """Return the page anew, and the rows of the leaderboard that have changed after a version."""
+        """Return the current page, and the leaderboard rows that changed after the version in the request."""
         since = request.query_params.get("since", "0")
         watched = self._find(request)
         with watched.lock:
@@ -98,7 +98,7 @@ class Server:
         return _json({"version": view.version, "html": main, "rows": plain_rows(view.page.columns, changed)})
 
     def figure(self, request: Request) -> Response:
-        """Return one figure as it is now."""
+        """Return one figure with the current data."""
         watched = self._find(request)
         with watched.lock:
             view = watched.view()
@@ -111,18 +111,18 @@ class Server:
         return _json(vars(self._pages.figure(view, figure)))
 
     def error(self, request: Request) -> Response:
-        """Return what the processes of a trial that failed printed last."""
+        """Return the last output of the processes of a failed trial."""
         watched = self._find(request)
         watched.refresh()
         trial = request.path_params["trial"]
-        # Only names that the journal has are looked for on the disk.
+        # A name that the journal does not have must not become a path on the disk.
         text = read_error(watched.directory, trial) if trial in watched.followed.history.trials else None
         if text is None:
             raise HTTPException(404, "nothing is kept about this trial")
         return PlainTextResponse(visible(text))
 
     async def events(self, request: Request) -> Response:
-        """Return the stream of an experiment."""
+        """Return the event stream of an experiment's page."""
         watched = self._find(request)
 
         def now() -> Part:
@@ -131,7 +131,7 @@ class Server:
         return _stream(lambda: self._instance_of(watched), now, "now", watched.refresh)
 
     async def start_events(self, request: Request) -> Response:
-        """Return the stream of the start page."""
+        """Return the event stream of the start page."""
 
         def cards() -> Part:
             return self._pages.cards(overview_of(self._experiments.all(), self._title))
@@ -149,7 +149,7 @@ class Server:
 
 
 def make_app(experiments: Experiments, rules: Rules, *, title: str, instance: str) -> Starlette:
-    """Return the application that a server runs."""
+    """Return the web application."""
     return Starlette(
         routes=Server(experiments, title, instance).routes(),
         middleware=[Middleware(Guard, rules=rules)],
@@ -174,9 +174,9 @@ def _stream(
 async def _events(
     instance: Callable[[], str], about: Callable[[], Part], name: str, version: Callable[[], int] | None
 ) -> AsyncIterator[str]:
-    """Yield the events of a page: which server this is, each new version, and what is told of it where that is new.
+    """Yield the events of a page, each when its value changes: the server's name, the version, the rendered part.
 
-    What takes time is done in threads, so that one page waits for no other.
+    Versions and parts are made in threads, so that no page waits for another page.
     """
     told: dict[str, Any] = {}
     spoke = asked = time.monotonic() - NOW_SECONDS
@@ -187,7 +187,7 @@ async def _events(
         if time.monotonic() - asked >= NOW_SECONDS:
             began = time.monotonic()
             news[name] = vars(await anyio.to_thread.run_sync(about))
-            # What takes long to tell is told less often: the search has the machine.
+            # A part that takes long to make is made less often, because the search needs the machine.
             asked = time.monotonic() + 4 * (time.monotonic() - began)
         for event, value in news.items():
             if told.get(event) != value:

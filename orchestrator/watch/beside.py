@@ -1,7 +1,7 @@
-"""A live page beside a search: a process of its own, which ends with the search's, however that ends.
+"""A live page beside a search, served by a process of its own that ends when the search's process ends in any way.
 
-The search starts the process and never waits for it. What the process prints goes to standard error; where it cannot
-listen, the process says so there, and the search continues.
+The search starts the page's process and never waits for it. The process prints to standard error; if the process cannot
+listen on its port, it prints a warning, and the search continues.
 """
 
 import os
@@ -18,9 +18,9 @@ def page_beside(output: Path, name: str, port: int) -> Iterator[None]:
     """Serve the pages of an output folder on the loopback address for the length of a ``with`` block.
 
     Args:
-        output: Root of what searches write.
-        name: Of the experiment that is about to begin.
-        port: To listen on; 0 lets the system choose a free port.
+        output: Folder under which searches write.
+        name: Name of the experiment that is about to begin.
+        port: Port to listen on; 0 lets the system choose a free port.
     """
     command = [sys.executable, "-m", __name__, str(output), name, str(port)]
     with bound_process(command, dict(os.environ)):
@@ -28,7 +28,7 @@ def page_beside(output: Path, name: str, port: int) -> Iterator[None]:
 
 
 def main() -> None:
-    """Serve the page that the arguments ask for."""
+    """Serve the pages for the command-line arguments: output folder, name of the experiment, port."""
     from orchestrator.text.terminal import say
     from orchestrator.watch.experiments import Experiments
     from orchestrator.watch.server import TOKEN, listen, serve

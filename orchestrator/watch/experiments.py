@@ -1,4 +1,4 @@
-"""The experiments that are watched: the experiments that were named, or all of an output folder, new ones too."""
+"""The watched experiments: the experiments that the user named, or all present and future ones of an output folder."""
 
 import threading
 import time
@@ -16,19 +16,19 @@ from orchestrator.search.followed import Followed
 from orchestrator.search.status import Status, status_of
 
 SMALL = 4 * 2**20
-"""Largest journal, in bytes, that is read while a page waits; a longer journal is read in a thread."""
+"""Bytes of the largest journal that is read while a page waits; a longer journal is read in a thread."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What the page of an experiment shows after a record.
+    """The content of an experiment's page at one version of the experiment.
 
     Attributes:
-        version: Of the followed experiment, see ``Followed``.
-        status: How the experiment stands.
+        version: Version of the followed experiment, see ``Followed``.
+        status: State of the experiment.
         page: The page without its figures.
-        rows: Trial -> the version with which its row of the leaderboard became what it is, and the row.
-        seconds: That it took to make the view.
+        rows: Trial -> the version that last changed the trial's row of the leaderboard, and the row.
+        seconds: Seconds that it took to make the view.
     """
 
     version: int
@@ -43,10 +43,10 @@ class View:
 
 
 class Watched:
-    """One experiment; what several requests ask for at once is read and made once.
+    """One experiment, whose journal is read once and whose page is made once for all requests.
 
     Args:
-        directory: Of the experiment, whose journal need not be there yet.
+        directory: Folder of the experiment; its journal need not exist yet.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -60,7 +60,7 @@ class Watched:
         self._status: tuple[tuple[int, bool], Status] | None = None
 
     def refresh(self) -> int:
-        """Read on in the journal, and return the version; why the journal cannot be read is kept as the problem."""
+        """Read the new records of the journal and return the version; an error is kept in ``problem``."""
         with self.lock:
             try:
                 if self.followed.read_on():
@@ -73,7 +73,7 @@ class Watched:
             return self.followed.version
 
     def is_at_hand(self) -> bool:
-        """Say whether the experiment can be shown without a wait; else begin to read its journal in a thread."""
+        """Say whether the experiment can be shown at once; if not, begin to read its journal in a thread."""
         if self._is_read or _size(self.directory) <= SMALL:
             return True
         if not self._is_reading:
@@ -83,11 +83,11 @@ class Watched:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the journal says what the experiment is."""
+        """Whether the journal already has the record that describes the experiment."""
         return bool(self.followed.history.experiment)
 
     def status(self) -> Status:
-        """Return how the experiment stands; computed anew when a record has come, or the driver has come or gone."""
+        """Return the experiment's state; computed again after a new record, or when a driver has started or ended."""
         with self.lock:
             state = self.refresh(), find_holder(self.directory) is not None
             if self._status is None or self._status[0] != state:
@@ -95,7 +95,7 @@ class Watched:
             return self._status[1]
 
     def view(self) -> View:
-        """Return what the page shows now."""
+        """Return the current content of the page."""
         with self.lock:
             status = self.status()
             if self._view is None or self._view.version != self.followed.version or self._view.status is not status:
@@ -103,7 +103,7 @@ class Watched:
             return self._view
 
     def extras(self) -> Extras:
-        """Return what the page shows beyond the history."""
+        """Return the content of the page that is not in the history."""
         unended = "killed" if self.status().holder is None else "running"
         return Extras(verdicts=list(verdicts_of(self.followed.history).values()), unended=unended)
 
@@ -120,11 +120,11 @@ class Watched:
 
 
 class Experiments:
-    """All experiments that are watched, by the names of their folders.
+    """All watched experiments, by the names of their folders.
 
     Args:
-        output: Root of what searches write.
-        named: Folders of experiments; without any, all of ``output`` that there are and that come.
+        output: Folder under which searches write.
+        named: Folders of the watched experiments; if empty, all present and future experiments of ``output``.
     """
 
     def __init__(self, output: Path, named: Sequence[Path] = ()) -> None:
@@ -134,14 +134,14 @@ class Experiments:
         self._watched: dict[str, Watched] = {directory.name: Watched(directory) for directory in named}
 
     def all(self) -> list[Watched]:
-        """Return the experiments, the experiment whose journal was written last first."""
+        """Return the experiments, sorted by the time at which their journals were last written, newest first."""
         with self._lock:
             for journal in () if self._named else self.output.glob(f"*/{JOURNAL_FILE}"):
                 self._watched.setdefault(journal.parent.name, Watched(journal.parent))
             return sorted(self._watched.values(), key=lambda one: (-_written(one.directory), one.name))
 
     def begin_reading(self) -> None:
-        """Begin to read the long journals of the experiments that were named, before anybody opens their pages."""
+        """Begin to read the long journals of the named experiments, before anybody opens their pages."""
         for watched in self._watched.values():
             watched.is_at_hand()
 
@@ -151,8 +151,8 @@ class Experiments:
             self._watched.setdefault(name, Watched(self.output / name))
 
     def find(self, name: str) -> Watched | None:
-        """Return the experiment of a name; ``None`` where none of this name is watched."""
-        # Looked up among the known names: a name never becomes a path.
+        """Return the watched experiment with a name, or ``None``."""
+        # The name comes from a request, so it is compared with known names and never becomes a path.
         return next((watched for watched in self.all() if watched.name == name), None)
 
 

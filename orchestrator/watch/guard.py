@@ -1,11 +1,11 @@
-"""Who may ask: every request passes here before a page is made.
+"""Access control of the live pages: every request is checked here before a page is made.
 
-- The names that a request uses for the server must be names of the server: a foreign name that was made to lead here
-  would let the pages of that name read ours.
-- A request that another site's page makes is refused, but for a person's click on a link.
+- The Host header of a request must name this server. Otherwise the pages of a foreign domain name that resolves to this
+  server (DNS rebinding) could read the live pages.
+- A request from a page of another site is refused, unless a person clicked on a link.
 - Only reading is possible.
-- Where a token is set, a request without it is refused. The token comes once in the address, then in a cookie that
-  scripts and other sites do not get.
+- Where a token is set, a request without the token is refused. The token comes once in the address, then in a cookie
+  that scripts and other sites cannot read.
 
 References:
     [Fetch] W3C, Fetch Metadata Request Headers, https://www.w3.org/TR/fetch-metadata/
@@ -23,10 +23,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "orchestrator_watch"
-"""Name of the cookie that holds the token; the port of the server follows, because cookies know no ports."""
+"""Start of the name of the cookie that holds the token; the server's port follows, because cookies ignore ports."""
 
 READING = ("GET", "HEAD")
-"""The methods that there are."""
+"""The HTTP methods that the server answers."""
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -37,17 +37,17 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
-"""Of every response that does not set the header itself."""
+"""Headers of every response that does not set these headers itself."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a server asks of requests.
+    """The conditions that a request must meet.
 
     Attributes:
         hosts: Names of the server in lower case, without ports.
-        numbers: Whether an address in numbers is a name of the server as well: nobody can make one lead elsewhere.
-        token: That every request must bring; ``None`` where none is needed.
+        numbers: Whether any IP address is accepted as a name of the server: no DNS server resolves an IP address.
+        token: Token that every request must have; ``None`` where no token is needed.
     """
 
     hosts: frozenset[str]
@@ -63,7 +63,7 @@ class Rules:
         return cls(frozenset(names | {socket.gethostname().lower(), socket.getfqdn().lower()}), True, token)
 
     def refusal(self, request: Request) -> str | None:
-        """Return why a request is refused whatever token it brings; ``None`` where it is not."""
+        """Return why a request is refused with any token; ``None`` for a request that is not refused."""
         if request.method not in READING:
             return "only reading is possible"
         host = request.headers.get("host", "")
@@ -78,7 +78,7 @@ class Rules:
         return None
 
     def knows(self, given: str | None) -> bool:
-        """Say whether a token is the right one, in a time that tells nothing about it."""
+        """Say whether a token is right; the comparison takes the same time for every wrong token."""
         return self.token is None or hmac.compare_digest((given or "").encode(), self.token.encode())
 
     def _is_ours(self, host: str) -> bool:
@@ -90,15 +90,15 @@ class Rules:
 
 
 class Guard:
-    """Lets requests through that keep the rules, and gives every response headers that keep its content on the page."""
+    """Refuses requests that break the rules, and adds ``HEADERS`` to every response."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app, self._rules = app, rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
+        """Refuse a request, or pass the request on to the application."""
         if scope["type"] != "http":
-            # Only the server's own start and end; nothing here speaks over web sockets.
+            # ``lifespan`` is the start and end of the server itself; web sockets are refused, as no page uses them.
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
@@ -114,7 +114,7 @@ class Guard:
         await (self._app if answer is None else answer)(scope, receive, send_with_headers)
 
     def _answer(self, request: Request) -> Response | None:
-        """Return what a request gets that is not passed on."""
+        """Return the response to a request that is not passed on; ``None`` for a request that is passed on."""
         refusal = self._rules.refusal(request)
         if refusal is not None:
             status = 405 if request.method not in READING else 403
@@ -124,7 +124,7 @@ class Guard:
         cookie = f"{COOKIE}_{request.url.port or 80}"
         given = request.query_params.get("token")
         if given is not None and self._rules.knows(given):
-            # The address that is shown, kept and passed on has no token in it from now on.
+            # The browser then shows and remembers an address without the token.
             rest = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
             response = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)
             response.set_cookie(cookie, given, httponly=True, samesite="strict", path="/")
@@ -135,14 +135,14 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host to listen on is reached from this machine alone."""
+    """Say whether a host can be reached from this machine only."""
     if host.lower() == "localhost":
         return True
     return is_number(host) and ipaddress.ip_address(host).is_loopback
 
 
 def is_number(host: str) -> bool:
-    """Say whether a host is an address in numbers."""
+    """Say whether a host is an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orchestrator.machines.usage import MachineMeter, MachineUsage, ProcessUsage
 
 SECONDS = 2.0
-"""Between two measurements."""
+"""Least number of seconds between two measurements."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Load:
     """One measurement.
 
     Attributes:
-        machine: The whole machine.
-        processes: Process number -> what the process takes, for the processes that pages asked for.
+        machine: Load of the whole machine.
+        processes: Process id -> load of the process, for the processes that open pages show.
     """
 
     machine: MachineUsage
@@ -40,12 +40,12 @@ class Machines:
         return host == self._host
 
     def look(self, processes: Iterable[int]) -> Load:
-        """Return the load of this machine and of processes on it, each in the next measurement at the latest."""
+        """Return the load of this machine and of processes; a new process appears in the next measurement."""
         with self._lock:
             moment = time.monotonic()
             self._wanted |= dict.fromkeys(processes, moment)
             if self._newest is None or moment - self._newest[0] >= SECONDS:
-                # What nobody has asked for in the last ten measurements belongs to a page that was closed.
+                # A process that no page asked for during ten measurements belongs to a page that was closed.
                 self._wanted = {pid: asked for pid, asked in self._wanted.items() if moment - asked < 10 * SECONDS}
                 machine = self._meter.machine()
                 self._newest = moment, Load(machine, self._meter.processes(self._wanted, machine))

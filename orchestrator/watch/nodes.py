@@ -1,4 +1,4 @@
-"""What each machine of a search is doing: this one as it is measured now, others as the processes there reported."""
+"""The load of each machine of a search: measured now on this machine, reported by the trials on other machines."""
 
 import time
 from collections import Counter
@@ -13,14 +13,14 @@ from orchestrator.text.values import duration_text
 
 @dataclass(frozen=True)
 class Report:
-    """Where a trial runs, and what its process reported with its newest epoch.
+    """Where a trial runs, and the load that its process reported with the trial's newest epoch.
 
     Attributes:
         host: Name of the machine.
-        pid: Of the process.
+        pid: Id of the process.
         is_here: Whether this machine serves the page.
-        load: What process and machine did then; ``None`` where nothing readable was reported.
-        seconds: How long ago that was, >= 0.
+        load: Load of the process and the machine; ``None`` where nothing readable was reported.
+        seconds: Age of the report, in seconds, >= 0.
     """
 
     host: str
@@ -31,7 +31,7 @@ class Report:
 
     @property
     def age(self) -> str:
-        """How long ago that was, in words."""
+        """Age of the report, in words."""
         return f"{duration_text(max(1.0, self.seconds))} ago"
 
 
@@ -40,10 +40,10 @@ class NodeNow:
     """A machine on which trials run.
 
     Attributes:
-        host: Its name.
-        trials: How many trials are known to run there.
-        usage: What it is doing; ``None`` where nothing has been reported.
-        age: How old ``usage`` is, in words; empty where it was measured now.
+        host: Name of the machine.
+        trials: Number of trials that are known to run on the machine.
+        usage: Load of the machine; ``None`` where no load has been reported.
+        age: Age of ``usage``, in words; empty where ``usage`` was measured now.
     """
 
     host: str
@@ -53,10 +53,10 @@ class NodeNow:
 
 
 def reports_of(places: Mapping[str, Place], is_here: Callable[[str], bool]) -> dict[str, Report]:
-    """Return what is known of each trial's process.
+    """Return the report of each trial's process.
 
     Args:
-        places: Trial -> where it runs.
+        places: Trial -> where the trial runs.
         is_here: Says whether a name is the name of this machine.
     """
     now = time.time()
@@ -66,7 +66,7 @@ def reports_of(places: Mapping[str, Place], is_here: Callable[[str], bool]) -> d
             pid=place.pid,
             is_here=is_here(place.host),
             load=_load(place),
-            # Never before now, whatever became of the clock.
+            # The clock may have been set back since the report.
             seconds=0.0 if place.reported is None else max(0.0, now - place.reported),
         )
         for trial, place in places.items()
@@ -74,11 +74,11 @@ def reports_of(places: Mapping[str, Place], is_here: Callable[[str], bool]) -> d
 
 
 def nodes_of(reports: Mapping[str, Report], here: MachineUsage | None) -> list[NodeNow]:
-    """Return the machines, this one first, the others by their names.
+    """Return the machines: this machine first, then the others, sorted by name.
 
     Args:
-        reports: Of all trials that run.
-        here: What this machine is doing; ``None`` where the search does not run here.
+        reports: Reports of all running trials.
+        here: Load of this machine; ``None`` where the search does not run here.
     """
     trials = Counter(report.host for report in reports.values())
     nodes = [] if here is None else [NodeNow(here.host, trials[here.host], here)]
@@ -97,7 +97,7 @@ def _node(host: str, trials: int, reports: Mapping[str, Report]) -> NodeNow:
 
 
 def _load(place: Place) -> OwnLoad | None:
-    """Return what a process reported; ``None`` where another version reported it otherwise."""
+    """Return the reported load; ``None`` where another version of this software reported it in another form."""
     try:
         return None if place.load is None else OwnLoad.from_dict(place.load)
     except (TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""What an experiment is doing now: how far it is, what runs where, what failed."""
+"""The current state of an experiment: its progress, the running trials and their machines, the failed trials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from orchestrator.watch.machine import Machines
 from orchestrator.watch.nodes import NodeNow, Report, nodes_of, reports_of
 
 FAILURES = 20
-"""Trials that failed or diverged that are shown, the newest."""
+"""Most failed or diverged trials that are shown; the newest are shown."""
 
 RUNNING = 64
-"""Trials that run that are shown."""
+"""Most running trials that are shown."""
 
 
 @dataclass(frozen=True)
 class StageNow:
-    """How far a stage is.
+    """The progress of a stage.
 
     Attributes:
-        name: Of the stage.
-        ended: Trials that have ended.
-        total: Trials in all.
-        words: How many trials stand how.
+        name: Name of the stage.
+        ended: Number of trials that have ended.
+        total: Number of all trials of the stage.
+        words: The number of trials in each state, in words.
     """
 
     name: str
@@ -43,18 +43,18 @@ class StageNow:
 
 @dataclass(frozen=True)
 class TrialNow:
-    """A trial that runs.
+    """A running trial.
 
     Attributes:
-        id: Of the trial.
-        parameters: On one line.
-        epoch: Newest epoch, and how many there are.
-        done: Share of its epochs that is trained, in [0, 1].
-        best: Best value so far, as shown.
-        gpus: What it was given of GPUs, as shown; empty without any.
-        place: Machine and number of the process.
-        usage: What its process takes; ``None`` where nobody has measured it.
-        age: How old ``usage`` is, in words; empty where this machine has measured it now.
+        id: Id of the trial.
+        parameters: The trial's hyper-parameters on one line.
+        epoch: Number of the newest epoch / number of all epochs.
+        done: Share of the trial's epochs that are trained, in [0, 1].
+        best: Best value so far, as text; empty before the first value.
+        gpus: Number of GPUs of the trial, as text; empty without a GPU.
+        place: Name of the machine and id of the process.
+        usage: Load of the trial's process; ``None`` where the load is not known.
+        age: Age of ``usage``, in words; empty where ``usage`` was measured now on this machine.
     """
 
     id: str
@@ -73,10 +73,10 @@ class FailureNow:
     """A trial that failed or diverged.
 
     Attributes:
-        id: Of the trial.
-        state: In words.
-        reason: In a sentence.
-        has_log: Whether the text of its process is kept.
+        id: Id of the trial.
+        state: State of the trial, in words.
+        reason: Why the trial ended, in a sentence.
+        has_log: Whether the last output of the trial's process is kept.
     """
 
     id: str
@@ -87,20 +87,20 @@ class FailureNow:
 
 @dataclass(frozen=True)
 class Now:
-    """What an experiment is doing now.
+    """The current state of an experiment.
 
     Attributes:
-        words: How it stands, in a word or two.
-        is_running: Whether a process runs it.
-        problem: Why its journal cannot be read; ``None`` where it can.
+        words: State of the experiment, in a word or two.
+        is_running: Whether a process runs the experiment.
+        problem: Why the journal cannot be read; ``None`` for a readable journal.
         stages: The stages that have begun.
-        facts: Time, budget, forecast, best value.
-        running: Trials that run.
-        not_shown: How many more run.
-        failures: The newest.
-        failed: How many there are in all.
-        nodes: The machines on which it runs, this one first.
-        command: The command that resumes it; ``None`` where it runs, or where nothing is left to do.
+        facts: Running time, best value, forecast and budget.
+        running: The running trials that are shown.
+        not_shown: Number of running trials that are not shown.
+        failures: The newest failures.
+        failed: Number of all failed and diverged trials.
+        nodes: The machines on which the experiment runs, this machine first.
+        command: The command that resumes the experiment; ``None`` where the experiment runs, or has nothing left to do.
     """
 
     words: str
@@ -117,12 +117,12 @@ class Now:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether there are GPUs to tell of."""
+        """Whether a running trial or a machine has a GPU."""
         return any(trial.gpus for trial in self.running) or any(node.usage and node.usage.gpus for node in self.nodes)
 
 
 def now_of(watched: Watched, machines: Machines) -> Now:
-    """Return what an experiment is doing now."""
+    """Return the current state of an experiment."""
     with watched.lock:
         status = watched.status()
         history = status.history
@@ -153,7 +153,7 @@ def now_of(watched: Watched, machines: Machines) -> Now:
 
 
 def best_so_far(status: Status) -> tuple[str, Trial] | None:
-    """Return the highest value of the search so far as it is shown, and its trial."""
+    """Return the highest value of the search so far, as text, and the trial that reached the value."""
     rated = [
         (value, point.first)
         for point in points_of(status.history.stage(Stage.SEARCH))
@@ -166,7 +166,7 @@ def best_so_far(status: Status) -> tuple[str, Trial] | None:
 
 
 def stage_now(stage: StageStatus) -> StageNow:
-    """Return how far a stage is."""
+    """Return the progress of a stage."""
     return StageNow(stage.stage, stage.ended, stage.total, count_words(stage.states))
 
 
@@ -193,7 +193,7 @@ def _facts(watched: Watched, status: Status) -> list[Fact]:
 
 
 def _forecast(watched: Watched, status: Status) -> float | None:
-    """Return how many seconds the stage under way may still take; ``None`` where nothing runs, or nothing tells."""
+    """Return the seconds that the newest stage may still take; ``None`` without a driver or a measured pace."""
     if status.holder is None or not status.stages:
         return None
     stage, followed = status.stages[-1], watched.followed
@@ -206,7 +206,7 @@ def _forecast(watched: Watched, status: Status) -> float | None:
 
 def _trial(trial: Trial, gpus: float, report: Report | None, processes: Mapping[int, ProcessUsage]) -> TrialNow:
     total = trial.total_epochs
-    # What this machine measures is newer than what the process has reported.
+    # A measurement on this machine is newer than the report of the trial's process.
     measured = None if report is None else processes.get(report.pid) if report.is_here else None
     told = None if report is None or report.load is None else report.load.process
     return TrialNow(

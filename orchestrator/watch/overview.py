@@ -1,4 +1,4 @@
-"""The start page: all experiments that are watched, side by side."""
+"""The start page: all watched experiments, side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from orchestrator.watch.now import StageNow, best_so_far, stage_now
 from trainables.errors import UserError
 
 COMPARED = 12
-"""Most experiments whose curves are drawn side by side; the experiments that were written last are drawn."""
+"""Most experiments whose curves are drawn; the experiments whose journals were written last are drawn."""
 
 DASHES = ("solid", "dash", "dot")
-"""Of lines that share a colour."""
+"""Dash patterns of lines that share a colour."""
 
 UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
-"""Units of time, in seconds; the largest that the longest experiment has twice is the unit of the axis."""
+"""Units of time, in seconds; the axis has the largest unit of which the longest experiment lasted at least two."""
 
 FAILED = (TrialState.FAILED, TrialState.DIVERGED)
-"""States of trials that reached nothing."""
+"""States of trials that ended without a usable model."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Card:
     """An experiment on the start page.
 
     Attributes:
-        name: Of its folder.
-        words: How it stands.
-        is_running: Whether a process runs it.
-        problem: Why it cannot be read; ``None`` where it can.
+        name: Name of the experiment's folder.
+        words: State of the experiment, in words.
+        is_running: Whether a process runs the experiment.
+        problem: Why the experiment cannot be read; ``None`` for a readable experiment.
         stages: The stages that have begun.
-        metric: That is maximised; empty before the first trial.
-        best: Best value so far, as shown; empty without any.
-        trial: Which reached it.
-        parameters: Of this trial.
-        failed: How many trials failed or diverged.
+        metric: The maximised metric; empty before the first value.
+        best: Best value so far, as text; empty before the first value.
+        trial: Id of the trial that reached the best value.
+        parameters: Hyper-parameters of this trial.
+        failed: Number of failed and diverged trials.
     """
 
     name: str
@@ -58,9 +58,9 @@ class Overview:
     """The start page.
 
     Attributes:
-        title: What is watched.
-        cards: A card for each experiment, the experiment that was written last first.
-        figure: The best value so far of each experiment; ``None`` where there is nothing to draw.
+        title: Title of the page.
+        cards: A card for each experiment, in the order of ``Experiments.all``.
+        figure: The best value so far of each experiment; ``None`` where no experiment has a value.
     """
 
     title: str
@@ -81,13 +81,13 @@ def overview_of(watched: Sequence[Watched], title: str) -> Overview:
 
 @dataclass(frozen=True)
 class Curve:
-    """How the best value of an experiment grew.
+    """The best value of an experiment over its running time.
 
     Attributes:
-        name: Of the experiment.
-        metric: That is maximised.
-        seconds: Running time at the end of each trial that was better than all before it, and at the newest record.
-        values: The best value from then on.
+        name: Name of the experiment.
+        metric: The maximised metric.
+        seconds: Running time at the end of each trial that was better than all before, and at the newest record.
+        values: The best value from each of these times on.
     """
 
     name: str
@@ -122,7 +122,7 @@ def _look(watched: Watched) -> tuple[Card, Curve | None]:
 
 
 def _curve(status: Status) -> Curve | None:
-    """Return how the best value grew over the trials that were trained to their end; ``None`` without any."""
+    """Return the best value over the trials that were trained to their end; ``None`` without such a trial."""
     finished = [trial for trial in status.history.stage(Stage.SEARCH) if trial.state is TrialState.FINISHED]
     curve = Curve(status.name, finished[0].metric if finished else "", [], [])
     for trial in sorted(finished, key=lambda one: one.ended_after or 0.0):
@@ -132,14 +132,14 @@ def _curve(status: Status) -> Curve | None:
             curve.values.append(value)
     if not curve.values:
         return None
-    # The line continues to the newest record: nothing better has been found since.
+    # The line continues to the newest record, because no better value has been found since.
     curve.seconds.append(status.history.running_time.seconds)
     curve.values.append(curve.values[-1])
     return curve
 
 
 def _figure(curves: Sequence[Curve]) -> Figure | None:
-    """Return the curves side by side, a panel for each metric; ``None`` without any."""
+    """Return the figure of the curves, with a panel for each metric; ``None`` without a curve."""
     metrics = dict.fromkeys(curve.metric for curve in curves)
     longest = max((curve.seconds[-1] for curve in curves), default=0.0)
     unit, size = next((name, size) for name, size in UNITS if longest >= 2 * size or size == 1)

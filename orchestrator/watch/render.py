@@ -1,4 +1,4 @@
-"""The pages as HTML: the report with what happens now above it, and the start page with one card an experiment."""
+"""The live pages as HTML: an experiment's state and report, and a start page with one card for each experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,11 +28,11 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a page, which a script puts in its place.
+    """A part of a page, which a script inserts into the page.
 
     Attributes:
-        html: The part.
-        options: What its charts show, as plain values; empty where it has no chart.
+        html: HTML of the part.
+        options: Data of the part's charts, as plain values; empty where the part has no chart.
     """
 
     html: str
@@ -54,7 +54,7 @@ class Pages:
         )
 
     def experiment(self, view: View, now: Now, instance: str) -> tuple[str, str]:
-        """Return the page of an experiment, and the policy that goes with it."""
+        """Return the page of an experiment, and the page's Content-Security-Policy."""
         data = {
             "figures": {},
             "rows": [],
@@ -66,7 +66,7 @@ class Pages:
         return self._page("watch.html.j2", texts, page=view.page, now=now, data=embedded(data))
 
     def overview(self, overview: Overview, instance: str) -> tuple[str, str]:
-        """Return the start page, and the policy that goes with it."""
+        """Return the start page, and the page's Content-Security-Policy."""
         data = {
             "figures": {},
             "rows": [],
@@ -77,16 +77,16 @@ class Pages:
         return self._page("overview.html.j2", texts, overview=overview, data=embedded(data))
 
     def now(self, now: Now) -> Part:
-        """Return the part of a page that says what happens now."""
+        """Return the part of a page that shows the current state."""
         return Part(self._templates.get_template("now.html.j2").render(now=now))
 
     def cards(self, overview: Overview) -> Part:
-        """Return the cards of the start page, and its charts."""
+        """Return the cards and the charts of the start page."""
         html = self._templates.get_template("cards.html.j2").render(overview=overview)
         return Part(html, plain_options(overview.figure) if overview.figure else ())
 
     def figure(self, view: View, figure: Figure) -> Part:
-        """Return a figure, drawn by the template of the report."""
+        """Return a figure, rendered with the template of the report."""
         page = replace(view.page, figures={figure.key: figure})
         html = self._templates.get_template("figure.html.j2").render(
             page=page, key=figure.key, policy="", rows_shown=0, style="", scripts=[""], plotly="", data=""
@@ -102,7 +102,7 @@ class Pages:
 
 
 def memory_text(count: int | None) -> str:
-    """Return bytes as people read them; a dash where they are not known."""
+    """Return a number of bytes as text in GiB or MiB; a dash for an unknown number."""
     if count is None:
         return "–"
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -1,4 +1,4 @@
-"""Listening: the socket is bound before anything is said, so that a refusal is one sentence and an address is true."""
+"""The server of the live pages; its socket is bound before its address is printed, so a printed address works."""
 
 import errno
 import os
@@ -18,20 +18,20 @@ TOKEN = "ORCHESTRATOR_WATCH_TOKEN"
 """Environment variable that holds the token: a command line can be read by all users of a machine."""
 
 SHORTEST = 16
-"""Characters of a token."""
+"""Least number of characters of a token."""
 
 NICENESS = 3
-"""By how much the server stands back behind the search on the same machine: a page on a busy one must still answer."""
+"""Niceness of the server: the search on the same machine goes first, but a page on a busy machine must still answer."""
 
 
 @dataclass(frozen=True)
 class Listening:
-    """A socket that is bound, and the address at which a browser finds it.
+    """A bound socket, and the address under which a browser reaches the server.
 
     Attributes:
-        socket: Bound, and not yet listening.
-        address: With the token, where there is one.
-        rules: For requests.
+        socket: The socket; connections wait until ``serve`` answers them.
+        address: The URL, with the token where a token is set.
+        rules: The conditions that requests must meet.
     """
 
     socket: socket.socket
@@ -41,7 +41,7 @@ class Listening:
 
 class _Uvicorn(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End at once: the server only reads, so that nothing is left undone, and open streams would wait for ever."""
+        """End at once: the server writes nothing that could be lost, and waiting for open streams would never end."""
         os._exit(0)
 
 
@@ -50,11 +50,11 @@ def listen(host: str, port: int, token: str | None) -> Listening:
 
     Args:
         host: Name or address to listen on.
-        port: To listen on; 0 lets the system choose a free port.
-        token: That requests must bring; ``None`` or empty is none.
+        port: Port to listen on; 0 lets the system choose a free port.
+        token: Token that requests must have; no token is needed if ``None`` or empty.
 
     Raises:
-        ConfigError: If the port is taken, the host is not this machine's, or others could read without a token.
+        ConfigError: If host, port or token is refused, or other machines could read the pages without a token.
     """
     token = token or None
     if token is None and not is_loopback(host):
@@ -80,7 +80,7 @@ def _bind(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(place)
-        # Only listening finds out that another process listens on the same port.
+        # Two processes can bind one port with SO_REUSEADDR; only ``listen`` finds out that the port is taken.
         made.listen(128)
     except OSError as error:
         made.close()
@@ -91,7 +91,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def serve(listening: Listening, experiments: Experiments, title: str) -> None:
-    """Answer requests until a signal comes."""
+    """Answer requests until a signal ends the process."""
     app = make_app(experiments, listening.rules, title=title, instance=secrets.token_hex(8))
     os.nice(NICENESS)
     experiments.begin_reading()

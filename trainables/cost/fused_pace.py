@@ -1,7 +1,7 @@
-"""Measures how many trials are best trained at once on a device, as far as its memory allows.
+"""Measures how many trials are best trained at once on a device, within the device's memory.
 
-Trials' epochs an hour are compared, evaluation included, which is not fused. Trials of a search mostly share seed and
-epoch and so their batches; such trials are timed.
+The measure is the epochs an hour of all trials, including evaluation, which is not fused. The timed trials share seed
+and epoch and so their batches, like most trials of a search.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from trainables.fused.stacked_epoch import stack_shape, train_stacked
 from trainables.trial import Trial
 
 SIZES = (4, 16, 64)
-"""Numbers of trials that are tried beside 1."""
+"""Numbers of fused trials that are tried beside 1."""
 
 GAIN = 1.1
-"""Least factor on the epochs an hour that justifies the memory and the waiting of more trials in one model."""
+"""Least factor on the epochs an hour that justifies the memory and the waiting times of more fused trials."""
 
 ENOUGH = 2
-"""Numbers of trials in a row without a gain after which no larger number is tried."""
+"""How many sizes in a row must bring no gain before the measurement stops."""
 
 MARGIN = 1.25
 """Factor on the measured peak of a GPU's memory, for captions that are longer than the measured captions."""
@@ -31,7 +31,7 @@ MARGIN = 1.25
 def measure_rates(
     config: TrialConfig, data: Dataset, device: torch.device, sizes: tuple[int, ...] = SIZES
 ) -> dict[int, float]:
-    """Return number of fused trials -> their epochs an hour, from 1 up to where more trials gain nothing.
+    """Return number of fused trials -> their epochs an hour, from 1 up to the size at which the measurement stops.
 
     Args:
         config: Config of the trials.
@@ -47,12 +47,12 @@ def measure_rates(
         try:
             trials = _begin(config, data, device, size)
             if len({stack_shape(trial) for trial in trials}) > 1:
-                # Such trials would be trained one after another.
+                # Trials that cannot be stacked would be trained one after another.
                 return rates
             seconds = _step_seconds(trials)
         except torch.OutOfMemoryError:
             return rates
-        # Freed before the next, larger stack is made.
+        # The memory is freed before the next, larger stack is made.
         del trials
         best = max(rates.values())
         rates[size] = 3600 / (steps * seconds / size + pace.evaluation_seconds)
@@ -63,7 +63,7 @@ def measure_rates(
 
 
 def choose_fusion(rates: Mapping[int, float]) -> int:
-    """Return how many trials to fuse: more as long as each larger number gains, 1 where none gains.
+    """Return how many trials to fuse: from 1 up, each number that gains a factor ``GAIN`` over the last chosen number.
 
     Args:
         rates: Number of fused trials -> their epochs an hour on one device, or on one trial's CPUs.
@@ -84,7 +84,7 @@ def _begin(config: TrialConfig, data: Dataset, device: torch.device, size: int) 
 
 
 def _step_seconds(trials: list[Trial]) -> float:
-    """Return the seconds of a step of all trials, after a step to warm up."""
+    """Return the seconds of a step of all trials, after one step to warm up."""
     train_stacked(trials, 1)
     return step_seconds(partial(train_stacked, trials))
 

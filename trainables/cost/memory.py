@@ -1,7 +1,7 @@
-"""Measures the memory of its device that a training takes, by a few of its steps and an evaluation.
+"""Measures the device memory that a training takes, by a few of its steps and an evaluation.
 
-The memory that the allocator holds counts, not the memory that tensors use, because two trials on one GPU compete for
-the allocators' memory.
+The measure is the memory that the allocator reserves, not the memory that tensors use, because the allocators of two
+trials on one GPU compete for its memory.
 """
 
 from typing import Protocol
@@ -14,7 +14,7 @@ from trainables.data.dataset import Dataset
 from trainables.trial import Trial
 
 STEPS = 8
-"""Measured steps, enough for the optimiser's state and for captions of different lengths."""
+"""Number of measured steps, enough for the optimiser's state and for captions of different lengths."""
 
 
 class Meter(Protocol):
@@ -30,7 +30,7 @@ class Meter(Protocol):
 
 
 class GpuMeter:
-    """Asks PyTorch's allocator.
+    """Reads the statistics of PyTorch's allocator.
 
     Args:
         device: A GPU.
@@ -40,24 +40,24 @@ class GpuMeter:
         self._device = device
 
     def reset(self) -> None:
-        """See ``Meter``."""
+        """Begin a new measurement."""
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def peak(self) -> int:
-        """See ``Meter``."""
+        """Return the most bytes that were reserved at a time since the last ``reset``."""
         return torch.cuda.max_memory_reserved(self._device)
 
 
 def measure_peak(config: TrialConfig, data: Dataset, device: torch.device, meter: Meter, steps: int = STEPS) -> int:
-    """Return the bytes of the device that a training takes at most.
+    """Return the most bytes of device memory that a training takes at a time.
 
     Args:
         config: Config of the training.
         data: Dataset of the training.
         device: Device of the training.
         meter: Meter of the device.
-        steps: Steps that are taken, >= 1.
+        steps: Number of steps that are taken, >= 1.
     """
     meter.reset()
     Rehearsal(Trial(config, data, device)).whole(steps)

@@ -1,8 +1,8 @@
 """Measures the speed of a training by a few of its steps and evaluations on the real data.
 
-Steps and evaluation are timed separately, after a rehearsal, so that compilation, allocation and first readings from
-the disk do not count. The time of steps is the difference of two runs with different numbers of steps, so that the
-time of the beginning does not count.
+Steps and evaluation are timed separately, after an untimed rehearsal, so that compilation, allocation and first
+readings from the disk do not count. The time of steps is the difference of two runs with different numbers of steps, so
+that the start of a run does not count.
 """
 
 import time
@@ -18,10 +18,10 @@ from trainables.data.dataset import Dataset, Split
 from trainables.trial import Trial
 
 STEPS = 8
-"""Timed steps, enough for captions of different lengths."""
+"""Number of timed steps, enough for captions of different lengths."""
 
 ROUNDS, ENOUGH_SECONDS = 5, 1.0
-"""Most repeats of timed work, and the seconds after which the work is not repeated."""
+"""Most repeats of timed work, and the seconds after which the work is not repeated again."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Pace:
 
     Attributes:
         device: ``cpu`` or ``cuda``.
-        steps: Steps of an epoch, >= 0.
+        steps: Number of steps of an epoch, >= 0.
         step_seconds: Seconds of one step, >= 0.
-        evaluation_seconds: Seconds of an evaluation on val with COCOS statistics, which not every epoch takes, >= 0.
+        evaluation_seconds: Seconds of an evaluation on val with COCOS statistics, which not every epoch has, >= 0.
     """
 
     device: str
@@ -42,18 +42,18 @@ class Pace:
 
     @property
     def epoch_seconds(self) -> float:
-        """Seconds of an epoch, its evaluation included."""
+        """Seconds of an epoch with its evaluation."""
         return self.steps * self.step_seconds + self.evaluation_seconds
 
 
 def measure_pace(config: TrialConfig, data: Dataset, device: torch.device, steps: int = STEPS) -> Pace:
-    """Time a training, whose results are dropped.
+    """Time a training; the trained model is discarded.
 
     Args:
         config: Config of the training.
         data: Dataset of the training.
         device: Device of the training.
-        steps: Steps that are timed, >= 1.
+        steps: Number of timed steps, >= 1.
     """
     rehearsal = Rehearsal(Trial(config, data, device))
     rehearsal.whole(1)
@@ -72,16 +72,16 @@ def step_seconds(take: Callable[[int], object], steps: int = STEPS) -> float:
     """Return the seconds of a step.
 
     Args:
-        take: Takes a number of steps.
-        steps: Steps that are timed, >= 1.
+        take: Function that takes the given number of steps.
+        steps: Number of timed steps, >= 1.
     """
     few, many = (quickest(partial(take, count)) for count in (1, 1 + steps))
-    # Where noise hides the difference, all time counts as steps.
+    # If noise makes the difference negative, the longer run's time is divided by all of its steps.
     return (many - few) / steps if many > few else many / (1 + steps)
 
 
 def quickest(work: Callable[[], object]) -> float:
-    """Return the fewest seconds that some work takes; short work is repeated, because other processes disturb it."""
+    """Return the least seconds that a work takes; short work is repeated, because other processes disturb timings."""
     taken: list[float] = []
     while len(taken) < ROUNDS and sum(taken) < ENOUGH_SECONDS:
         started = time.monotonic()

@@ -1,4 +1,4 @@
-"""The work of an epoch that takes time and memory, done once to measure them."""
+"""The work of an epoch, done once to measure its time and memory."""
 
 from contextlib import suppress
 from itertools import islice
@@ -11,18 +11,18 @@ from trainables.trial import Trial, train_epoch
 
 
 class Rehearsal:
-    """A trial whose steps and evaluations only serve measurements; the trial cannot be used otherwise afterwards."""
+    """A trial whose steps and evaluations are only measured; the trial must not be trained further."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
 
     def whole(self, steps: int) -> None:
-        """Do all work of an epoch that takes memory, with ``steps`` >= 1 steps."""
+        """Do all memory-relevant work of an epoch, with ``steps`` >= 1 steps."""
         self.steps(steps)
         self.evaluation()
 
     def steps(self, steps: int) -> None:
-        """Take the first steps of an epoch, >= 1, with the backbone if it is ever trained."""
+        """Take the first ``steps`` >= 1 steps of an epoch, with a trained backbone if any epoch trains the backbone."""
         trial, training = self._trial, self._trial.config.training
         trial.learned.begin_epoch(trial.loss, training, 1)
         trial.model.train_backbone(training.trains_backbone(1) or training.trains_backbone(training.total_epochs))

@@ -28,7 +28,7 @@ def train_stacked(trials: Sequence[Trial], steps: int | None = None) -> list[flo
 
     Args:
         trials: Trials of one ``stack_shape``, on one device.
-        steps: Most steps; ``None`` is all steps of the epoch.
+        steps: Most steps to take; ``None`` takes all steps of the epoch.
 
     Returns:
         For each trial the mean loss over its steps, or the error that ended the trial: it diverged, or its plug-in
@@ -66,11 +66,11 @@ def stack_shape(trial: Trial) -> Hashable:
 
 @dataclass(frozen=True)
 class _Group:
-    """Neighbours in a stack with the same batches and the same kind of loss, which is called once for all of them.
+    """Neighbouring trials of a stack with equal batches and kind of loss; one call computes the loss of all of them.
 
     Attributes:
         part: Places of the trials in the stack.
-        source: Index of their batch among the stack's batches.
+        source: Index of the trials' batch among the stack's batches.
         loss: Stacked loss of the trials.
         learned: Learned hyper-parameters of each trial.
         stream: Random numbers of the loss.
@@ -87,7 +87,7 @@ class StackedEpoch:
     """The steps of one epoch.
 
     Attributes:
-        steps: Taken so far.
+        steps: Number of steps taken so far.
     """
 
     def __init__(self, trials: Sequence[Trial]) -> None:
@@ -109,7 +109,7 @@ class StackedEpoch:
         self._stack(ordered)
 
     def step(self) -> bool:
-        """Take one step; return ``False`` where no step or no trial is left."""
+        """Take one step; return ``False`` if no step or no trial is left."""
         if not self._trials:
             return False
         batches = [next(batches, None) for batches in self._batches.values()]
@@ -139,7 +139,7 @@ class StackedEpoch:
         return True
 
     def finish(self) -> list[float | DivergedError | PluginError]:
-        """Return the results of ``train_stacked``."""
+        """Return the mean loss or the error of each trial, see ``train_stacked``."""
         self._read()
         for trial in self._all:
             trial.optimizer.zero_grad(set_to_none=True)
@@ -193,7 +193,7 @@ class StackedEpoch:
         return torch.stack(values)
 
     def _lay(self, batches: list[Batch]) -> Batch:
-        """Return images and captions of each trial; with a leading 1 where all trials have the same."""
+        """Return images and captions of each trial; the leading dimension is 1 where all trials share them."""
         longest = max(batch.tokens.shape[-1] for batch in batches)
         images = torch.stack([batch.images for batch in batches])
         tokens = torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batches])
@@ -208,7 +208,7 @@ class StackedEpoch:
         if self._device.type != "cpu":
             return similarity
         scores = similarity.detach()
-        # A sum with a NaN is NaN, and reading one sum is ten times as fast.
+        # A sum with a NaN is NaN, and checking one sum is ten times as fast as checking each number.
         if not bool(scores.sum().isnan()):
             return similarity
         bad = scores.isnan().flatten(1).any(1)
@@ -218,7 +218,7 @@ class StackedEpoch:
         return similarity.masked_fill(bad[:, None, None], 0.0)
 
     def _read(self) -> None:
-        """Add up the losses of the latest steps, and drop the trials with a loss that is not finite."""
+        """Sum the losses of the latest steps, and drop the trials with a loss that is not finite."""
         if not self._unread:
             return
         losses = torch.stack(self._unread).cpu().double()

@@ -1,13 +1,13 @@
 """Several trials trained at once in one process; trials of one shape are trained as one stacked model.
 
-A trial on features takes a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
-models have the same shape take one forward and one backward pass over parameters of shape (K, ...). Otherwise each
-trial is independent: it has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and diverges, ends or
-is replaced without the others. Up to rounding, each trial learns what it would learn alone, because its batches and
-draws come from its own seed and epoch.
+A trial on features uses a small part of a GPU, and much of its time is spent on launching kernels. K trials whose
+models have equal shapes take one forward and one backward pass over parameters of shape (K, ...). Otherwise each trial
+is independent: each trial has its own loss, optimiser, schedule, clipping, metrics and checkpoints, and can diverge,
+end or be replaced while the other trials continue. Up to rounding, the result of a trial is the result of training it
+alone, because its batches and draws depend only on its own seed and epoch.
 
-Trials may be at different epochs; trials of one seed at the same epoch have the same batches, which are gathered once.
-Trials that cannot be stacked are trained one after another.
+Trials may be at different epochs; trials with equal seed and epoch have equal batches, which are gathered once. Trials
+that cannot be stacked are trained one after another.
 """
 
 import time
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 class FusedTrials:
-    """Trials of one process, under names that the caller gives.
+    """The trials of one process, each with a name that the caller chooses.
 
     Args:
-        device: See ``trainables.devices``.
+        device: Name of the device, see ``trainables.devices``.
     """
 
     def __init__(self, device: str = "auto") -> None:
@@ -43,7 +43,7 @@ class FusedTrials:
         """Add a trial; return the report of its checkpoint if the trial is resumed, see ``run_trial``.
 
         Raises:
-            CheckpointError: If ``resume`` is damaged or of another trial.
+            CheckpointError: If ``resume`` is damaged or belongs to another trial.
         """
         neighbours = (other for other in self._trials.values() if other.data is data and not other.model.crop_size)
         beside = None if config.training.finetune else next(neighbours, None)
@@ -53,14 +53,14 @@ class FusedTrials:
         return report
 
     def remove(self, name: str) -> None:
-        """Remove a trial, if it is there."""
+        """Remove a trial if it has not been removed yet."""
         self._trials.pop(name, None)
 
     def run_epoch(self, names: Iterable[str]) -> dict[str, Outcome]:
         """Train some trials for their next epoch; a trial that diverges, or whose plug-in fails, is removed.
 
         Returns:
-            Each trial's report, or the error that ended it. ``time/train_seconds`` is its share of the common time.
+            Each trial's report, or the error that ended it; ``time/train_seconds`` is its share of the common time.
         """
         shapes: dict[Hashable, dict[str, Trial]] = {}
         for name in names:

@@ -4,8 +4,8 @@ A loss is a frozen dataclass whose fields are its hyper-parameters, numbers or t
 
     loss(similarity, positives, ignore=None) -> Tensor of shape (...)
 
-with ``similarity`` of shape (..., I, C), ``positives`` and ``ignore`` bool of shape (I, C). See ``directions`` for
-what is checked, and where.
+with ``similarity`` of shape (..., I, C), ``positives`` and ``ignore`` bool of shape (I, C). The module ``directions``
+checks these arguments.
 """
 
 from dataclasses import fields
@@ -34,7 +34,7 @@ __all__ = ["LOSSES", "Contributions", "Direction", "Loss", "NotANumberError", "b
 
 
 class Loss(Protocol):
-    """A loss: returns its value, and the weights of its gradient that COCOS counts."""
+    """A loss: returns its value, and the weights in its gradient that COCOS counts."""
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
         """Return the loss of each trial, shape (...)."""
@@ -65,7 +65,7 @@ def build_loss(name: str, **parameters: Any) -> Loss:
     """Make a loss by its name.
 
     Raises:
-        ConfigError: If no loss has the name, it has no such hyper-parameter, or a value is out of its range.
+        ConfigError: If no loss has the name, the loss lacks a hyper-parameter, or a value is out of its range.
 
     Example:
         >>> build_loss("nt_xent", temperature=0.05)
@@ -82,11 +82,11 @@ def build_loss(name: str, **parameters: Any) -> Loss:
 
 
 def loss_class(name: str) -> type:
-    """Return the class of a loss; a plug-in's class joins ``LOSSES`` when it is first asked for.
+    """Return the class of a loss; a plug-in's class is added to ``LOSSES`` at the first call with its name.
 
     Raises:
         ConfigError: If no loss has the name.
-        PluginError: If the plug-in that offers it cannot be run.
+        PluginError: If the loss's plug-in cannot be run.
     """
     if name not in LOSSES:
         found = run_offer("losses", name)

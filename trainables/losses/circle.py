@@ -5,8 +5,8 @@
                 * sum over positives p of exp(-scale a_p (s_p - (1 - margin))))
     L   = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
 
-A positive should reach 1 - margin and a negative fall to margin. A query without negatives costs nothing. The weights
-a_p and a_n are constants to the gradient, as in the authors' code: the gradient of L is that at fixed weights.
+A positive should reach 1 - margin and a negative fall to margin. A query without negatives has l_q = 0. The weights a_p
+and a_n are constants to the gradient, as in the authors' code.
 
 References:
     [Sun2020] Sun et al., Circle Loss: A Unified Perspective of Pair Similarity Optimization, section 3.
@@ -53,7 +53,7 @@ class Circle:
     def contributions(self, direction: Direction) -> Contributions:
         """A pair's weight is a_p or a_n, times its share of its sum, times sigmoid of the logarithm of the product.
 
-        Differentiate l_q at fixed a_p and a_n; the factor ``scale`` is left out. Without negatives both are 0.
+        Differentiate l_q at fixed a_p and a_n; the factor ``scale`` is left out. Without negatives all weights are 0.
         """
         pull, push = self._weights(direction)
         pulls, pushes = self._logits(direction)

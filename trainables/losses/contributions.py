@@ -9,14 +9,14 @@ class Contributions(NamedTuple):
     """Weights in the gradient of one query's term of a loss, for each of P pairs of a query and one of its positives.
 
     The term l_q of a query q is the sum of the terms l_qp of its pairs, or their mean for NT-Xent and SmoothAP. The
-    weights leave out what is the same for all queries: the reduction over queries, and 1/temperature.
+    weights leave out the factors that all queries share: the reduction over queries, and 1/temperature.
 
     Attributes:
         candidates: |dl_qp / ds| of each candidate that can contribute, shape (..., P, N): N is the number of
-            candidates, or 1 for losses that take one negative of each query. 0 for those that do not contribute.
+            candidates, or 1 for losses that take one negative per query. Other candidates have weight 0.
         positive: |dl_q / ds| of the pair's positive, shape (..., P).
         criterion: Number that must exceed epsilon for a candidate to be counted, in the shape of ``candidates``;
-            ``None`` for the weights in ``candidates``.
+            ``None`` where the weights in ``candidates`` themselves must exceed epsilon.
     """
 
     candidates: Tensor

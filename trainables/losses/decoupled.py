@@ -3,9 +3,9 @@
     l_q = mean over positives p of q of  ( -s_qp / t + log sum over negatives n of q of exp(s_qn / t) )
     L   = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
 
-NT-Xent's gradient carries the factor 1 - p of the positive's probability p, which goes to 0 as a query is solved, the
-sooner the smaller the batch. Without the positive in the denominator there is no such factor: the positive is always
-pulled with weight 1. L has no lower bound. A query without negatives costs nothing.
+NT-Xent's gradient has the factor 1 - p, with p the positive's probability. The factor goes to 0 as p goes to 1, and the
+earlier, the smaller the batch. Without the positive in the denominator the gradient has no such factor: the positive
+always has weight 1. L has no lower bound. A query without negatives has l_q = 0.
 
 References:
     [Yeh2022] Yeh et al., Decoupled Contrastive Learning, section 3. arXiv:2110.06848
@@ -47,7 +47,7 @@ class Decoupled:
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability among the negatives, a positive's 1/k, k the positives of its query.
 
-        Differentiate l_q; the factor 1/t is left out. Without negatives both are 0.
+        Differentiate l_q; the factor 1/t is left out. Without negatives all weights are 0.
         """
         kept = direction.negatives.any(-1)
         probabilities = self._logits(direction).softmax(-1).masked_fill(~direction.negatives, 0.0)
@@ -61,8 +61,8 @@ class Decoupled:
         return (costs * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2]
 
     def _logits(self, direction: Direction) -> Tensor:
-        """Return s/t of the negatives and -inf of the others, shape (..., Q, M); 0 in a row without negatives."""
+        """Return s/t of negatives and -inf of other pairs, shape (..., Q, M); 0 in a row without negatives."""
         logits = direction.scores / per_score(self.temperature, direction.scores)
-        # A row of -inf alone would have a NaN for its gradient, masked or not.
+        # The gradient of a row of -inf alone would be NaN, even if the row is masked afterwards.
         other = torch.where(direction.negatives.any(-1, keepdim=True), -torch.inf, 0.0).to(logits.dtype)
         return torch.where(direction.negatives, logits, other)

@@ -1,13 +1,13 @@
-"""A batch seen as two retrieval tasks: images query captions (i2t), captions query images (t2i).
+"""A batch as two retrieval tasks: images query captions (i2t), captions query images (t2i).
 
-Every loss is a sum over the two directions of one formula, so the formula is written once, for queries in rows and
-candidates in columns, and this module turns the batch around, checks it, and lists its (query, positive) pairs.
+Every loss sums one formula over the two directions, so a loss defines its formula once, for queries in rows and
+candidates in columns. This module transposes the batch, checks the batch, and lists its (query, positive) pairs.
 
-Where values are checked. Shapes and dtypes always are. Values are read where reading is free: in eager mode,
-``positives`` once per tensor (the verdict is remembered until the tensor changes, so that a training loop on an
-accelerator that reuses its tensor stalls once, not every step), and NaN in ``similarity`` on the CPU. On an accelerator
-NaN goes through every loss into its value. Inside ``torch.compile`` nothing can be read: there the longer side's items
-must have one positive each, as captions have in every batch of image-caption pairs; otherwise the loss is NaN.
+Shapes and dtypes are always checked. In eager mode, the values of ``positives`` are checked once per tensor (the result
+is kept until the tensor changes, so that a training loop on an accelerator waits for the device once, not in every
+step), and ``similarity`` is checked for NaN on the CPU. On an accelerator, a NaN similarity makes the loss NaN. Inside
+``torch.compile`` no value can be read: there the longer side's items must have one positive each, as captions have in
+every batch of image-caption pairs; otherwise the loss is NaN.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from trainables.positive_ranks import require_positives
 
 
 class NotANumberError(ValueError):
-    """Similarities that hold NaN: the model has diverged."""
+    """A similarity is NaN, so the model has diverged."""
 
 
 class Direction(NamedTuple):
@@ -31,7 +31,7 @@ class Direction(NamedTuple):
         scores: Similarities of queries to candidates, shape (..., Q, M), float32 or float64.
         positives: Shape (Q, M), bool.
         negatives: Shape (Q, M), bool: neither positive nor ignored.
-        ignored: Shape (Q, M), bool: neither positive nor negative; ``None`` where no pair is.
+        ignored: Shape (Q, M), bool: neither positive nor negative; ``None`` where no pair is ignored.
         query: The query of each pair, shape (P,), int64.
         candidate: The positive of each pair, shape (P,), int64.
         positive: The similarity of each pair, shape (..., P).
@@ -53,7 +53,7 @@ class Direction(NamedTuple):
         return matrix if self.pairs_are_queries else matrix.index_select(-2, self.query)
 
     def per_pair(self, values: Tensor) -> Tensor:
-        """Return each pair's value, shape (..., P), of values of queries, shape (..., Q)."""
+        """Return the value of each pair's query, shape (..., P), of values of shape (..., Q)."""
         return values if self.pairs_are_queries else values.index_select(-1, self.query)
 
     def of_pairs(self, matrix: Tensor) -> Tensor:
@@ -61,15 +61,15 @@ class Direction(NamedTuple):
         return matrix.flatten(-2).index_select(-1, self.query * matrix.shape[-1] + self.candidate)
 
     def sum_of_pairs(self, rows: Tensor) -> Tensor:
-        """Return the sum over each query's pairs, shape (..., Q, M), of one row a pair, shape (..., P, M)."""
+        """Return the sum over each query's pairs, shape (..., Q, M), of one row per pair, shape (..., P, M)."""
         if self.pairs_are_queries:
             return rows
-        # Of the rows, not of the scores: those have the leading dimensions of the hyper-parameters too.
+        # Made from ``rows``, because the hyper-parameters may give ``rows`` leading dimensions that scores lack.
         sums = rows.new_zeros(*rows.shape[:-2], *self.scores.shape[-2:])
         return sums.index_add(-2, self.query, rows)
 
     def hardest_negative(self) -> Tensor:
-        """Return the highest negative similarity of each query, shape (..., Q); -inf where it has no negative."""
+        """Return the highest negative similarity of each query, shape (..., Q); -inf for a query without negatives."""
         return self.scores.masked_fill(~self.negatives, -torch.inf).max(dim=-1).values
 
     def share_of_pair(self) -> Tensor:
@@ -91,8 +91,8 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
         ignore: Shape (I, C), bool: pairs that are neither positive nor negative. A positive is never ignored.
 
     Raises:
-        ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is NaN (the module's
-            docstring says where values are checked).
+        ValueError: If a shape or dtype is wrong, a row or column has no positive, or a similarity is NaN; see the
+            module's docstring about checks of values.
     """
     _check_shapes(similarity, positives, ignore)
     scores = similarity if similarity.dtype == torch.float64 else similarity.float()
@@ -112,9 +112,9 @@ def directions(similarity: Tensor, positives: Tensor, ignore: Tensor | None = No
 def _direction(name: str, scores: Tensor, positives: Tensor, ignored: Tensor | None, one_each: bool) -> Direction:
     query, candidate = _pairs(positives, one_each)
     queries, candidates = positives.shape
-    # Pairs come in the order of queries and every query has one, so with as many pairs as queries it has no other.
+    # Pairs come in the order of queries and each query has a pair, so P = Q means one positive for each query.
     pairs_are_queries = len(query) == queries
-    # Columns of the matrix as it lies in memory: flattening its transpose would copy it.
+    # A transposed matrix is indexed in its memory layout, because flattening the transpose would copy the matrix.
     if scores.is_contiguous():
         flat, index = scores.flatten(-2), query * candidates + candidate
     else:
@@ -125,7 +125,7 @@ def _direction(name: str, scores: Tensor, positives: Tensor, ignored: Tensor | N
 
 
 def _pairs(positives: Tensor, one_each: bool) -> tuple[Tensor, Tensor]:
-    """Return query and candidate of each positive; without reading values if the longer side has one each."""
+    """Return query and candidate of each positive; reads no values if the longer side has one positive each."""
     queries, candidates = positives.shape
     if not one_each:
         query, candidate = positives.nonzero(as_tuple=True)
@@ -136,7 +136,7 @@ def _pairs(positives: Tensor, one_each: bool) -> tuple[Tensor, Tensor]:
 
 
 def _one_positive_each(positives: Tensor) -> Tensor:
-    """Return whether the longer side's items have one positive each and the others one or more, a bool scalar."""
+    """Return a bool scalar: the longer side's items have one positive each, the shorter side's one or more."""
     images, captions = positives.shape
     longer, shorter = (1, 0) if images >= captions else (0, 1)
     return (positives.sum(longer) == 1).all() & positives.any(shorter).all()
@@ -158,19 +158,19 @@ def _check_shapes(similarity: Tensor, positives: Tensor, ignore: Tensor | None) 
 
 def _check_numbers(similarity: Tensor) -> None:
     scores = similarity.detach()
-    # A sum is read ten times as fast as every number; of infinities of both signs it is NaN, too.
+    # Checking the sum is ten times as fast as checking each number. Infinities of both signs also sum to NaN.
     if scores.device.type == "cpu" and bool(scores.sum().isnan()) and bool(scores.isnan().any()):
         count = int(scores.isnan().sum())
         raise NotANumberError(f"similarity must hold no NaN, got {count} of {similarity.numel()}")
 
 
 _verdicts: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""positives -> (its version, whether the longer side has one positive each); entries die with their tensors."""
+"""positives -> (version, whether the longer side has one positive each); an entry ends with its tensor."""
 
 
 def _check_positives(positives: Tensor) -> bool:
     """Check that every row and column has a positive, and return whether the longer side's items have one each."""
-    # Tensors of inference mode do not count their versions: their verdict may not be remembered.
+    # Tensors of inference mode have no version counter, so their result cannot be kept.
     version = None if positives.is_inference() else positives._version
     known = _verdicts.get(positives)
     if known is not None and known[0] == version:

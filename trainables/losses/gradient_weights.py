@@ -1,4 +1,4 @@
-"""A loss that is defined by the weights that its gradient gives to the pairs: COCOS turned round.
+"""A loss that is defined by its gradient: by the weight of each triplet and of each pair.
 
 With s_p a positive of a query q, N the negatives that count (the hardest one, or all), D_n = s_n - s_p:
 
@@ -13,14 +13,14 @@ With s_p a positive of a query q, N the negatives that count (the hardest one, o
                         linear     P+ = [1 - positive_tilt s_p]+,   P- = balance [1 - negative_tilt (1 - s_n)]+
                         sigmoid    P+ = sigmoid(-alpha (s_p - base)),   P- = balance sigmoid(beta (s_n - base))
 
-Most of these gradients are the gradient of no function, so the value is that of the linear function with this gradient:
-``scale (sum over n of T_n P- s_n - P+ s_p sum over n of T_n)`` with the weights as constants. The value says how far
-pairs are from right only up to its weights, has no lower bound, and does not compare between settings.
+Most of these gradients are the gradient of no function, so the loss's value is the value of the linear function with
+this gradient: ``scale (sum over n of T_n P- s_n - P+ s_p sum over n of T_n)`` with the weights as constants. The value
+has no lower bound, and values of different settings cannot be compared.
 
-Points of the family, by gradient, where each query has one positive: ``triplet_sh`` (hardest, constant, constant),
-``triplet`` (all, constant, constant), ``nt_xent`` (all, softmax, constant, scale 1/t, reduction mean), every parabola
-of ``polynomial_relative`` that rises (hardest, linear, constant), and ``polynomial_self`` with a gate where both of its
-hinges are open (hardest, constant, linear).
+Where each query has one positive, the family contains losses with the gradients of ``triplet_sh`` (hardest, constant,
+constant), ``triplet`` (all, constant, constant), ``nt_xent`` (all, softmax, constant, scale 1/t, reduction mean), every
+rising parabola of ``polynomial_relative`` (hardest, linear, constant), and ``polynomial_self`` with a gate where both
+of its hinges are active (hardest, constant, linear).
 
 References:
     [Xuan2023] Xuan and Chen, Dissecting Deep Metric Learning Losses for Image-Text Retrieval (GOAL), WACV 2023.
@@ -62,13 +62,13 @@ class GradientWeights:
         pair_weight: How a pair weighs by its own similarity: ``constant``, ``linear`` or ``sigmoid``.
         negatives: ``hardest``, or ``all`` negatives of a query.
         reduction: ``sum`` over all pairs of both directions, or ``mean``: half of each direction's mean over queries.
-        scale: Multiplies the gradient, > 0; a number or shape (...), as are all below.
+        scale: Multiplies the gradient, > 0; a number or shape (...), like all parameters below.
         margin: Margin of ``constant`` and ``linear`` triplet weights, >= 0.
         slope: Slope of ``linear`` triplet weights, per unit of similarity beyond the margin.
         temperature: Temperature of ``softmax`` and ``circle`` triplet weights, > 0.
         positive_tilt: Tilt of ``linear`` pair weights on positives, >= 0: 0 is a constant, 1 is 1 - s_p.
         negative_tilt: Tilt of ``linear`` pair weights on negatives, >= 0: 0 is a constant, 1 is s_n.
-        balance: Weight of negatives beside positives, > 0.
+        balance: Factor on the pair weights of negatives, > 0.
         alpha: Sharpness of ``sigmoid`` pair weights on positives, > 0.
         beta: Sharpness of ``sigmoid`` pair weights on negatives, > 0.
         base: Similarity at which a ``sigmoid`` pair weight is a half.
@@ -115,18 +115,18 @@ class GradientWeights:
             require_finite_number(name, getattr(self, name))
 
     def __call__(self, similarity: Tensor, positives: Tensor, ignore: Tensor | None = None) -> Tensor:
-        """Return the function with this gradient, shape (...); arguments and errors as in ``directions``."""
+        """Return the value of the loss, shape (...); arguments and errors as in ``directions``."""
         i2t, t2i = directions(similarity, positives, ignore)
         return self._linear(i2t) + self._linear(t2i)
 
     def contributions(self, direction: Direction) -> Contributions:
-        """The definition itself: T P- of a negative, P+ times the sum of T of a positive; ``scale`` is left out."""
+        """A negative's weight is T P-, a positive's P+ times the sum of T, by definition; ``scale`` is left out."""
         negatives, counted = self._considered(direction)
         push, pull = self._weights(direction.positive, negatives, counted)
         return Contributions(push, pull * direction.share_of_pair() if self.reduction == "mean" else pull)
 
     def _linear(self, direction: Direction) -> Tensor:
-        """Return one direction's part, shape (...)."""
+        """Return one direction's part of the loss, shape (...)."""
         negatives, counted = self._considered(direction)
         push, pull = self._weights(direction.positive.detach(), negatives.detach(), counted)
         terms = (push * negatives).sum(-1) - pull * direction.positive
@@ -135,11 +135,11 @@ class GradientWeights:
         return (per_query(self.scale, terms) * terms).sum(-1)
 
     def _considered(self, direction: Direction) -> tuple[Tensor, Tensor]:
-        """Return the negatives of each pair's query, shape (..., P, N), and which of them are there."""
+        """Return similarities of each pair's query, shape (..., P, N), and which of these are of its negatives."""
         if self.negatives == "all":
             return direction.rows(direction.scores), direction.rows(direction.negatives)
         there = direction.per_pair(direction.negatives.any(-1))
-        # The -inf of a query without negatives would be NaN in the value, at a weight of 0 too.
+        # The -inf of a query without negatives would make the value NaN, even at a weight of 0.
         hardest = torch.where(there, direction.per_pair(direction.hardest_negative()), 0.0)
         return hardest[..., None], there[..., None]
 
@@ -151,7 +151,7 @@ class GradientWeights:
 
     def _triplet_weight(self, positive: Tensor, negatives: Tensor, counted: Tensor) -> Tensor:
         if self.triplet_weight in ("constant", "linear"):
-            # margin + s_n first, as the triplet losses add: a score that is exactly on the margin stays there.
+            # Added in the order of the triplet losses, (margin + s_n) - s_p, so that exact ties round alike.
             excess = per_score(self.margin, negatives) + negatives - positive
             inside = (excess > 0).to(excess.dtype)
             if self.triplet_weight == "constant":
@@ -161,7 +161,7 @@ class GradientWeights:
         if self.triplet_weight == "circle":
             return ((negatives**2 - positive * (2 - positive) + 0.5) / temperature).sigmoid()
         logits = ((negatives - positive) / temperature).masked_fill(~counted, -torch.inf)
-        # The 1 of the denominator is one more exponent of 0, the positive's own.
+        # The 1 of the denominator is exp(0), the positive's own term.
         return torch.cat([torch.zeros_like(logits[..., :1]), logits], -1).softmax(-1)[..., 1:]
 
     def _pair_weights(self, positive: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:

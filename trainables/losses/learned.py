@@ -1,10 +1,10 @@
 """Hyper-parameters of losses that are learned with the model, as CLIP learns its temperature and SigLIP its bias.
 
-A loss lists the hyper-parameters that can be learned in its class attribute ``learnable``: by name, how each is
-learned. Such a hyper-parameter is set to ``learned`` in place of a number. The optimiser then steps a raw number w, of
-which the hyper-parameter is a function: exp(w) where the hyper-parameter is above 0, else w itself. After each step, w
-is clamped to the bounds. A loss with a learned hyper-parameter can only be computed after ``with_values`` has replaced
-the word ``learned`` by a number, which its trial does in every step.
+The class attribute ``learnable`` of a loss maps the name of each hyper-parameter that can be learned to a
+``Learnable``. Such a hyper-parameter may be set to ``learned`` instead of a number. The optimiser then steps a raw
+number w, and the hyper-parameter is exp(w) where it must be above 0, else w itself. After each step, w is clamped to
+its bounds. A loss with a learned hyper-parameter can only be computed after ``with_values`` has replaced the word
+``learned`` by a number, which a trial does in every step.
 
 References:
     [Radford2021] Radford et al., Learning Transferable Visual Models From Natural Language Supervision, section 2.5.
@@ -31,10 +31,10 @@ class Learnable:
     """How a hyper-parameter is learned.
 
     Attributes:
-        initial: Its value before the first step.
-        minimum: The lowest value that it takes.
-        maximum: The highest value that it takes.
-        is_logarithmic: Whether steps are taken on its logarithm; ``minimum`` is then above 0.
+        initial: Value before the first step.
+        minimum: Lowest value.
+        maximum: Highest value.
+        is_logarithmic: Whether the optimiser steps the logarithm of the value; ``minimum`` is then above 0.
     """
 
     initial: float
@@ -43,7 +43,7 @@ class Learnable:
     is_logarithmic: bool = False
 
     def raw(self, value: float) -> float:
-        """Return the number w that stands for a value."""
+        """Return the raw number w of a value."""
         return math.log(value) if self.is_logarithmic else value
 
     def value(self, raw: Tensor) -> Tensor:
@@ -55,32 +55,32 @@ class Learnable:
         return self.raw(self.minimum), self.raw(self.maximum)
 
     def __str__(self) -> str:
-        """Return a text for the list of losses."""
+        """Return the text that the list of losses shows."""
         of = " on its logarithm" if self.is_logarithmic else ""
         bounded = (self.minimum, self.maximum) != (-math.inf, math.inf)
         return f"from {self.initial:.4g}{of}{f', within [{self.minimum:g}, {self.maximum:g}]' if bounded else ''}"
 
 
 CLIP_TEMPERATURE = Learnable(initial=0.07, minimum=0.01, maximum=1.0, is_logarithmic=True)
-"""[Radford2021]. A step of log t is that of the log-scale log 1/t with the sign turned around. The lower bound of the
-scale, 1, is that of open_clip, which clamps the log-scale to [0, log 100].
+"""[Radford2021]. A step of log t is the negative of the same step of the log-scale log 1/t. The lower bound 1 of the
+scale comes from open_clip, which clamps the log-scale to [0, log 100].
 """
 
 
 def learnable_of(loss: object) -> Mapping[str, Learnable]:
-    """Return the hyper-parameters of a loss, or of its class, that can be learned, by name."""
+    """Return the learnable hyper-parameters of a loss or of a loss class, by name."""
     found: Mapping[str, Learnable] = getattr(loss, "learnable", {})
     return found
 
 
 def learned_names(loss: object) -> list[str]:
-    """Return the hyper-parameters of a loss that are learned, in the order of its fields."""
+    """Return the names of a loss's hyper-parameters that are set to ``learned``, in the order of its fields."""
     made: Any = loss
     return [one.name for one in fields(made) if isinstance(value := getattr(loss, one.name), str) and value == LEARNED]
 
 
 def with_values(loss: L, values: Mapping[str, Any]) -> L:
-    """Return a copy of a loss that has other hyper-parameters, which are not checked: they may need a gradient."""
+    """Return a copy of a loss with other hyper-parameters, which are not checked, because they may need a gradient."""
     changed = copy(loss)
     for name, value in values.items():
         object.__setattr__(changed, name, value)

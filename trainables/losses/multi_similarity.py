@@ -1,13 +1,13 @@
-"""Multi-Similarity loss: pairs are mined beside their query's hardest, then weighted softly.
+"""Multi-Similarity loss: pairs are mined by comparison with their query's hardest pair, then weighted softly.
 
-    P_q = positives of q with  s - epsilon < max over negatives of q      (all of them without epsilon)
+    P_q = positives of q with  s - epsilon < max over negatives of q      (all positives without epsilon)
     N_q = negatives of q with  s + epsilon > min over positives of q
     l_q = 1/alpha log(1 + sum over P_q of exp(-alpha (s - base)))
         + 1/beta  log(1 + sum over N_q of exp( beta (s - base)))
     L   = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
 
-A query keeps a positive exactly if it keeps a negative. The published loss is about one modality; here the queries of a
-direction are of one modality and its candidates of the other. Which pairs are kept is a constant to the gradient.
+A query keeps a positive exactly if it keeps a negative. The published loss is defined within one modality; here queries
+and candidates are of different modalities. The choice of pairs is a constant to the gradient.
 
 References:
     [Wang2019] Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, section 4.
@@ -39,7 +39,7 @@ class MultiSimilarity:
     Attributes:
         alpha: Sharpness on the positives, > 0; a number or shape (...).
         beta: Sharpness on the negatives, > 0; a number or shape (...).
-        base: Similarity from which on a negative, and down from which a positive, weighs much; a number or shape (...).
+        base: Similarity above which a negative, and below which a positive, weighs much; a number or shape (...).
         epsilon: Margin of the mining, >= 0; a number or shape (...); ``None`` keeps all pairs.
 
     Example:
@@ -93,11 +93,11 @@ class MultiSimilarity:
         scores, epsilon = direction.scores, per_score(self.epsilon, direction.scores)
         hardest = direction.hardest_negative()[..., None]
         lowest = scores.masked_fill(~direction.positives, torch.inf).amin(-1, keepdim=True)
-        # "not above" rather than "below": NaN has to come through.
+        # "not above" rather than "below": a pair with NaN must be kept, so that the loss is NaN.
         return direction.positives & ~(scores - epsilon >= hardest), direction.negatives & ~(scores + epsilon <= lowest)
 
 
 def _log_one_plus_sum(exponents: Tensor) -> Tensor:
     """Return log(1 + sum of exp) over the last dimension."""
-    # The 1 is one more exponent of 0: so a row of -inf alone has a gradient of 0 and not NaN.
+    # The 1 is written as exp(0), so that the gradient of a row of -inf alone is 0 and not NaN.
     return torch.cat([torch.zeros_like(exponents[..., :1]), exponents], -1).logsumexp(-1)

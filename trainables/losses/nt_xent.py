@@ -2,9 +2,9 @@
 
     L = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q ),   l_q = - mean over positives p of q of  log softmax_p(s_q / t)
 
-The denominator holds every candidate that is not ignored, the positives too. With one positive per query it is the
-published loss; with several it is the mean of their cross-entropies ("L_out" of [Khosla2020]). ``log_softmax``
-subtracts the largest score first, so no temperature overflows.
+The denominator sums over every candidate that is not ignored, the positives included. With one positive per query, L is
+the published loss; with several positives, l_q is the mean of their cross-entropies ("L_out" of [Khosla2020]).
+``log_softmax`` subtracts the largest score first, so no temperature overflows.
 
 References:
     [Oord2018] van den Oord et al., Representation Learning with Contrastive Predictive Coding, eq. 4. arXiv:1807.03748
@@ -53,9 +53,9 @@ class NTXent:
     def contributions(self, direction: Direction) -> Contributions:
         """A negative's weight is its probability p, a positive's |1/k - p|, k the positives of its query.
 
-        Differentiate l_q, the mean of the cross-entropies of k positives: every one of them pushes down on the
-        probability of the k - 1 others, so that a query whose k positives have 1/k each has no gradient. The factor
-        1/t is left out.
+        Differentiate l_q, the mean of the cross-entropies of k positives: each positive lowers the probability of the
+        k - 1 others, so a query whose k positives have probability 1/k each has no gradient. The factor 1/t is left
+        out.
         """
         probabilities = self._log_probabilities(direction).exp()
         negatives = direction.rows(probabilities.masked_fill(~direction.negatives, 0.0))

@@ -18,17 +18,17 @@ LearnableParameter = Parameter | Literal["learned"]
 
 
 def require_above_zero(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
-    """Raise ConfigError unless every value is a finite number above 0, or the value is learned where it can be."""
+    """Raise ConfigError unless every value is a finite number above 0, or ``learned`` and ``learnable``."""
     _require(name, value, "a finite number above 0", lambda number: 0 < number < math.inf, learnable)
 
 
 def require_finite_number(name: str, value: LearnableParameter, *, learnable: bool = False) -> None:
-    """Raise ConfigError unless every value is a finite number, or the value is learned where it can be."""
+    """Raise ConfigError unless every value is a finite number, or ``learned`` and ``learnable``."""
     _require(name, value, "a finite number", math.isfinite, learnable)
 
 
 def require_not_negative(name: str, value: Parameter) -> None:
-    """Raise ConfigError unless every value is a finite number, 0 or above."""
+    """Raise ConfigError unless every value is a finite number >= 0."""
     _require(name, value, "a finite number, 0 or above", lambda number: 0 <= number < math.inf)
 
 
@@ -46,13 +46,13 @@ def numbers_of(name: str, value: object) -> list[float]:
 
 
 def per_query(value: LearnableParameter, scores: Tensor) -> Parameter:
-    """Shape (...) to (..., 1): aligned with one value per query or pair, in the dtype of ``scores``."""
+    """Reshape (...) to (..., 1), to broadcast over queries or pairs, in the dtype of ``scores``."""
     value = _in_force(value)
     return value.to(scores.dtype)[..., None] if isinstance(value, Tensor) else value
 
 
 def per_score(value: LearnableParameter, scores: Tensor) -> Parameter:
-    """Shape (...) to (..., 1, 1): aligned with one value per query and candidate, in the dtype of ``scores``."""
+    """Reshape (...) to (..., 1, 1), to broadcast over queries and candidates, in the dtype of ``scores``."""
     value = _in_force(value)
     return value.to(scores.dtype)[..., None, None] if isinstance(value, Tensor) else value
 

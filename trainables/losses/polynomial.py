@@ -6,9 +6,9 @@ With s+ a positive of a query, s^ = max_n s_qn its hardest negative, Delta = s^ 
     self, separate:  L = (1/N) sum over both directions  [sum_p a_p s+^p]+ + [sum_q b_q s^^q]+        (published code)
     relative:        L = (1/N) sum over both directions  [sum_p e_p Delta^p]+                         (eq. 13)
 
-The power is that of the maximum, not the maximum of powers. A pair contributes only above the gate, Delta > -gate,
-where there is one; a query without negatives never does. With a = (margin, -1), b = (0, 1) or e = (margin, 1) these
-are ``triplet_sh`` / N.
+s^^q is a power of the maximum, not the maximum of powers. With a gate, a pair contributes only if Delta > -gate; pairs
+of a query without negatives never contribute. With a = (margin, -1), b = (0, 1) or e = (margin, 1) these losses are
+``triplet_sh`` / N.
 
 References:
     [Wei2021] Wei et al., Universal Weighting Metric Learning for Cross-Modal Retrieval, eq. 10 to 17. TPAMI 2021
@@ -30,7 +30,7 @@ from trainables.losses.directions import Direction, directions
 from trainables.losses.parameters import Parameter, numbers_of, per_query, require_not_negative
 
 Coefficients = Sequence[float] | Tensor
-"""Ascending powers, index = power: numbers, or a tensor of shape (..., powers), a vector per stacked trial."""
+"""Coefficients, index = power: numbers, or a tensor of shape (..., powers) with a vector per stacked trial."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class PolynomialSelf:
 
     Attributes:
         positive_coefficients: Coefficients of s+; must make the term fall with s+ (see ``trainables.feasibility``).
-        negative_coefficients: Coefficients of the hardest negative; must make the term rise with it.
-            One of the two polynomials may be a constant.
-        hinge: ``joint`` is the paper's; ``separate`` is the published code's, which takes any coefficients, because the
-            published ones are infeasible.
+        negative_coefficients: Coefficients of s^; must make the term rise with s^. One of the two polynomials may be a
+            constant.
+        hinge: ``joint`` is the paper's hinge. ``separate`` is the published code's hinge and accepts any coefficients,
+            because the published coefficients are infeasible.
         gate: Only pairs with s^ + gate > s+ contribute, >= 0, a number or shape (...); ``None`` is no gate.
-        allow_infeasible: Take coefficients that push the wrong way on part of the domain.
+        allow_infeasible: Whether to accept coefficients whose gradient has the wrong sign on part of the domain.
     """
 
     positive_coefficients: Coefficients = (0.2, -1.0)
@@ -73,9 +73,9 @@ class PolynomialSelf:
     def contributions(self, direction: Direction) -> Contributions:
         """The weights are the slopes: |sum_p p a_p s+^(p-1)| and |sum_q q b_q s^^(q-1)| where the hinge is active.
 
-        Differentiate the pair's term: the hinge passes the slope of what it clamps where that is above 0, and nothing
-        elsewhere, so the sign constraints, eq. 14 to 17, are those on these slopes. ``joint`` switches both together,
-        ``separate`` each on its own.
+        Differentiate the pair's term: the hinge passes the slope of its argument where the argument is above 0, and 0
+        elsewhere, so the sign constraints, eq. 14 to 17, apply to these slopes. ``joint`` has one hinge for both sums,
+        ``separate`` one hinge for each sum.
         """
         hardest, kept = _hardest(direction, self.gate)
         positive_term, negative_term = self._terms(direction, hardest)
@@ -106,14 +106,14 @@ class PolynomialSelf:
 class PolynomialRelative:
     """Polynomial loss of relative similarities [Wei2021, eq. 13].
 
-    A parabola that opens upwards is above 0 again for pairs far below its vertex, and pulls them the wrong way; a gate
-    at most as far out as the vertex ends it there.
+    A parabola that opens upwards has a falling part below its vertex, where the gradient has the wrong sign. A gate
+    with -gate at or above the vertex removes this part.
 
     Attributes:
         coefficients: At least two coefficients of Delta; must make the term rise with Delta down to -gate, or to -1
             without a gate.
         gate: Only pairs with Delta > -gate contribute, >= 0, a number or shape (...); ``None`` is no gate.
-        allow_infeasible: Take coefficients that pull the wrong way on part of the domain.
+        allow_infeasible: Whether to accept coefficients whose gradient has the wrong sign on part of the domain.
 
     Example:
         >>> similarity = torch.tensor([[0.9, 0.8], [0.1, 0.4]])
@@ -157,10 +157,10 @@ class PolynomialRelative:
 def _hardest(direction: Direction, gate: Parameter | None) -> tuple[Tensor, Tensor]:
     """Return the hardest negative of each pair's query, shape (..., P), and whether the pair contributes."""
     kept = direction.per_pair(direction.negatives.any(-1))
-    # Powers of the -inf of a query without negatives would be NaN in the backward pass, masked or not.
+    # Powers of the -inf of a query without negatives would be NaN in the backward pass, even if masked afterwards.
     hardest = torch.where(kept, direction.per_pair(direction.hardest_negative()), 0.0)
     if gate is not None:
-        # "not below" rather than "above": NaN has to come through.
+        # "not below" rather than "above": a pair with NaN must be kept, so that the loss is NaN.
         kept = kept & ~(hardest + per_query(gate, hardest) <= direction.positive)
     return hardest, kept
 
@@ -180,7 +180,7 @@ def _evaluate(coefficients: Coefficients, x: Tensor) -> Tensor:
 
 
 def _require_slope(polynomials: Mapping[str, Coefficients]) -> None:
-    """Raise ConfigError if all polynomials of a loss are constants."""
+    """Raise ConfigError if all polynomials of a loss are constant."""
     counts = {name: len(c) if isinstance(c, Sequence) else c.shape[-1] for name, c in polynomials.items()}
     if problem := constant_problem(counts):
         raise ConfigError(problem)
@@ -197,7 +197,7 @@ def _derivative(coefficients: Coefficients) -> Coefficients:
 def _checked(
     name: str, value: Coefficients, kind: Kind, domain: tuple[float, float], allow_infeasible: bool
 ) -> Coefficients:
-    """Return the coefficients, numbers as a tuple of floats, or raise ConfigError."""
+    """Return the coefficients, as a tensor or a tuple of floats, or raise ConfigError."""
     if isinstance(value, Tensor) and value.dim() > 0:
         vectors = value.detach().double().reshape(-1, value.shape[-1]).tolist()
     elif isinstance(value, Sequence) and not isinstance(value, str):

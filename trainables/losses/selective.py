@@ -4,15 +4,15 @@
          = mean over negatives n of q:  [margin + s_qn - s_qp]+     where |s_qp - max_n s_qn| <  epsilon
     L    = sum over both directions, queries q and positives p of q:  l_qp
 
-Early in training all embeddings lie together. Then positive and hardest negative are nearly the same vector, their
-gradients cancel in the encoders, and the model collapses or stands still; the mean over all negatives avoids this. The
-choice between the two is a constant to the gradient. With epsilon 0, L is ``triplet_sh``.
+Early in training all embeddings are similar. Then the positive and the hardest negative are nearly equal vectors, their
+gradients cancel in the encoders, and the model collapses or does not learn; the mean over all negatives avoids this.
+The choice between the two formulas is a constant to the gradient. With epsilon 0, L is ``triplet_sh``.
 
 References:
     [Li2023] Li et al., Selectively Hard Negative Mining for Alleviating Gradient Vanishing in Image-Text Matching.
         arXiv:2303.00181
-    [SelHNCode] https://github.com/AAA-Zheng/RVSEPP/blob/bb50965/loss.py: margin 0.2, epsilon 0.01. Its value is
-        ours / (2 B) for a batch of B pairs, the half of the means of the directions.
+    [SelHNCode] https://github.com/AAA-Zheng/RVSEPP/blob/bb50965/loss.py: margin 0.2, epsilon 0.01. The code's value is
+        L / (2 B) for a batch of B pairs, half the sum of the means of the two directions.
 """
 
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ class TripletSelHN:
 
     Attributes:
         margin: In units of similarity, >= 0; a number or shape (...).
-        epsilon: How near the hardest negative has to be to the positive for the mean to be taken, >= 0; a number or
-            shape (...).
+        epsilon: Distance between hardest negative and positive, in units of similarity, below which the mean is taken,
+            >= 0; a number or shape (...).
 
     Example:
         >>> import torch
@@ -55,7 +55,7 @@ class TripletSelHN:
         return self._costs(i2t).sum(-1) + self._costs(t2i).sum(-1)
 
     def contributions(self, direction: Direction) -> Contributions:
-        """Where the mean is taken, each of the M negatives within the margin has weight 1/M; else the hardest has 1."""
+        """With the mean over M negatives, each negative within the margin has weight 1/M; else the hardest has 1."""
         violating = (all_costs(self.margin, direction) > 0).to(direction.scores.dtype)
         hardest = direction.scores.masked_fill(~direction.negatives, -torch.inf).argmax(-1, keepdim=True)
         is_hardest = torch.zeros_like(direction.scores).scatter(-1, hardest, 1.0)
@@ -71,7 +71,7 @@ class TripletSelHN:
         return torch.where(self._takes_mean(direction), mean, hardest_costs(self.margin, direction))
 
     def _takes_mean(self, direction: Direction) -> Tensor:
-        """Return whether the hardest negative is as near as epsilon, shape (..., P), bool."""
+        """Return whether the hardest negative is nearer than epsilon, shape (..., P), bool."""
         gap = direction.positive - direction.per_pair(direction.hardest_negative())
         return gap.detach().abs() < per_query(self.epsilon, direction.scores)
 

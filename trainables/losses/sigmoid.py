@@ -1,10 +1,10 @@
-"""Sigmoid loss (SigLIP): each pair of an image and a caption is a decision of its own, positive or not.
+"""Sigmoid loss (SigLIP): each pair of an image and a caption is classified on its own as positive or negative.
 
     l_q = sum over positives p of q:  -log sigmoid(z_qp)  +  sum over negatives n of q:  -log sigmoid(-z_qn)
     z   = s / t + b,    L = 1/2 mean_i2t( l_q ) + 1/2 mean_t2i( l_q )
 
-With one positive each both directions have the same mean, and L is the published loss. With several captions an image,
-of which the paper does not speak, the directions are averaged as those of NT-Xent are. ``logsigmoid`` overflows at no
+With one positive per query both directions have the same mean, and L is the published loss. For several captions per
+image, a case that the paper does not mention, the directions are averaged as in NT-Xent. ``logsigmoid`` overflows at no
 temperature.
 
 References:
@@ -60,12 +60,12 @@ class Sigmoid:
         costs = -logsigmoid(torch.where(i2t.positives, logits, -logits))
         if i2t.ignored is not None:
             costs = costs.masked_fill(i2t.ignored, 0.0)
-        # Both directions add up the same pairs, and divide by the number of their queries.
+        # Both directions sum the same costs; each direction divides the sum by the number of its queries.
         images, captions = positives.shape
         return costs.sum((-2, -1)) * (1 / images + 1 / captions) / 2
 
     def contributions(self, direction: Direction) -> Contributions:
-        """A negative's weight is sigmoid(z), a positive's sigmoid(-z): how wrong each decision is.
+        """A negative's weight is sigmoid(z), a positive's sigmoid(-z): the error of each decision.
 
         Differentiate l_q; the factor 1/t is left out.
         """

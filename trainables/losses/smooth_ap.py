@@ -4,10 +4,10 @@
     R_i  = 1 + sum over candidates j != i of  sigmoid((s_j - s_i) / t)
     R+_i = 1 + the same sum over the positives j != i
 
-s_j - s_i with j the other candidate: a rank counts those that score higher. (The text of [Bleeker2022] prints
-s_i - s_j; its code and its gradient, eq. 12, have the sign above.) Only the rows of positives are needed, P x C numbers
-for P positive pairs, where the published code builds Q x C x C. A sigmoid never overflows, so the published clamp of
-its exponent at +-50 is not needed; it sets gradients below 1e-21/t to 0.
+A rank counts the candidates j that score higher than i, hence s_j - s_i. (The text of [Bleeker2022] prints s_i - s_j;
+its code and its gradient, eq. 12, have the sign above.) Only the rows of positives are needed, P x C numbers for P
+positive pairs, where the published code builds Q x C x C. A sigmoid never overflows, so the published clamp of its
+exponent at +-50, which sets gradients below 1e-21/t to 0, is not needed.
 
 References:
     [Brown2020] Brown et al., Smooth-AP: Smoothing the Path Towards Large-Scale Image Retrieval. arXiv:2007.12163
@@ -30,8 +30,8 @@ class SmoothAP:
     """SmoothAP over both directions [Brown2020]; any number of positives per query.
 
     Attributes:
-        temperature: Divides differences of similarities, > 0, typical 0.01; a number or shape (...). As it goes to 0
-            the loss goes to 1 - AP.
+        temperature: Divides differences of similarities, > 0, typical 0.01; a number or shape (...). As the temperature
+            goes to 0, the loss goes to 1 - AP.
 
     Example:
         >>> import torch
@@ -54,12 +54,12 @@ class SmoothAP:
         """A candidate j of positive i is counted by eq. 13 [Bleeker2022]; the weights are those of the gradient.
 
         With G = sigmoid((s_j - s_i)/t), candidate j is counted where G (1 - G) / R_i^2 exceeds epsilon. Eq. 13 prints
-        that number with a factor 1/t, 100 at the usual temperature, which the published counts leave out; so do these,
-        and the printed tables and their epsilon of 0.01 hold for numbers without it. Eq. 13 also leaves out the factors
-        R+_i of negatives and R_i - R+_i of other positives. So a query whose gradient is 0 can have counted candidates:
-        its positives count each other when they are close, even where all of them are above all negatives.
+        this number with a factor 1/t, 100 at the usual temperature. The published tables with their epsilon of 0.01
+        leave out the factor, and so does this count. Eq. 13 also leaves out the factors R+_i of negatives and
+        R_i - R+_i of other positives. So a query whose gradient is 0 can have counted candidates: positives that score
+        alike count each other, even where all positives are above all negatives.
 
-        The weights have these factors, and leave out 1/t as all weights do: R+_i G (1 - G) / R_i^2 for a negative of
+        The weights include the factors R+_i and R_i - R+_i and leave out 1/t: R+_i G (1 - G) / R_i^2 for a negative of
         the pair, 0 for another positive, and |dl_q/ds| t for the pair's own positive.
         """
         exceeds = self._exceeds(direction)
@@ -67,7 +67,7 @@ class SmoothAP:
         rank = 0.5 + exceeds.sum(-1, keepdim=True)
         beyond = negatives.sum(-1, keepdim=True)
         criterion = _without_own(exceeds * (1 - exceeds) / rank.square(), direction)
-        # Of 1 - R+/R by s_j: a negative raises R alone, another positive raises both.
+        # Slopes of 1 - R+/R with respect to s_j: a negative raises only R, another positive raises R+ and R.
         slopes = torch.where(direction.rows(direction.positives), -beyond, rank - beyond) * criterion
         own = direction.of_pairs(direction.sum_of_pairs(slopes)) - slopes.sum(-1)
         return Contributions(slopes.clamp(min=0), (own * direction.share_of_pair()).abs(), criterion)
@@ -82,8 +82,8 @@ class SmoothAP:
         return (rank_in_positives / rank * direction.share_of_pair()).sum(-1) / direction.scores.shape[-2]
 
     def _exceeds(self, direction: Direction) -> Tensor:
-        """Return sigmoid((s_j - s_i)/t) of each pair i and candidate j, shape (..., P, M); 0 for those ignored."""
-        # Divide before rows are taken: Q x M numbers instead of P x M. Equal scores stay equal.
+        """Return sigmoid((s_j - s_i)/t) of each pair i and candidate j, shape (..., P, M); 0 for ignored candidates."""
+        # Dividing before taking rows divides Q x M numbers instead of P x M. Equal scores stay equal.
         scaled = direction.scores / per_score(self.temperature, direction.scores)
         positive = direction.positive / per_query(self.temperature, direction.scores)
         exceeds = (direction.rows(scaled) - positive[..., None]).sigmoid()

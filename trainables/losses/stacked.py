@@ -13,14 +13,14 @@ from trainables.losses.learned import with_values
 def stack_losses(losses: Sequence[Loss], device: torch.device) -> Loss:
     """Return the loss of K stacked trials.
 
-    Numbers become (K,), coefficients (K, powers), the highest missing ones 0; words, such as ``learned``, and switches
-    must agree.
+    Numbers become shape (K,). Coefficients become (K, powers), with 0 for missing powers. Words, such as ``learned``,
+    and switches must be equal.
 
     Args:
         losses: At least one loss, all of one ``loss_shape``.
         device: Device of the similarities.
     """
-    # Copied rather than constructed: each loss has been checked, and a check of all would use one domain for all.
+    # Copied, because the constructor would check the coefficients of all trials on one domain; each loss was checked.
     columns = {name: [getattr(loss, name) for loss in losses] for name in _names(losses[0])}
     return with_values(losses[0], {name: _stack(column, device) for name, column in columns.items()})
 
@@ -49,7 +49,7 @@ def _is_number(value: object) -> bool:
 
 
 def _kind(value: object) -> object:
-    """Return the kind of a value: only numbers with numbers, coefficients with coefficients, or equal values stack."""
+    """Return the kind of a value: numbers stack with numbers, coefficients with coefficients, else equal values."""
     if _is_number(value):
         return float
     return tuple if isinstance(value, tuple) else value

@@ -1,10 +1,10 @@
-"""Triplet losses with in-batch negatives: all of them, or the hardest of each query.
+"""Triplet losses with in-batch negatives: all negatives, or the hardest negative of each query.
 
     L    = sum over queries q, positives p and negatives n of q:  [margin + s_qn - s_qp]+
     L_SH = sum over queries q and positives p of q:               [margin + max_n s_qn - s_qp]+
 
-Both are sums over both directions, never averaged: the gradient grows with the batch. The field says "semi-hard" of the
-second; it is the hardest negative, not restricted to those below the positive. At the kink, cost 0, the gradient is 0.
+Both losses are sums over both directions, never averaged: the gradient grows with the batch. The literature sometimes
+calls L_SH "semi-hard"; here the hardest negative may score above the positive. At cost 0 the gradient is 0.
 
 References:
     [Bleeker2022] Bleeker and de Rijke, Do Lessons from Metric Learning Generalize to Image-Caption Retrieval?,
@@ -55,7 +55,7 @@ class Triplet:
 class TripletHardest:
     """Triplet loss with the hardest negative of each query ("SH") [Faghri2018, eq. 6].
 
-    A query without negatives costs nothing. Of equally hard negatives one gets the gradient.
+    A query without negatives has loss 0. Of equally hard negatives one gets the gradient.
 
     Attributes:
         margin: In units of similarity, >= 0; a number or shape (...).
@@ -79,7 +79,7 @@ class TripletHardest:
 
 def all_costs(margin: Parameter, direction: Direction) -> Tensor:
     """Return the cost of each pair and negative, shape (..., P, M); 0 where a candidate is no negative."""
-    # margin + s_n first, as the published code adds: a score that is exactly on the margin stays there.
+    # Added in the order of the published code, (margin + s_n) - s_p, so that a score on the margin rounds alike.
     costs = per_score(margin, direction.scores) + direction.rows(direction.scores)
     costs = (costs - direction.positive[..., None]).relu()
     return costs.masked_fill(~direction.rows(direction.negatives), 0.0)

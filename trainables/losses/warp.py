@@ -1,17 +1,17 @@
 """WARP: the weighted approximate-rank pairwise loss of WSABIE, on a similarity matrix.
 
-For a query with M negatives and each of its positives, negatives are drawn uniformly with replacement until one
-violates, s_n > s+ - margin, after N <= M draws; if none does there is no loss. Otherwise it is
+For a query with M negatives and each of its positives, negatives are drawn uniformly with replacement until a negative
+violates the margin, s_n > s+ - margin, after N <= M draws. The pair's loss is 0 without a violator, and otherwise
 
     L( floor(M / N) ) * [margin - s+ + s_n]+ ,   L(k) = sum_{j=1..k} 1/j
 
-and the mean over the pairs of a query and a positive is taken. With one positive each, M = C - 1 [Verma2014, alg. 2].
+The mean over all pairs of a query and a positive is taken. With one positive each, M = C - 1 [Verma2014, alg. 2].
 
 The sequence of draws is not simulated: with V of M negatives violating, N is geometric with success probability V / M,
-and the violator is uniform among the V. One number each is drawn, which gives the exact joint distribution in O(C) a
-pair. The weight L is a constant to the gradient. Draws come from torch's generator of the device and are shared by
-stacked trials, so that after one seed K stacked trials draw what each of K separate calls draws after that seed.
-Compiled code draws from the same seed, but other numbers than eager code does.
+and the violator is uniform among the V. One number is drawn for N and one for the violator, which gives the exact joint
+distribution in O(C) per pair. The weight L is a constant to the gradient. Draws come from torch's generator of the
+device and are shared by stacked trials, so that after seeding, K stacked trials draw the numbers that each of K
+separate calls would draw after the seeding. Compiled code draws other numbers from a seed than eager code.
 
 References:
     [Weston2011] Weston et al., WSABIE: Scaling Up to Large Vocabulary Image Annotation, IJCAI 2011.
@@ -42,7 +42,7 @@ class WARP:
 
     Attributes:
         margin: In units of similarity, >= 0; a number or shape (...). 1 as published; the cosines here span 2.
-        direction: ``both`` sums the two; ``i2t`` is the published one alone, ``t2i`` its mirror.
+        direction: ``i2t`` (the published direction), ``t2i``, or ``both``: the sum of the two.
     """
 
     margin: Parameter = 1.0
@@ -63,9 +63,9 @@ class WARP:
     def contributions(self, direction: Direction) -> Contributions:
         """Weights of the expected gradient, without a draw: each violator has E[weight] / V, the positive E[weight].
 
-        The hinge of a drawn violator has slope 1, times L. With v = V / M the chance that a draw violates, the expected
-        weight is E[weight] = sum_{N=1..M} v (1 - v)^(N-1) L(floor(M / N)), and each of the V violators is equally
-        likely to be the one. A direction that is not trained has no weights.
+        The hinge of a drawn violator has slope 1, times L. With v = V / M the probability that a draw violates, the
+        expected weight is E[weight] = sum_{N=1..M} v (1 - v)^(N-1) L(floor(M / N)), and each of the V violators is
+        equally likely to be drawn. In a direction that is not trained all weights are 0.
         """
         violators = self._violators(direction)
         violating = violators.sum(-1)
@@ -82,16 +82,16 @@ class WARP:
         for_draws, for_choice = torch.rand(2, len(direction.query), dtype=rows.dtype, device=rows.device)
         draws = _draws(violating / total.clamp(min=1), 1 - for_draws)
         drawn = draws <= total
-        # The k-th violator, k uniform in 1 ... V, is where the running count reaches k.
+        # The k-th violator, k uniform in 1 ... V, is the candidate at which the running count reaches k.
         kth = torch.minimum((for_choice * violating).int() + 1, violating)
         chosen = torch.searchsorted(running, kth[..., None].contiguous()).clamp(max=rows.shape[-1] - 1)
-        # Both in one gather: its gradient is a matrix of zeros but for these.
+        # Both similarities in one gather, because the gradient of each gather is a whole matrix.
         both = torch.cat([direction.candidate[:, None].expand_as(chosen), chosen], -1)
         positive, negative = rows.expand(*chosen.shape[:-1], -1).gather(-1, both).unbind(-1)
         rank = total // torch.minimum(draws, total.clamp(min=1)).long()
         weight = _harmonic(rank.to(rows.dtype)) * drawn
         cost = (per_query(self.margin, rows) - positive + negative).relu()
-        # A comparison with NaN is false and would hide it: every score goes into the sum.
+        # A comparison with NaN is false, which would hide the NaN, so 0 times the sum of all scores is added.
         return (weight * cost).mean(-1) + 0 * rows.detach().sum((-2, -1))
 
     def _violators(self, direction: Direction) -> Tensor:
@@ -103,7 +103,7 @@ class WARP:
 def _draws(chance: Tensor, uniform: Tensor) -> Tensor:
     """Return a geometric number of draws up to the first success, >= 1, from a uniform number in (0, 1].
 
-    With chance 0 it is infinite; with chance 1 the logarithm is, and the number 1.
+    With chance 0 the number is infinite. With chance 1 the logarithm is infinite, and the number is 1.
     """
     draws = 1 + (uniform.log() / (-chance).log1p()).floor()
     return draws.masked_fill(chance == 0, torch.inf)
@@ -118,6 +118,6 @@ def _expected_weight(violating: Tensor, total: Tensor, scores: Tensor) -> Tensor
     """Return E[L(floor(M / N)); N <= M] of each pair, shape (..., P)."""
     draws = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
     chance = (violating.to(scores.dtype) / total.clamp(min=1))[..., None]
-    # 0^0 = 1: where everything violates the first draw is the only one.
+    # 0^0 = 1: where every negative violates, the first draw succeeds.
     probability = chance * (1 - chance) ** (draws - 1) * (draws <= total[:, None])
     return (probability * _harmonic((total[:, None] // draws).to(scores.dtype))).sum(-1)

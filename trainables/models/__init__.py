@@ -22,12 +22,12 @@ MODELS: dict[str, type[RetrievalModel]] = {
 
 
 def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) -> RetrievalModel:
-    """Make the model that a config names, untrained, drawing from torch's global generator.
+    """Make the model that a config names, untrained; initial parameters come from torch's global generator.
 
     Args:
-        config: Names the model and its sizes.
+        config: Config with the model's name and sizes.
         data: The dataset of the training.
-        pretrained: Whether a backbone gets the weights that the config names; a checkpoint has its own weights.
+        pretrained: Whether a backbone gets the config's weights; not needed if a checkpoint is loaded afterwards.
     """
     made = model_class(config.model)
     with Blaming():
@@ -37,10 +37,10 @@ def build_model(config: TrialConfig, data: Dataset, *, pretrained: bool = True) 
 
 
 def model_class(name: str) -> type[RetrievalModel]:
-    """Return the class of a model; a plug-in's class joins ``MODELS`` when it is first asked for.
+    """Return the class of a model; a plug-in's class is added to ``MODELS`` at the first call with its name.
 
     Raises:
-        PluginError: If the plug-in that offers it cannot be run, or offers no ``RetrievalModel``.
+        PluginError: If the model's plug-in cannot be run, or offers no ``RetrievalModel``.
     """
     if name not in MODELS and (found := run_offer("models", name)) is not None:
         offer, place = found

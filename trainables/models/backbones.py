@@ -1,8 +1,8 @@
 """Convolutional networks and transformers of torchvision as image encoders: a classifier without its last layer.
 
-Global features are the input of the last layer, region features the cells of the last grid before pooling (without
-the class token, where there is one). Both are scaled to unit length, as VSE++ does before its linear map [Faghri2018],
-which also keeps the features of every network in the range of float16.
+Global features are the input of the last layer, region features the cells of the last grid before pooling (without a
+transformer's class token). Both are scaled to unit length, as in VSE++ before its linear map [Faghri2018], which also
+keeps the features of every network in the range of float16.
 
 References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:117-135, data.py:311-325.
@@ -26,30 +26,30 @@ from trainables.extras import require
 from trainables.seeding import seed_torch
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Mean and standard deviation of ImageNet's pixels, red, green, blue, in [0, 1]."""
+"""Mean and standard deviation of ImageNet's pixels in [0, 1]: red, green, blue."""
 
 SHORTEST = 1e-16
-"""Least length of features that are scaled to unit length; squares of shorter features are too small for float32.
+"""Least length of features that are scaled to unit length; squares of shorter features underflow in float32.
 
-Torch's own bound, 1e-12, is about as long as the features of some untrained networks.
+Torch's own bound of 1e-12 is too large: features of some untrained networks are about this long.
 """
 
 _AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
-"""Auxiliary classifiers of two networks, used only in their training; files of weights hold them."""
+"""Auxiliary classifiers of two networks, used only in their own training; weight files contain their weights."""
 
 _COUNTER = "num_batches_tracked"
-"""Counters of batch norms, which files from before 2018 lack and inference does not use."""
+"""Counters of batch norms, which weight files from before 2018 lack and inference does not use."""
 
 
 class Backbone(nn.Module):
-    """A network that gives global features and the grid that they were pooled from.
+    """A network that gives global features and the grid from which the global features were pooled.
 
     The network is frozen until ``requires_grad_`` and ``train`` are called.
 
     Attributes:
         image_size: Side in pixels of the square images that the network reads.
-        feature_size: Numbers in a global feature.
-        has_grid: Whether a grid of cells was asked for and found in the network.
+        feature_size: Dimensions of a global feature.
+        has_grid: Whether a grid of cells was requested and found in the network.
     """
 
     mean: Tensor
@@ -75,7 +75,7 @@ class Backbone(nn.Module):
             images: Shape (I, image_size, image_size, 3), uint8, red, green, blue.
 
         Returns:
-            Global features (I, D) and region features (I, R, D'); the latter are empty without a grid.
+            Global features (I, D) and region features (I, R, D'); region features are empty without a grid.
         """
         pixels = (images.permute(0, 3, 1, 2) - self.mean) / self.std
         pooled = self.network(pixels).flatten(1)
@@ -91,14 +91,14 @@ def build_backbone(name: str, weights: str = "DEFAULT", *, seed: int = 0, grid: 
 
     Args:
         name: A name of ``trainables.backbone_names.BACKBONES``.
-        weights: ``DEFAULT``: torchvision's best; ``none``: untrained, drawn from the seed; else a state-dict file, in
-            which the last layer may be of any size or missing.
+        weights: ``DEFAULT``: torchvision's best weights; ``none``: untrained weights, drawn from the seed; else a
+            state-dict file, in which the last layer may have any size or be missing.
         seed: Seed of untrained weights.
         grid: Whether region features are needed.
 
     Raises:
         ConfigError: If the name is unknown.
-        DataError: If the weights cannot be fetched or read, or belong to another architecture.
+        DataError: If the weights cannot be downloaded or read, or belong to another architecture.
     """
     check_backbone(name)
     require("pictures", "a backbone")
@@ -120,7 +120,7 @@ def make_encoder(
     """Return a function from crops (B, S, S, 3) uint8 to float16 features by kind: ``global``, ``regions``.
 
     Raises:
-        ConfigError: If regions are asked for and the backbone has no grid.
+        ConfigError: If ``kinds`` has ``regions`` and the backbone has no grid.
     """
     if "regions" in kinds and not backbone.has_grid:
         raise ConfigError("this backbone has no grid of cells to take region features from; ask for --features global")
@@ -150,14 +150,14 @@ def _last_layer(network: nn.Module) -> str:
 
 
 def _weight(network: nn.Module, layer: str) -> Tensor:
-    """Return the weight of a layer, (out, in, ...)."""
+    """Return the weight of a layer, shape (out, in, ...)."""
     weight: Tensor = network.get_parameter(f"{layer}.weight")
     return weight
 
 
 @torch.inference_mode()
 def _last_grid(network: nn.Module, image_size: int) -> str | None:
-    """Return the name of the module with the last output of several cells, found by passing one image through."""
+    """Return the name of the last module whose output has several cells, found with a forward pass of one image."""
     found: list[str] = []
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -175,7 +175,7 @@ def _last_grid(network: nn.Module, image_size: int) -> str | None:
 
 
 def _download(name: str, weights: Any) -> nn.Module:
-    """Make a network with torchvision's weights, from its cache or downloaded."""
+    """Make a network with torchvision's weights, which are downloaded or read from torchvision's cache."""
     from torchvision import models
 
     try:
@@ -188,11 +188,11 @@ def _download(name: str, weights: Any) -> nn.Module:
 
 
 def _draw(name: str, seed: int) -> nn.Module:
-    """Make an untrained network; torch's global generator is restored."""
+    """Make an untrained network; the state of torch's global generator is restored."""
     from torchvision import models
 
     options = _without_auxiliary(name)
-    # Two networks warn unless initialisation is asked for explicitly.
+    # Two networks print a warning unless initialisation is requested explicitly.
     options |= {"init_weights": True} if options else {}
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed, "backbone", name)
@@ -206,7 +206,7 @@ def _without_auxiliary(name: str) -> dict[str, bool]:
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
-    """Read a state dict; nothing in the file can run."""
+    """Read a state dict; code in the file cannot run."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
@@ -218,9 +218,9 @@ def _read_state(path: Path) -> dict[str, Tensor]:
 
 
 def _load(network: nn.Module, state: dict[str, Tensor], last: str, source: str, name: str) -> None:
-    """Load weights into a network, without those of the last layer and of auxiliary classifiers."""
+    """Load weights into a network, except the weights of the last layer and of auxiliary classifiers."""
     wanted = network.state_dict()
-    # torchvision's DenseNet files still have the names of modules that it has long renamed.
+    # torchvision has renamed modules of DenseNet, but its weight files still have the old names.
     given = {re.sub(r"\.(norm|conv)\.([12])\.", r".\1\2.", key): value for key, value in state.items()}
     needed = {key for key in wanted if not key.endswith(_COUNTER)}
     foreign = [key for key in given if key not in wanted and not key.startswith((f"{last}.", *_AUXILIARY))]

@@ -4,20 +4,20 @@ For unit vectors x_a of a context and y_b of a query, which are regions and word
 
     s_ab = x_a . y_b        alpha_ab = softmax over a of lambda_softmax u_ab        c_b = sum_a alpha_ab x_a
 
-with u the normalised s (``NORMS``, over the query's members b). The score of member b is the cosine of y_b and c_b, and
-the similarity joins the scores of all members (``AGGREGATIONS``): their mean, or (1/lambda_lse) log sum_b
-exp(lambda_lse score_b). The paper clips at 0 in u, the published code multiplies negative s by 0.1.
+with u the normalised s (``NORMS``, over the query's members b). The score of member b is the cosine of y_b and c_b. The
+similarity aggregates the scores of all members (``AGGREGATIONS``): their mean, or (1/lambda_lse) log sum_b
+exp(lambda_lse score_b). In u, the paper clips s at 0, while the published code multiplies negative s by 0.1.
 
 The vectors c_b are not computed, because their cosines need only products, with G the matrix of products x_a . x_a':
 
     y_b . c_b = sum_a alpha_ab s_ab        |c_b|^2 = sum_aa' alpha_ab G_aa' alpha_a'b
 
-With E dimensions and A context members this takes A numbers instead of the E of an attended vector, and half of the
-products.
+With E dimensions and A context members this takes A numbers instead of the E numbers of an attended vector, and half of
+the products.
 
-Memory is limited: captions are sorted by length and cut into groups with little padding, contexts into blocks. The
+To limit memory, captions are sorted by length and cut into groups with little padding, and contexts into blocks. The
 intermediate results of the first blocks are kept for the backward pass, up to ``KEPT`` numbers each of some eight
-results; those of the other blocks are computed again.
+results; the results of the other blocks are computed again.
 
 References:
     [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching, eq. 1-9. arXiv:1803.08024; code
@@ -35,13 +35,13 @@ from torch.utils.checkpoint import checkpoint
 from trainables.representations import Sets
 
 GROUP = 32
-"""Captions of a group, which are padded to a common length."""
+"""Number of captions in a group; captions of a group are padded to a common length."""
 
 BLOCK = 1 << 19
-"""Numbers s of a block, so that intermediate results fit a CPU's caches."""
+"""Number of products s in a block; intermediate results of this size fit a CPU's caches."""
 
 KEPT = 1 << 24
-"""Numbers s of the blocks whose intermediate results are kept for the backward pass."""
+"""Number of products s in all blocks whose intermediate results are kept for the backward pass."""
 
 SMALL = 1e-8
 """Least divisor: smaller lengths are replaced by this number [Lee2018, code]."""
@@ -55,8 +55,8 @@ class Attention:
         direction: ``t2i``: each word attends to the regions; ``i2t``: each region attends to the words.
         norm: A key of ``NORMS``.
         aggregation: A key of ``AGGREGATIONS``.
-        lambda_softmax: Inverse temperature of the attention, > 0; of K stacked models a tensor of K numbers.
-        lambda_lse: Sharpness of ``lse``, > 0; of K stacked models a tensor of K numbers.
+        lambda_softmax: Inverse temperature of the attention, > 0; a tensor of K numbers for K stacked models.
+        lambda_lse: Sharpness of ``lse``, > 0; a tensor of K numbers for K stacked models.
         negative_slope: Factor of a clipping norm on negative s, >= 0.
     """
 
@@ -71,8 +71,8 @@ class Attention:
         """Return the similarity of each image to each caption, shape (I, C), or (K, I, C) of stacked sets.
 
         Args:
-            images: Regions, unit vectors; images of all models have equally many.
-            captions: Words, unit vectors.
+            images: Unit vectors of regions; all models have equally many images.
+            captions: Unit vectors of words.
         """
         order = captions.lengths.argsort(dim=-1, descending=True, stable=True)
         regions, budget, found = _Members(images.vectors, images.inside()), _Budget(KEPT), []
@@ -117,7 +117,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class _Members:
-    """Sets with the mask of their members, so that the mask is made once."""
+    """Padded sets with the mask of their members, so that the mask is made once."""
 
     vectors: Tensor
     inside: Tensor
@@ -130,13 +130,13 @@ class _Budget:
         self._left = numbers
 
     def allows(self, numbers: int) -> bool:
-        """Take some numbers of the budget, and say whether it had as many."""
+        """Take some numbers from the budget, and say whether the budget was large enough."""
         self._left -= numbers
         return self._left >= 0
 
 
 def _chosen(sets: Sets, places: Tensor) -> _Members:
-    """Return the sets at places (N,), or (K, N) of stacked sets, padded to the largest."""
+    """Return the sets at places (N,), or (K, N) of stacked sets, padded to the largest of them."""
     lengths = sets.lengths.gather(-1, places)
     longest = int(lengths.max())
     vectors = sets.vectors[..., :longest, :]
@@ -146,7 +146,7 @@ def _chosen(sets: Sets, places: Tensor) -> _Members:
 
 
 def _over(number: float | Tensor, values: Tensor) -> float | Tensor:
-    """Return a number, or a tensor of a number for each stacked model, in a shape that multiplies values (K, ...)."""
+    """Return a number, or a tensor (K,) of numbers in a shape that broadcasts over values (K, ...)."""
     return number.view(-1, *[1] * (values.dim() - 1)) if isinstance(number, Tensor) else number
 
 
@@ -176,7 +176,7 @@ def _softmax(scores: Tensor, inside: Tensor, negative_slope: float) -> Tensor:
 
 
 Norm = Callable[[Tensor, Tensor, float], Tensor]
-"""Scores (..., X, A, Y, B), which are 0 outside of the sets; which b are inside; the negative slope -> u."""
+"""Function of the scores (..., X, A, Y, B), 0 outside of the sets, the mask of the b, and the negative slope -> u."""
 
 NORMS: dict[str, Norm] = {
     "clipped_l2norm": _clipped(_l2),
@@ -187,7 +187,7 @@ NORMS: dict[str, Norm] = {
     "softmax": _softmax,
     "no_norm": _as_they_are,
 }
-"""Name in the published code -> norm that turns s into u; the published ``l1norm`` calls a missing function."""
+"""Name in the published code -> norm from s to u; the published ``l1norm`` fails, as it calls a missing function."""
 
 
 def _log_sum_exp(scores: Tensor, inside: Tensor, lambda_lse: float | Tensor) -> Tensor:

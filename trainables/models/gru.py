@@ -1,18 +1,18 @@
-"""The last state, or all states, of a GRU over captions of unequal length, of one model or of K stacked models.
+"""The last state, or all states, of a GRU over captions of different lengths, for one model or K stacked models.
 
 With r, z, n the reset gate, update gate and candidate, and h the state [Cho2014], in PyTorch's parametrisation:
 
     r = sigmoid(W_r x + b_r + U_r h + c_r)      n = tanh(W_n x + b_n + r * (U_n h + c_n))
     z = sigmoid(W_z x + b_z + U_z h + c_z)      h' = (1 - z) * n + z * h
 
-One model on a GPU uses cuDNN's packed GRU. The library's packed GRU on a CPU spends half its time on bookkeeping, and
-does not support stacked models, so for both the recurrence is written out: captions are sorted by length so that each
-step is one (batched) matrix product over the captions that still have a token, and the backward pass computes the
-gradient of U in one product at the end. On a CPU W x is computed once for each distinct word of the batch instead of
-once for each token.
+One model on a GPU uses cuDNN's packed GRU. PyTorch's packed GRU is slow on a CPU, where half of its time is overhead,
+and does not support stacked models. In both cases this module computes the recurrence itself: captions are sorted by
+length so that each step is one (batched) matrix product over the captions that still have a token, and the backward
+pass computes the gradient of U in one product at the end. On a CPU W x is computed once for each distinct word of the
+batch instead of once for each token.
 
-Stacked models each have their own captions, or all have the same. A step takes equally many rows of each model, as many
-as any model needs; states beyond the end of a caption are never read and get no gradient.
+Stacked models have their own captions each, or share captions. A step takes equally many rows of each model, as many as
+any model needs; states beyond the end of a caption are never read and get no gradient.
 
 References:
     [Cho2014] Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, eq. 5-8. arXiv:1406.1078
@@ -36,7 +36,7 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
         words: Word embeddings, (V, W), or stacked, (K, V, W).
         gru: The GRU's parameters, from W to H; stacked where the words are.
         tokens: Word ids, shape (C, T), int64; ids after a caption's end are not read. For stacked parameters
-            (K, C, T), or (1, C, T) where all models have the same captions.
+            (K, C, T), or (1, C, T) where all models share the captions.
         lengths: Tokens of each caption, shape (C,), (K, C) or (1, C), int64 on the CPU, in [1, T].
 
     Returns:
@@ -55,7 +55,7 @@ def final_states(words: nn.Embedding, gru: nn.GRU, tokens: Tensor, lengths: Tens
 def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
     """Return the state of a one-layer, left-to-right GRU after sequences of one length, (N, T, W), shape (N, H).
 
-    Of stacked parameters (K, N, T, W) to (K, N, H).
+    With stacked parameters, map (K, N, T, W) to (K, N, H).
     """
     if inputs.dim() == 3:
         state: Tensor = gru(inputs)[1][0]
@@ -69,7 +69,7 @@ def last_state(gru: nn.GRU, inputs: Tensor) -> Tensor:
 
 
 def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Return the states of a one-layer, two-directional GRU at each place: the mean of both directions.
+    """Return the states of a one-layer, bidirectional GRU at each token: the mean of both directions.
 
     Args:
         table: The vector of each token id, (V, W), or stacked, (K, V, W).
@@ -86,7 +86,7 @@ def all_states(table: Tensor, gru: nn.GRU, tokens: Tensor, lengths: Tensor) -> T
 
 
 def _mean_states(table: Tensor, parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
-    """See ``all_states``, of stacked parameters: four of each direction."""
+    """Return ``all_states`` for stacked parameters, four for each direction."""
     places = torch.arange(tokens.shape[-1], device=tokens.device)
     last = lengths.to(tokens.device)[..., None] - 1
     mirrored = torch.where(places <= last, last - places, places)
@@ -102,8 +102,9 @@ class _Step:
 
     Attributes:
         rows: Number of captions, sorted by length, that the step takes.
-        first: The first caption that ends here, in any of the models.
-        ends: Which captions from ``first`` on end here, shape (K, rows - first, 1), bool; ``None`` where all end.
+        first: The first caption that ends with this step, in any of the models.
+        ends: Which captions from ``first`` on end with this step, shape (K, rows - first, 1), bool; ``None`` where all
+            of them end.
     """
 
     rows: int
@@ -112,7 +113,7 @@ class _Step:
 
 
 def _stacked_states(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) -> Tensor:
-    """See ``final_states``; G below is 1 where all models have the same captions, else K."""
+    """Return ``final_states`` for stacked parameters; G below is 1 where all models share the captions, else K."""
     order, _, (states, _) = _run(parameters, tokens, lengths, keep_all=False)
     back = order.argsort(dim=-1)[..., None]
     return states.gather(1, back.expand(len(parameters[0]), -1, states.shape[-1]))
@@ -134,15 +135,15 @@ def _states_in_order(parameters: list[Tensor], tokens: Tensor, lengths: Tensor) 
 def _run(
     parameters: list[Tensor], tokens: Tensor, lengths: Tensor, *, keep_all: bool
 ) -> tuple[Tensor, list["_Step"], tuple[Tensor, Tensor]]:
-    """Return the order of the captions, longest first, (G, C), the steps, and what ``_Recurrence`` returns."""
+    """Return the order of the captions, longest first, (G, C), the steps, and the result of ``_Recurrence``."""
     words, input_weight, weight, input_bias, bias = parameters
     device = tokens.device
     order = lengths.argsort(dim=-1, descending=True, stable=True)
     ordered = lengths.gather(-1, order)
     steps = _plan(ordered, device)
-    # Rows of all steps one after the other: step 0's captions, then those of step 1 that are longer, and so on.
+    # Rows of all steps one after the other: the captions with a first token, then those with a second, and so on.
     places = torch.cat([torch.arange(step.rows) * tokens.shape[-1] + t for t, step in enumerate(steps)])
-    # Without waiting for the GPU's queue: the sent data are read before these calls return.
+    # Not waiting for the GPU is safe, because the data of these unpinned tensors are read before the calls return.
     order, places = order.to(device, non_blocking=True), places.to(device, non_blocking=True)
     by_length = tokens.gather(1, order[..., None].expand_as(tokens))
     ids = by_length.flatten(1)[:, places]
@@ -151,7 +152,7 @@ def _run(
 
 
 def _plan(lengths: Tensor, device: torch.device) -> list[_Step]:
-    """Return the steps over captions of these lengths, (G, C), longest first, on the CPU."""
+    """Return the steps over captions with the given lengths, (G, C), longest first, on the CPU."""
     times = torch.arange(int(lengths.max()) + 1)
     counts = (lengths[:, None, :] > times[:, None]).sum(-1)
     rows, fewest = counts.amax(0).tolist(), counts.amin(0).tolist()
@@ -215,10 +216,10 @@ class _Recurrence(torch.autograd.Function):
             bias: c, shape (K, 3H).
             steps: The steps, one for each token.
             with_grad: Whether a backward pass may follow.
-            keep_all: Whether the states of all steps are wanted.
+            keep_all: Whether to return the states of all steps.
 
         Returns:
-            Final states (K, C, H), and the states after each step, (K, sum of rows, H), empty where not wanted.
+            Final states (K, C, H), and the states after each step, (K, sum of rows, H), empty without ``keep_all``.
         """
         width = weight.shape[-1]
         state = inputs.new_zeros(len(weight), steps[0].rows, width)
@@ -246,7 +247,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
-        """Go through the steps backwards; one product at the end sums the gradient of U over all steps."""
+        """Go backwards through the steps; one product at the end sums the gradient of U over all steps."""
         final_gradient, all_gradients = gradients
         (weight,) = ctx.saved_tensors
         width, sizes = weight.shape[-1], [step.rows for step in ctx.steps]

@@ -1,17 +1,17 @@
 """Heads on frozen features of both sides: a small network for images, one for captions, cosine between them.
 
-With x the features of a side as they are stored, D of them, and E dimensions of the joint space,
+With x the D stored features of an image or a caption, and E dimensions of the joint space,
 
     linear      v = W x + b
     mlp         v = W2 gelu(W1 x + b1) + b2
     residual    v = x + W2 gelu(W1 x + b1) + b2 where D = E, else v = W x + b + W2 gelu(W1 x + b1) + b2
     identity    v = x
 
-and the similarity is the cosine. W2 and b2 of ``residual`` are 0 at first, so that it begins as the identity where the
-features have E dimensions (the adapters of [Gao2021] mix both in a fixed ratio instead, and have no bias). With
-``identity`` on both sides the model has no parameters: its rsum is that of the features themselves (zero-shot), before
-and after any training, and only what the loss learns changes. Where both sides are images (classes as positives), they
-share the image head.
+and the similarity is the cosine. W2 and b2 of ``residual`` are 0 at first, so an untrained ``residual`` head is the
+identity where D = E (the adapters of [Gao2021] instead mix both terms in a fixed ratio, and have no bias). With
+``identity`` on both sides the model has no parameters: its rsum is the rsum of the features themselves (zero-shot),
+before and after any training, which only changes the loss's learned hyper-parameters. Where both sides are images
+(classes as positives), both sides share the image head.
 
 References:
     [Gao2021] Gao et al., CLIP-Adapter: Better Vision-Language Models with Feature Adapters, eq. 4-6. arXiv:2110.04544
@@ -57,7 +57,7 @@ class HeadModel(RetrievalModel):
             image_head: A key of ``HEADS``.
             caption_head: A key of ``HEADS``.
             hidden_size: Hidden units of ``mlp`` and ``residual``, >= 1; ``None`` is ``embedding_size``.
-            is_shared: Whether the image head is the head of both sides, where both are images.
+            is_shared: Whether both sides are images and share the image head.
 
         Raises:
             ConfigError: If ``identity`` would not give ``embedding_size`` dimensions.
@@ -65,7 +65,7 @@ class HeadModel(RetrievalModel):
         super().__init__()
         sizes = (embedding_size, hidden_size or embedding_size)
         self.images = _make_head("image", image_head, image_size, *sizes)
-        # A shared head is one module under one name: its weights are saved once.
+        # A shared head is one module under one name, so that its weights are saved once.
         self.captions = None if is_shared else _make_head("caption", caption_head, caption_size, *sizes)
         # A model without parameters cannot be stacked.
         self.can_stack = next(self.parameters(), None) is not None
@@ -137,7 +137,7 @@ class Residual(nn.Module):
 
 
 class Identity(nn.Module):
-    """The features as they are."""
+    """The unchanged features."""
 
     def __init__(self, size: int, embedding_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ HEADS: dict[str, type[Linear] | type[Perceptron] | type[Residual] | type[Identit
     "residual": Residual,
     "identity": Identity,
 }
-"""The heads by the name that ``model_parameters.image_head`` and ``.caption_head`` take."""
+"""Name in ``model_parameters.image_head`` and ``model_parameters.caption_head`` -> head."""
 
 
 def _make_head(side: str, name: str, size: int, embedding_size: int, hidden_size: int) -> nn.Module:
@@ -162,6 +162,6 @@ def _make_head(side: str, name: str, size: int, embedding_size: int, hidden_size
 
 
 def _initialise(layer: nn.Linear) -> None:
-    """Draw weights as the image projection of VSE++ does, with biases of 0."""
+    """Draw weights from the distribution of VSE++'s image projection, and set biases to 0."""
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)

@@ -1,7 +1,7 @@
 """Linear maps and batch norms of one model, or of K stacked models (``trainables.models.stack``).
 
-Parameters of shape (K, ...) map the inputs of each model by its own parameters; a leading 1 of the inputs says that all
-models see the same inputs.
+Parameters of shape (K, ...) map the inputs of each model by its own parameters; inputs with a leading dimension of 1
+are shared by all models.
 """
 
 import torch
@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 
 def linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
-    """Map inputs (..., D) to (..., E); of stacked parameters (K, ..., D) or (1, ..., D) to (K, ..., E)."""
+    """Map inputs (..., D) to (..., E); with stacked parameters (K, ..., D) or (1, ..., D) to (K, ..., E)."""
     if layer.weight.dim() == 2:
         mapped: Tensor = layer(inputs)
         return mapped
     rows = inputs.flatten(1, -2).expand(len(layer.weight), -1, -1)
     if len(inputs) == 1:
-        # W x^T instead of x W^T: the gradient of W has the layout of W and need not be copied, which takes as long as
+        # With W x^T instead of x W^T the gradient of W has the layout of W and is not copied; a copy takes as long as
         # the product (64 heads of 1,024 x 256 on batches of 128: backward 137 ms with the copy, 67 ms without). Inputs
-        # of each model's own are activations, for which the layout of the output matters more.
+        # that are not shared are activations, for which the layout of the output matters more.
         mapped = torch.baddbmm(layer.bias[..., None], layer.weight, rows.mT).mT
     else:
         mapped = affine(rows, layer.weight, layer.bias)
@@ -30,7 +30,7 @@ def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def batch_norm(layer: nn.BatchNorm1d, inputs: Tensor) -> Tensor:
-    """Normalise inputs (N, D), or of stacked parameters (K, N, D): statistics are over the N of each model."""
+    """Normalise inputs (N, D), or (K, N, D) with stacked parameters, by statistics over the N inputs of each model."""
     if layer.weight.dim() == 1:
         normed: Tensor = layer(inputs)
         return normed
@@ -39,7 +39,7 @@ def batch_norm(layer: nn.BatchNorm1d, inputs: Tensor) -> Tensor:
     assert mean is not None and variance is not None and layer.num_batches_tracked is not None
     if layer.training:
         layer.num_batches_tracked.add_(1)
-    # The features of all models side by side, each with its own statistics.
+    # The features of all models are laid side by side, so that each feature has its own statistics.
     normed = nn.functional.batch_norm(
         inputs.transpose(0, 1).reshape(rows, -1),
         mean.view(-1),

@@ -1,4 +1,4 @@
-"""Models that turn images and captions into sets of vectors, and compare pairs of sets."""
+"""The interface of models that turn images and captions into sets of vectors, and compare pairs of sets."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from trainables.plugins.blame import Blaming
 from trainables.representations import PackedSets, Sets
 
 AT_ONCE = 128
-"""Images and captions that are padded and compared at a time; limits memory and changes no number."""
+"""Number of images and captions that are padded and compared at a time; limits memory and changes no result."""
 
 
 class PairModel(RetrievalModel):
@@ -31,9 +31,9 @@ class PairModel(RetrievalModel):
 
     @abstractmethod
     def compare_sets(self, images: Sets, captions: Sets) -> Tensor:
-        """Return the similarity of each image to each caption, shape (I, C); of stacked models (K, I, C).
+        """Return the similarity of each image to each caption, shape (I, C), or (K, I, C) of stacked models.
 
-        The similarity of a pair depends on the pair alone; numbers have float32 precision or more.
+        The similarity of a pair must depend on this pair alone, in float32 precision or higher.
         """
 
     def compare(self, images: Sets | PackedSets, captions: Sets | PackedSets) -> Tensor:

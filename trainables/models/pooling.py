@@ -9,9 +9,8 @@ with h the states of a two-directional GRU that reads the positional encodings p
     p_k[2j] = sin(k / 10000^(2j / P)),    p_k[2j + 1] = cos(k / 10000^(2j / P)),    k = 0 ... n - 1.
 
 So the weights depend on n alone, are positive and sum to 1: theta = (1, 0, ...) is the maximum, theta = 1/n the mean.
-The text of the paper does not name the positions, from 0, the sizes of 32, the mean of both directions and the division
-by 0.1, which come from the published code. Here one sequence is read for each n that occurs in a batch, not for each
-set.
+Positions from 0, the sizes of 32, the mean of both directions and the division by 0.1 are not in the paper and come
+from the published code. Here the GRU reads one sequence for each n in a batch, not for each set.
 
 References:
     [Chen2021] Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding, eq. 2-6.
@@ -62,17 +61,17 @@ class GeneralizedPooling(nn.Module):
         """Pool sets of vectors.
 
         Args:
-            vectors: Shape (N, T, E), floating; of stacked parameters (K, N, T, E). Vectors after the end of a set are
+            vectors: Shape (N, T, E), floating; (K, N, T, E) with stacked parameters. Vectors after the end of a set are
                 not read.
-            lengths: Vectors of each set, int64 on the CPU, in [1, T], shape (N,); of stacked parameters (K, N), or
-                (1, N) where all models have the same sets.
+            lengths: Number of vectors of each set, int64 on the CPU, in [1, T], shape (N,); with stacked parameters
+                (K, N), or (1, N) where all models share the sets.
 
         Returns:
-            One vector a set, shape (N, E) or (K, N, E), of the dtype of ``vectors``.
+            One vector for each set, shape (N, E) or (K, N, E), of the dtype of ``vectors``.
         """
         there = _inside(vectors, lengths)
         ordered = vectors.masked_fill(~there, -math.inf).sort(dim=-2, descending=True).values
-        # 0 times infinity would be NaN.
+        # Places after a set's end hold -inf, and 0 times infinity would be NaN.
         return (ordered.masked_fill(~there, 0.0) * self.weights(lengths, vectors)[..., None]).sum(-2)
 
     def weights(self, lengths: Tensor, vectors: Tensor) -> Tensor:
@@ -80,7 +79,7 @@ class GeneralizedPooling(nn.Module):
         longest, device = vectors.shape[-2], vectors.device
         sizes, set_of = lengths.unique(return_inverse=True)
         with computing_in_full(device):
-            # The table has a model's axis where the GRU has one, and one sequence for each size of a set.
+            # The table has one sequence for each size of a set, and an axis of models where the GRU has this axis.
             models = self.score.weight.shape[:-2]
             table = positional_encoding(longest, POSITION_SIZE).to(self.score.weight).expand(*models, -1, -1)
             places, ends = torch.arange(longest, device=device).expand(len(sizes), -1), sizes
@@ -101,18 +100,18 @@ POOLINGS: dict[str, type[MeanPooling] | type[MaxPooling] | type[GeneralizedPooli
     "max": MaxPooling,
     "gpo": GeneralizedPooling,
 }
-"""The poolings by the name that ``model_parameters.pooling`` takes."""
+"""Name in ``model_parameters.pooling`` -> pooling."""
 
 
 class PooledRegions(nn.Module):
-    """Regions to one vector: each through one linear map, then pooled [Chen2021], without its residual perceptron."""
+    """Pooling of linearly mapped regions to one vector [Chen2021], without the paper's residual perceptron."""
 
     def __init__(self, pooling: str) -> None:
         super().__init__()
         self.pooling = POOLINGS[pooling]()
 
     def forward(self, regions: Tensor) -> Tensor:
-        """Map mapped regions (I, R, E) to unit vectors (I, E); of stacked models (K, I, R, E) to (K, I, E)."""
+        """Pool mapped regions (I, R, E) to unit vectors (I, E), or (K, I, R, E) of stacked models to (K, I, E)."""
         lengths = torch.full(regions.shape[:-2], regions.shape[-2])
         return _unit(self.pooling(in_full(regions), lengths))
 
@@ -126,7 +125,7 @@ def positional_encoding(length: int, size: int) -> Tensor:
 
 
 def _inside(vectors: Tensor, lengths: Tensor) -> Tensor:
-    """Return which places of vectors (..., N, T, E) are of a set, shape (..., N, T, 1), bool, on their device."""
+    """Return which places of vectors (..., N, T, E) belong to a set, shape (..., N, T, 1), bool, on their device."""
     places = torch.arange(vectors.shape[-2], device=vectors.device)
     return (places < lengths.to(vectors.device)[..., None])[..., None]
 

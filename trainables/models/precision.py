@@ -1,7 +1,8 @@
-"""The precision in which a model computes: float32, or bfloat16 where that is safe.
+"""The precision in which a model computes: float32, or mixed precision with bfloat16.
 
-Matrix products and convolutions run in bf16; weights, optimiser, GRUs, lengths of vectors, similarities and losses stay
-float32. Autocast would run cuDNN's GRU in float16, which would need scaled gradients, so GRUs are excluded.
+In mixed precision, matrix products and convolutions run in bf16; weights, optimiser, GRUs, lengths of vectors,
+similarities and losses stay float32. GRUs are excluded, because autocast would run cuDNN's GRU in float16, which would
+need scaled gradients.
 """
 
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ def computing(precision: Precision, device: torch.device) -> AbstractContextMana
 
 
 def computing_in_full(device: torch.device) -> AbstractContextManager[None]:
-    """Return the context of computations that are float32 in any precision."""
+    """Return a context in which autocast is off, for computations that are always float32."""
     return torch.autocast(device.type, enabled=False)
 
 

@@ -1,17 +1,17 @@
-"""Image regions to one vector: a linear map, four graph blocks between the regions, a GRU over them.
+"""The image encoder of VSRN: image regions to one vector by a linear map, four graph blocks and a GRU.
 
-A graph block lets every region gather from all others of its image, weighted by an affinity that is learned,
+A graph block adds to every region a sum over all regions of its image, weighted by a learned affinity,
 
     A = theta(V) phi(V)^T,    V' = V + BatchNorm(W (A / R) g(V))
 
 with V the regions (R, D) and theta, phi, g and W linear maps with bias; no softmax over A, no bottleneck. The batch
 norm's weight and bias start at zero, so an untrained block is the identity.
 
-The published code means to scale each region to unit length, but reduces the axis of the regions instead of that of
-the features: each feature is divided by its length over the regions, which lets the regions of an image scale each
-other. ``region_norm="published"`` is what was run. ``"features"`` normalises each region over its features, to a root
-mean square of 1: unit length times sqrt(D). At unit length the inputs of the GRU shrink with D and it learns slower
-(Flickr8k, 256 dimensions, NT-Xent, three epochs: val rsum 155 published, 158 unit length, 170 root mean square).
+The published code intends to scale each region to unit length, but reduces the axis of the regions instead of the axis
+of the features: each feature is divided by its length over the regions, so the regions of an image scale each other.
+``region_norm="published"`` is this published behaviour. ``"features"`` normalises each region over its features, to a
+root mean square of 1: unit length times sqrt(D). At unit length the GRU's inputs shrink with D and the GRU learns more
+slowly (Flickr8k, 256 dimensions, NT-Xent, three epochs: val rsum 155 published, 158 unit length, 170 root mean square).
 
 References:
     [Li2019] Li et al., Visual Semantic Reasoning for Image-Text Matching (VSRN), sections 3.1-3.2. arXiv:1909.02701;
@@ -59,12 +59,12 @@ class RegionReasoning(nn.Module):
     """The image encoder of VSRN [Li2019], in the form of [Bleeker2022]: with batch norm for every dataset.
 
     Args:
-        region_size: Features of a region as stored, >= 1.
-        size: Dimensions of the joint space and of everything in between, >= 1.
+        region_size: Number of stored features of a region, >= 1.
+        size: Dimensions of the joint space and of all layers, >= 1.
         region_norm: ``features``: every region to a root mean square of 1; ``published``: every feature to unit length
-            over the regions of the image, as the code has it.
-        norm_before_reasoning: Whether regions are normalised before the graph blocks as well as after them. The
-            published code does so for every dataset but Flickr30k.
+            over the regions of the image, as in the published code.
+        norm_before_reasoning: Whether regions are normalised before the graph blocks as well as after them, as in the
+            published code for every dataset but Flickr30k.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class RegionReasoning(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map region features (I, R, D), used as they are stored, to unit vectors (I, size).
+        """Map stored region features (I, R, D) to unit vectors (I, size).
 
-        Of stacked parameters (K, I, R, D), or (1, I, R, D) where all models see the same, to (K, I, size).
+        With stacked parameters, map (K, I, R, D), or (1, I, R, D) where all models share the images, to (K, I, size).
         The GRU reads the regions in their order; in training I must be at least 2, for the batch norm.
         """
         regions = linear(self.projection, features)
@@ -96,7 +96,7 @@ class RegionReasoning(nn.Module):
 
 
 def _over_features(regions: Tensor) -> Tensor:
-    """Scale each region (of ..., I, R, D) to a root mean square of 1."""
+    """Scale each region, of (..., I, R, D), to a root mean square of 1."""
     return _to_unit_length(regions, -1) * sqrt(regions.shape[-1])
 
 
@@ -106,10 +106,10 @@ def _over_regions(regions: Tensor) -> Tensor:
 
 
 def _to_unit_length(regions: Tensor, axis: int) -> Tensor:
-    """Divide by the length along an axis; what has no length stays zero.
+    """Divide by the length along an axis; vectors of length 0 stay 0.
 
-    Regions that only pad a file are zero. Divided by a tiny number instead, their gradient would be so large that
-    clipping leaves nothing of all others.
+    Regions that only pad a file are 0. If they were divided by a tiny number, their gradient would be so large that
+    gradient clipping would scale all other gradients to almost 0.
     """
     lengths = regions.norm(dim=axis, keepdim=True)
     return regions / lengths.where(lengths > 1e-12, 1.0)

@@ -28,10 +28,10 @@ class RetrievalModel(nn.Module, ABC):
         crop_size: Side in pixels of the crops that the model reads; 0 where it reads features.
         precision: Precision of ``computing``.
         can_stack: Whether the model also works with parameters of shape (K, ...) of K stacked models
-            (``trainables.models.stack``). Features and captions then have a leading dimension too, K, or 1 where all
-            models see the same, and so have the vectors.
+            (``trainables.models.stack``). Features, captions and vectors then have a leading dimension too: K, or 1
+            where all models share them.
         stacked_settings: Attributes that may differ between stacked models: numbers, which become tensors (K, 1, 1).
-        quick_pairs: Images and captions that are compared in about a second.
+        quick_pairs: Number of pairs of an image and a caption that are compared in about a second.
     """
 
     quick_pairs = 1 << 30
@@ -54,9 +54,9 @@ class RetrievalModel(nn.Module, ABC):
         """Map captions to vectors (C, E).
 
         Args:
-            captions: Token ids (C, T), int64, zero-padded; or features (C, D), float32, of a model of
+            captions: Token ids (C, T), int64, zero-padded; or features (C, D), float32, for models in
                 ``trainables.config.TEXT_MODELS``.
-            lengths: Tokens of each caption, (C,), on the CPU.
+            lengths: Number of tokens of each caption, (C,), on the CPU.
         """
 
     def compare(self, images: Any, captions: Any) -> Tensor:
@@ -66,12 +66,12 @@ class RetrievalModel(nn.Module, ABC):
             images: Result of ``encode_images`` or of ``gather``.
             captions: Result of ``encode_captions`` or of ``gather``.
         """
-        # Cosines near 1 are too coarse in bf16 for a temperature of 0.01.
+        # The steps of bf16 near a cosine of 1 are too coarse for a temperature of 0.01.
         matrix: Tensor = in_full(images) @ in_full(captions).mT
         return matrix
 
     def gather(self, parts: Iterable[Any]) -> Any:
-        """Join encoded parts to a ``trainables.representations.Gallery``, in full precision."""
+        """Join encoded parts to a ``trainables.representations.Gallery``, in float32 or higher precision."""
         return in_full(torch.cat(list(parts)))
 
     def scores(self, images: Any, captions: Any) -> Scores:
@@ -80,8 +80,8 @@ class RetrievalModel(nn.Module, ABC):
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Compute in ``precision`` during a ``with`` block; an error of a plug-in's model gets its file and line."""
-        # A model without parameters has no matrix products, so any device will do.
+        """Compute in ``precision`` during a ``with`` block; an error of a plug-in's model names the plug-in's line."""
+        # A model without parameters has no matrix products, so the device does not matter.
         device = next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
         with Blaming(), computing(self.precision, device):
             yield
@@ -92,5 +92,5 @@ class RetrievalModel(nn.Module, ABC):
     def constrain(self) -> None:
         """Project the parameters onto their allowed set; called after each optimiser step.
 
-        Most models have no such set and do nothing.
+        Most models have no constraints and do nothing.
         """

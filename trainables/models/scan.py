@@ -1,7 +1,7 @@
 """SCAN: regions and words that attend to each other, compared pair by pair of an image and a caption.
 
-Regions go through one linear map, words through a two-directional GRU whose directions are averaged; both are scaled to
-unit length, and ``trainables.models.cross_attention`` compares them.
+Regions are mapped by one linear map, words by a bidirectional GRU whose directions are averaged. Vectors of regions and
+words are scaled to unit length, and ``trainables.models.cross_attention`` compares the two sets.
 
 References:
     [Lee2018] Lee et al., Stacked Cross Attention for Image-Text Matching. arXiv:1803.08024; code
@@ -31,7 +31,7 @@ class SCAN(PairModel):
     Attributes:
         lambda_softmax: Inverse temperature of the attention, > 0.
         lambda_lse: Sharpness of the aggregation ``lse``, > 0.
-        negative_slope: Factor of a clipping norm on negative products, >= 0.
+        negative_slope: Factor on negative products in a clipping norm, >= 0.
     """
 
     can_stack = True
@@ -73,7 +73,7 @@ class SCAN(PairModel):
         return cls(region_size, len(data.vocabulary), sizes.embedding_size, sizes.word_size, **parameters)
 
     def encode_images(self, features: Tensor) -> Sets:
-        """Map regions (I, R, D), as they are stored, to unit vectors (I, R, embedding_size)."""
+        """Map stored regions (I, R, D) to unit vectors (I, R, embedding_size)."""
         regions = normalize(in_full(linear(self.image_projection, features)), dim=-1, eps=1e-12)
         return Sets(regions, torch.full(regions.shape[:-2], regions.shape[-2]))
 

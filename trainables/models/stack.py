@@ -1,8 +1,8 @@
 """K models of one shape as one stacked model: one forward and backward pass instead of K.
 
-Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of each
-single model become views of its part, so that a change of one, by an optimiser or a constraint, changes the other, and
-nothing is copied.
+Parameters of the stacked model, and statistics of its batch norms, have the shape (K, ...). The parameters of the
+single models become views of these tensors, so that an optimiser or a constraint that changes a single model also
+changes the stacked model, and nothing is copied.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from trainables.models.retrieval_model import RetrievalModel
 
 
 def stack_models(models: Sequence[RetrievalModel]) -> RetrievalModel:
-    """Return the stacked model, on the device of the models, whose parameters and statistics become views of its own.
+    """Return the stacked model, on the device of the models; the models' parameters and statistics become its views.
 
     Args:
-        models: At least one model, all of one class that ``can_stack``, with parameters of the same shapes. All other
-            attributes except statistics and stacked settings are taken from the first.
+        models: At least one model, all of one class that ``can_stack``, with parameters of equal shapes. All other
+            attributes except statistics and stacked settings are taken from the first model.
     """
     # The first model's parameters are not copied, because they are replaced.
     stacked = deepcopy(models[0], {id(parameter): parameter for parameter in models[0].parameters()})
@@ -57,7 +57,7 @@ def hand_out_gradients(stacked: RetrievalModel, models: Sequence[RetrievalModel]
 
 
 def gather_weights(model: RetrievalModel) -> None:
-    """Move a recurrent part's weights into one piece of memory again, as cuDNN needs them for a single model."""
+    """Move the weights of a GRU into one piece of memory again, which cuDNN needs for a single model."""
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
             module.flatten_parameters()
@@ -65,7 +65,7 @@ def gather_weights(model: RetrievalModel) -> None:
 
 @torch.no_grad()
 def clip_gradients(stacked: RetrievalModel, limit: float) -> None:
-    """Scale the gradients of each model down to a norm of ``limit``, as ``clip_grad_norm_`` does."""
+    """Scale the gradients of each model down to a norm of at most ``limit``, like ``clip_grad_norm_``."""
     gradients = [parameter.grad for parameter in stacked.parameters() if parameter.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
     scales = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)

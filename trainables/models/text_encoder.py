@@ -1,4 +1,4 @@
-"""Captions to vectors: word embeddings and a GRU, as VSE++ and VSRN have it, or pooled as VSE-infinity has it.
+"""Captions to vectors: word embeddings and a GRU, as in VSE++ and VSRN, or pooled states as in VSE-infinity.
 
 References:
     [Chen2021] Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding. arXiv:2011.04305
@@ -16,7 +16,7 @@ from trainables.models.precision import computing_in_full
 class TextEncoder(nn.Module):
     """The state of a one-layer, left-to-right GRU after a caption's last token, scaled to unit length.
 
-    With a pooling of ``POOLINGS``, the states of a two-directional GRU are pooled instead; the state of a word is the
+    With a pooling of ``POOLINGS``, the states of a bidirectional GRU are pooled instead; the state of a word is the
     mean of both directions [Chen2021, section 3.3].
     """
 
@@ -25,7 +25,7 @@ class TextEncoder(nn.Module):
         self.words = nn.Embedding(vocabulary_size, word_size)
         self.gru = nn.GRU(word_size, embedding_size, batch_first=True, bidirectional=pooling is not None)
         self.pooling = None if pooling is None else POOLINGS[pooling]()
-        # Every row, the padding's too, as published.
+        # As in the published code, the row of the padding is drawn like every other row.
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """VSE++: one linear map for images, a GRU for captions, cosine between them.
 
-Images are precomputed global features, or pixels that go through a backbone which is trained along. With ``pooling``
-images are precomputed regions: regions, each through the linear map, and words, the states of a two-directional GRU,
-are pooled to a vector as in VSE-infinity [Chen2021] (``trainables.models.pooling``). The residual perceptron beside the
-linear map and the random choice of regions in training, which the published code of VSE-infinity has, are left out.
+The input for an image is a precomputed global feature, or its pixels, which a backbone reads that is trained along.
+With ``pooling`` the input is precomputed regions: linearly mapped regions are pooled to one vector, and so are words,
+the states of a bidirectional GRU, as in VSE-infinity [Chen2021] (``trainables.models.pooling``). The residual
+perceptron and the random choice of regions in training, which the published code of VSE-infinity has, are left out.
 
 References:
     [Faghri2018] Faghri et al., VSE++. arXiv:1707.05612; code fartashf/vsepp@abe382f, model.py:69-172.
@@ -41,14 +41,14 @@ class VSEPP(RetrievalModel):
         backbone: Backbone | None = None,
         pooling: str | None = None,
     ) -> None:
-        """Take the sizes of features (the backbone's, where there is one), vocabulary, joint space and words.
+        """Take the sizes of features, vocabulary, joint space and word embeddings.
 
         Args:
-            image_size: Features of an image, or of a region with ``pooling``.
-            vocabulary_size: Words that have an id.
+            image_size: Number of features of an image (a backbone's, if given), or of a region with ``pooling``.
+            vocabulary_size: Number of words with an id.
             embedding_size: Dimensions of the joint space.
             word_size: Dimensions of a word embedding.
-            backbone: What makes features of pixels.
+            backbone: Network from pixels to features; ``None`` reads precomputed features.
             pooling: ``mean``, ``max`` or ``gpo`` over regions and words; ``None`` reads global features and takes the
                 last state of a left-to-right GRU.
         """
@@ -80,7 +80,7 @@ class VSEPP(RetrievalModel):
         """Map images to unit vectors (I, embedding_size).
 
         Args:
-            features: As they are stored, (I, D), or (I, R, D) with a pooling; or pixels (I, S, S, 3).
+            features: Stored features (I, D), or (I, R, D) with a pooling; or pixels (I, S, S, 3).
         """
         if self.backbone is not None:
             features, _ = self.backbone(features)
@@ -95,13 +95,13 @@ class VSEPP(RetrievalModel):
         return encoded
 
     def train_backbone(self, trained: bool) -> None:
-        """Let the backbone learn, its batch norms included, or stand still; without one, nothing is done."""
+        """Train or freeze the backbone, including its batch norms; does nothing without a backbone."""
         self._trains_backbone = trained
         if self.backbone is not None:
             self.backbone.requires_grad_(trained)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch between training and evaluation; a backbone that stands still is always evaluated."""
+        """Switch between training and evaluation mode; a frozen backbone stays in evaluation mode."""
         super().train(mode)
         if self.backbone is not None and not self._trains_backbone:
             self.backbone.eval()

@@ -1,6 +1,6 @@
 """VSRN: regions that reason about each other for images, a GRU for captions, cosine between them.
 
-The caption decoder of the original, a second loss on the same image vector, is left out as in [Bleeker2022].
+The caption decoder of the original, a second loss on the image vector, is left out as in [Bleeker2022].
 
 References:
     [Li2019] Li et al., Visual Semantic Reasoning for Image-Text Matching. arXiv:1909.02701
@@ -40,7 +40,7 @@ class VSRN(RetrievalModel):
         return cls(region_size, vocabulary_size, sizes.embedding_size, sizes.word_size, **config.model_parameters)
 
     def encode_images(self, features: Tensor) -> Tensor:
-        """Map regions (I, R, D) to unit vectors (I, embedding_size); any R and D, the features as they are stored."""
+        """Map stored regions (I, R, D), with any R, to unit vectors (I, embedding_size)."""
         encoded: Tensor = self.images(features)
         return encoded
 

@@ -2,18 +2,17 @@
 
     g(x, y) = (Z y)^T (V x),    y_w = count of word w in the caption * idf(w),
 
-x the image's features as they are stored, V (P, p) and Z (P, q) without bias, scores without normalisation [Verma2014,
-eq. 5-6]. After every step each column of V and Z that is longer than the radius is scaled to the radius. The weight of
-a word is idf(w) = ln((1 + n) / (1 + n_w)) + 1 over the n captions of the train split, n_w of which hold the word; it is
-finite for a word that only other splits have. ``<pad>``, ``<start>`` and ``<end>`` are no words, and
-neither is ``<unk>``: two rare words are not one word twice. A caption of unknown words alone scores 0 with all images.
+with x the stored features of the image, V (P, p) and Z (P, q) without bias, and scores without normalisation
+[Verma2014, eq. 5-6]. After every step each column of V and Z that is longer than the radius is scaled to the radius.
+The weight of a word is idf(w) = ln((1 + n) / (1 + n_w)) + 1 over the n captions of the train split, n_w of which
+contain the word; the weight is finite for a word that only other splits have. ``<pad>``, ``<start>``, ``<end>`` and
+``<unk>`` have weight 0: two rare words are not one word. A caption of unknown words alone scores 0 with all images.
 
-How training relates to [Verma2014, Algorithm 2], which draws one pair a step, then captions of the whole train split
-until one violates the margin: here a step takes a batch, and the loss ``warp`` draws from the batch's other captions
-(and images). Violators are found by the same rule, but a number of draws estimates a rank in the batch, not among all
-captions. A larger ``training.batch_size`` gives a larger candidate set: vectors of linear maps are cheap, and thousands
-of pairs are affordable. For plain SGD without clipping, as in the algorithm, set
-``training.optimizer: sgd`` and ``training.gradient_clip: null``.
+[Verma2014, Algorithm 2] draws one pair a step, then captions of the whole train split until a caption violates the
+margin. Here a step takes a batch, and the loss ``warp`` draws from the batch's other captions (and images). So the
+number of draws estimates a rank in the batch, not among all captions. A larger ``training.batch_size`` gives a larger
+candidate set: vectors of linear maps are cheap, and batches of thousands of pairs are affordable. For plain SGD without
+clipping, as in the algorithm, set ``training.optimizer: sgd`` and ``training.gradient_clip: null``.
 
 References:
     [Verma2014] Verma and Jawahar, Im2Text and Text2Im: Associating Images and Texts for Cross-Modal Retrieval,
@@ -71,14 +70,14 @@ class WSABIE(RetrievalModel):
 
     def encode_captions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Map captions (C, T), zero-padded, to vectors (C, P): the weighted sum of their words' columns."""
-        # Dense bags would cost C * q * P; this costs C * T * P. Padding has weight 0.
+        # Costs C * T * P operations, while dense bags of words would cost C * q * P. Padding has weight 0.
         columns, weights = self.word_columns, self.idf[tokens]
         if columns.dim() == 2:
             return embedding_bag(tokens, columns, per_sample_weights=weights, mode="sum")
         models, words, size = columns.shape
         if len(tokens) == 1 and tokens.device.type == "cpu":
-            # Each word's vectors of all models side by side: as many bags as one model has, which are as many times as
-            # wide. On a GPU, to ask which words there are would be to wait for it.
+            # Each word's vectors of all models are laid side by side, so that K models have the bags of one model, K
+            # times as wide. On a GPU, finding the distinct words would wait for the device.
             present, places = tokens[0].unique(return_inverse=True)
             table = columns.index_select(1, present).transpose(0, 1).flatten(1)
             summed = embedding_bag(places, table, per_sample_weights=weights[0], mode="sum")
@@ -93,7 +92,7 @@ class WSABIE(RetrievalModel):
         """Scale the columns of both maps that are longer than ``radius`` to that length."""
         for columns in (self.image_columns, self.word_columns):
             if isinstance(self.radius, Tensor):
-                # As ``renorm_``, which takes only one radius for all models.
+                # Like ``renorm_``, which accepts only one radius for all models.
                 norms = torch.linalg.vector_norm(columns, dim=-1, keepdim=True)
                 columns.mul_(torch.where(norms > self.radius, self.radius / (norms + 1e-7), 1.0))
             else:
