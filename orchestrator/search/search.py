@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.overlaps import overlaps
@@ -40,9 +40,6 @@ from orchestrator.winners.weights import write_files
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
 from trainables.files import write_whole
-
-if TYPE_CHECKING:
-    pass
 
 
 class SearchInterruptedError(UserError):

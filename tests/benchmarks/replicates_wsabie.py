@@ -8,16 +8,13 @@ the luck and the seed of the sampler.
 """
 
 import argparse
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks.flickr8k import SHARED
 from tests.benchmarks.replicates import LISTED, compare_all
+from tests.benchmarks.roots import roots_of
 from tests.benchmarks.rows import Row
 from tests.benchmarks.wsabie_curves import SPACE, Measured, train_curves
-from trainables.data.scenes.generate import generate_scenes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +32,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """See ``command``."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        root, output = options.data_root, options.output or folder / "runs"
-        if root is None and options.dataset == "scenes":
-            root = folder / "data"
-            generate_scenes(root / "scenes", images=options.images, seed=0)
-        curves = train_curves(options.dataset, root or SHARED, output, options.seeds)
+    with roots_of(options) as (root, output):
+        curves = train_curves(options.dataset, root, output, options.seeds)
     noise = Measured(curves, 0).noise
     for budget in options.budgets:
         problems = [Measured(curves, number) for number in range(options.problems)]

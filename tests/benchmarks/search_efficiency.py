@@ -13,9 +13,7 @@ flatters itself, so what comes within a hundredth of it, which seeds differ by, 
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,9 +24,8 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal.journal import read_journal
 from orchestrator.workload.training import TrainablesWorkload
 from tests.benchmarks.command import main
-from tests.benchmarks.flickr8k import SHARED
+from tests.benchmarks.roots import roots_of
 from tests.benchmarks.rows import Row
-from trainables.data.scenes.generate import generate_scenes
 
 OFFSETS, BENDS = (0.05, 0.1, 0.2, 0.4), (0.0, 0.08, 0.16, 0.24)
 LOSS, METRIC = "polynomial_relative", "val/rsum"
@@ -97,13 +94,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """See ``command``."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        root, output = options.data_root, options.output or folder / "runs"
-        if root is None and options.dataset == "scenes":
-            root = folder / "data"
-            generate_scenes(root / "scenes", images=options.images, seed=0)
-        workload = TrainablesWorkload(str((root or SHARED).resolve()), device=options.device)
+    with roots_of(options) as (root, output):
+        workload = TrainablesWorkload(str(root.resolve()), device=options.device)
         found = []
         for seed in options.seeds:
             grid = follow(make_experiment(options, seed, "grid"), workload, output)
