@@ -51,7 +51,10 @@ class NoStartError(UserError):
 
 def _known(key: str, value: Value | None) -> Value:
     if value is None:
-        raise NoStartError(f"the journal does not say the {key} of its experiment: it has no whole record of a start")
+        raise NoStartError(
+            f"the journal does not say the {key} of its experiment: it has no whole record of a start; "
+            "begin the experiment again with its command, or restore the journal from a backup"
+        )
     return value
 
 
