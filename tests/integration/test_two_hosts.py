@@ -46,6 +46,14 @@ def hosts_that_report(base: Path) -> set[str]:
     return {one.host for one in reports if one.load and one.load.process.memory and one.load.machine.host == one.host}
 
 
+def test_a_host_keeps_its_address_when_the_other_is_gone(hosts: tuple[Host, Host]) -> None:
+    head, worker = hosts
+    worker.kill()
+    # Without a file that holds it, the kernel takes the network of the killed host away within half a second.
+    time.sleep(1)
+    assert head.address in head.run("ip", "address", "show", "cable")
+
+
 def test_a_search_outlives_one_of_its_two_hosts(hosts: tuple[Host, Host], short_path: Path) -> None:
     base, (head, worker) = short_path, hosts
     environment = ray_environment(base, "secret-of-this-test") | CREDENTIALS

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -129,6 +130,11 @@ def connect(first: Host, second: Host) -> None:
         host.address = address
 
 
+def network_of(host: Host) -> BinaryIO:
+    """Open the network of a host: it lasts at least as long as this file is open."""
+    return Path(f"/proc/{host.pid}/ns/net").open("rb")
+
+
 @contextmanager
 def two_hosts(first: str = "", second: str = "") -> Iterator[tuple[Host, Host]]:
     """Make two connected hosts, which end with the ``with`` block; skip the test where hosts cannot be made."""
@@ -137,7 +143,10 @@ def two_hosts(first: str = "", second: str = "") -> Iterator[tuple[Host, Host]]:
     made = Host(first), Host(second)
     try:
         connect(*made)
-        yield made
+        # A network ends with its last process or socket. It takes its end of the cable away, and with that the other
+        # end and its address. An open file keeps the network of a host that is killed, until the ``with`` block ends.
+        with network_of(made[0]), network_of(made[1]):
+            yield made
     finally:
         for host in made:
             host.kill()
