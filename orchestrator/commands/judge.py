@@ -38,13 +38,12 @@ def judge(
     as_json: Json = False,
 ) -> None:
     """Compare the confirmed candidates again, by another test or with a model from elsewhere. Writes nothing."""
-    from orchestrator.journal.directory import JOURNAL_FILE, find_directory
-    from orchestrator.journal.history import History
-    from orchestrator.journal.journal import read_journal
+    from orchestrator.journal.directory import find_directory
+    from orchestrator.journal.read_history import read_history
     from orchestrator.results.confirmed import Question, answer
 
     folders = _folders(candidate or [])
-    history = History.of(read_journal(find_directory(experiment, output) / JOURNAL_FILE))
+    history = read_history(find_directory(experiment, output))
     name = _dataset(history, experiment, dataset)
     added = [_read(history, name, label, each, data_root) for label, each in folders.items()]
     found = answer(history, name, Question(rule=verdict, outside=added))

@@ -49,20 +49,12 @@ class NoStartError(UserError):
     """A journal that does not say what its experiment is."""
 
 
-def _known(key: str, value: Value | None) -> Value:
-    if value is None:
-        raise NoStartError(
-            f"the journal does not say the {key} of its experiment: it has no whole record of a start; "
-            "begin the experiment again with its command, or restore the journal from a backup"
-        )
-    return value
-
-
 @dataclass
 class History:
     """The state of an experiment according to its journal.
 
     Attributes:
+        source: Where the records come from, for messages.
         experiment: The experiment of the newest start; false before the first start.
         data: Digest of each dataset by name.
         environment: Versions, revision and machine of the newest start.
@@ -97,6 +89,7 @@ class History:
         spending: Running time and GPU time of the experiment, over all its starts.
     """
 
+    source: str = "the journal"
     experiment: BegunExperiment = NO_EXPERIMENT
     data: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
@@ -125,17 +118,25 @@ class History:
     @property
     def name(self) -> str:
         """Name of the experiment."""
-        return _known("name", self.experiment.name)
+        return self._known("name", self.experiment.name)
 
     @property
     def metric(self) -> str:
         """Name of the metric that the experiment maximises; overrides may give studies a metric of their own."""
-        return _known("search.metric", self.experiment.metric)
+        return self._known("search.metric", self.experiment.metric)
 
     @property
     def seed(self) -> int:
         """Seed of the experiment, from which all other seeds are made."""
-        return _known("search.seed", self.experiment.seed)
+        return self._known("search.seed", self.experiment.seed)
+
+    def _known(self, key: str, value: Value | None) -> Value:
+        if value is None:
+            raise NoStartError(
+                f"{self.source}: does not say the {key} of the experiment, since it has no whole record of a start; "
+                f"begin the experiment again with its command, or restore the journal from a backup"
+            )
+        return value
 
     @property
     def actors(self) -> Actors:
@@ -153,9 +154,9 @@ class History:
         return self.outcome == "finished"
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> "History":
-        """Fold records, oldest first."""
-        history = cls()
+    def of(cls, records: Iterable[Record], source: str = "the journal") -> "History":
+        """Fold records, oldest first; ``source`` says in messages where the records come from."""
+        history = cls(source)
         for record in records:
             history.apply(record)
         return history

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from orchestrator.journal.directory import checkpoint_root
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import find_holder
+from orchestrator.journal.read_history import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.report.experiments_page import Reported, build_experiments_page
 from orchestrator.report.page import Extras, build_page
@@ -62,7 +62,7 @@ def report_experiments(
 
 def _report(directory: Path, root: Path, data_root: Path | None, device: str) -> tuple[Path, Reported]:
     """Write the report of an experiment; return its path, and its entry for a page in ``root``."""
-    history = History.of(read_journal(directory / "journal.jsonl"))
+    history = read_history(directory)
     verdicts = verdicts_of(history)
     extras = Extras(
         verdicts=list(verdicts.values()),

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
+from orchestrator.journal.read_history import read_history
 from orchestrator.journal.trial import Trial
 from orchestrator.results.candidates import DatasetVerdict
 from orchestrator.results.confirmed import verdicts_of
@@ -107,7 +107,7 @@ def find_side(name: str, output: Path) -> Side:
     experiment, _, trial_id = name.rpartition("/")
     found: list[Side] = []
     for path in sorted(output.glob(f"{experiment or '*'}/{JOURNAL_FILE}")):
-        history = History.of(read_journal(path))
+        history = read_history(path.parent)
         own = history.experiment.name or path.parent.name
         wanted, why = history.trials.get(trial_id), ""
         if wanted is None and not experiment and own == name:

@@ -33,7 +33,7 @@ class Followed:
 
     def _begin(self) -> None:
         self._reader = JournalReader(self.directory / JOURNAL_FILE)
-        self.history = History()
+        self.history = History(str(self.directory / JOURNAL_FILE))
         self.meter = Meter(Budget(), self.history)
         self.epochs = 0
         self.paced = (0, 0.0)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+from orchestrator.journal.directory import find_directory
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
+from orchestrator.journal.read_history import read_history
 from orchestrator.results import frames
 from orchestrator.results.confirmed import verdicts_of
 from orchestrator.results.summary import summarise
@@ -80,7 +80,7 @@ class LoadedExperiment:
     @property
     def history(self) -> History:
         """The present content of the journal."""
-        return History.of(read_journal(self.directory / JOURNAL_FILE))
+        return read_history(self.directory)
 
     @property
     def experiment(self) -> Experiment:

@@ -10,7 +10,7 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
+from orchestrator.journal.read_history import read_history
 from orchestrator.results.confirmation import choose_candidates
 from trainables.errors import ConfigError
 
@@ -22,7 +22,7 @@ def read_experiment(directory: Path, overrides: Sequence[str] = ()) -> Experimen
         ConfigError: If the experiment never started, or is refused.
         JournalError: If the journal is missing or damaged.
     """
-    history = History.of(read_journal(directory / JOURNAL_FILE))
+    history = read_history(directory)
     if not history.experiment:
         raise ConfigError(f"{directory}: never began; start it (again) with `orchestrator search`")
     return validate(Experiment, override(Document(str(directory / JOURNAL_FILE), history.experiment.values), overrides))
@@ -51,7 +51,7 @@ def read_storage(directory: Path) -> str | None:
     Raises:
         JournalError: If the journal is missing or damaged.
     """
-    return History.of(read_journal(directory / JOURNAL_FILE)).storage
+    return read_history(directory).storage
 
 
 def command_to_resume(directory: Path, history: History, verb: str | None = None) -> str | None:
@@ -110,7 +110,7 @@ def extend_experiment(directory: Path, trials: int | None, hours: float | None, 
     if hours is not None:
         if not hours > 0:
             raise ConfigError(f"--hours {hours:g}: must be greater than 0")
-        spent = History.of(read_journal(directory / JOURNAL_FILE)).spending.seconds / 3600
+        spent = read_history(directory).spending.seconds / 3600
         settings.append(f"budget.hours={spent + hours}")
     after = read_experiment(directory, [*settings, *overrides])
     if after == before:
@@ -137,6 +137,6 @@ def confirm_experiment(directory: Path, changes: Mapping[str, Any]) -> Experimen
     designs = dict.fromkeys(("seeds", "trainings")) if {"seeds", "trainings"} & given.keys() else {}
     values = {**before, "confirm": {**(before["confirm"] or {}), **designs, **given}}
     experiment = validate(Experiment, values, str(directory / JOURNAL_FILE))
-    if not choose_candidates(History.of(read_journal(directory / JOURNAL_FILE)), 1):
+    if not choose_candidates(read_history(directory), 1):
         raise ConfigError(f"{directory}: no trial of the search has finished, so there is nothing to confirm")
     return experiment

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.experiment.experiment import Cell, Experiment, data_key
-from orchestrator.journal.directory import JOURNAL_FILE, find_directory
+from orchestrator.journal.directory import find_directory
 from orchestrator.journal.experiment_records import WarmStarted
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.points import Point, points_of
+from orchestrator.journal.read_history import read_history
 from orchestrator.journal.trial import Stage, Trial, TrialState, WarmTrial
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
@@ -30,7 +30,7 @@ def read_sources(experiment: Experiment, output: Path) -> dict[str, History]:
     """
     found = {}
     for name in experiment.search.warm_start_from:
-        history = History.of(read_journal(find_directory(name, output) / JOURNAL_FILE))
+        history = read_history(find_directory(name, output))
         metric = history.metric
         if metric != experiment.search.metric:
             raise ConfigError(

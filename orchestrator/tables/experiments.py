@@ -10,10 +10,9 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from orchestrator.journal.points import Point, best_points
+from orchestrator.journal.read_history import read_history
 from orchestrator.results.confirmed import metrics_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.statistics import Measure
@@ -49,7 +48,7 @@ def read_result(directory: Path) -> Result:
     Raises:
         JournalError: If there is no journal, or it is damaged.
     """
-    history = History.of(read_journal(directory / JOURNAL_FILE))
+    history = read_history(directory)
     summary = conclude(history)
     rows: list[Row] = [row for verdict in summary.verdicts.values() for row in rows_of(verdict)]
     for dataset in dict.fromkeys(trial.config.dataset for trial in history.trials.values()):

@@ -5,10 +5,8 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from orchestrator.journal.directory import JOURNAL_FILE
-from orchestrator.journal.history import History
-from orchestrator.journal.journal import read_journal
 from orchestrator.journal.lock import find_holder
+from orchestrator.journal.read_history import read_history
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import (
     STATUS,
@@ -66,7 +64,7 @@ def deliver(directory: Path, output: Path, uri: str, *, restores: bool = False) 
         MissingExtraError: If MLflow is not installed.
     """
     require("tracking", "`orchestrator sync`")
-    history = History.of(read_journal(directory / JOURNAL_FILE))
+    history = read_history(directory)
     name = history.name
     is_running = find_holder(directory) is not None
     # If the search has ended, no process trains a trial that the journal holds as running: its run was killed.
