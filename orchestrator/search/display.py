@@ -30,8 +30,11 @@ from orchestrator.tables.terminal import draw
 from orchestrator.text.terminal import make_console, say
 from orchestrator.text.values import format_parameters
 
-PROGRESS_SECONDS = 30.0
-"""Seconds between two lines of plain output about the progress of the search."""
+PROGRESS_SECONDS, MOST_PROGRESS_SECONDS = 30.0, 300.0
+"""Seconds between two lines of plain output about the progress of the search: at first, and after 100 minutes."""
+
+PROGRESS_SHARE = 20
+"""One part in so many of the time since the start passes between two such lines: a long search has a short log."""
 
 DRAW_SECONDS = 0.25
 """Least seconds between two drawings of the live table."""
@@ -107,7 +110,8 @@ class PlainDisplay(Display):
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._next = time.monotonic() + PROGRESS_SECONDS
+        self._started = time.monotonic()
+        self._next = self._started + PROGRESS_SECONDS
         self._rounds = {dataset: len(race.rounds) for dataset, race in races_of(progress.history).items()}
 
     def listen(self, record: Record) -> None:
@@ -136,9 +140,11 @@ class PlainDisplay(Display):
             self._rounds[dataset] = len(race.rounds)
 
     def refresh(self) -> None:
-        """Print the progress of the search every half minute."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + PROGRESS_SECONDS
+        """Print the progress of the search, every half minute at first and every five minutes in a long search."""
+        now = time.monotonic()
+        if now >= self._next:
+            pause = (now - self._started) / PROGRESS_SHARE
+            self._next = now + min(max(PROGRESS_SECONDS, pause), MOST_PROGRESS_SECONDS)
             say(", ".join(self._progress.counts()))
 
     def announce(self, doing: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
+from itertools import pairwise
 
 import pytest
 from rich.console import Console
@@ -30,6 +31,24 @@ def rendered(what: object) -> str:
     console.print(what)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text
+
+
+def test_lines_about_progress_become_rarer(
+    ledger: Ledger, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = clock[0]
+    shown = PlainDisplay(Progress(ledger.history, 5, 6))
+    told: list[float] = []
+    while clock[0] < started + 3 * 3600:
+        clock[0] += 1
+        shown.refresh()
+        if capsys.readouterr().out:
+            told.append(clock[0] - started)
+    pauses = [later - earlier for earlier, later in pairwise(told)]
+    assert told[0] == pauses[0] == 30
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 300
+    assert len(told) < 100
 
 
 def test_every_end_has_its_line(
