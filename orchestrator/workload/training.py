@@ -136,7 +136,7 @@ class TrainablesWorkload:
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
         """Pack the model with the images and captions of the test split, which it has not seen."""
-        from trainables.serving.retriever import write_retriever
+        from trainables.serving.packed import write_retriever
 
         data = self.open_data(config)
         kept = self._text_extractor(config)

@@ -98,7 +98,7 @@ class Workload(TrialRunner, Protocol):
         ...
 
     def pack(self, config: TrialConfig, checkpoint: Path, folder: Path) -> None:
-        """Write a checkpoint's best model into a new folder as ``trainables.serving.retriever`` reads it.
+        """Write a checkpoint's best model into a new folder as ``trainables.serving.packed`` describes it.
 
         Raises:
             UserError: If the model cannot be written.

@@ -23,7 +23,7 @@ from tests.trainables.tiny import tiny_config, tiny_dataset
 from trainables.checkpoint import save_epoch
 from trainables.config import TrialConfig
 from trainables.errors import DataError
-from trainables.serving.retriever import write_retriever
+from trainables.serving.packed import write_retriever
 from trainables.trial import run_trial
 
 pytestmark = pytest.mark.slow

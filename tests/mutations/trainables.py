@@ -278,7 +278,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="a packed model answers from val",
-        file="trainables/serving/retriever.py",
+        file="trainables/serving/packed.py",
         old="part = data.splits[split]",
         new='part = data.splits["val"]',
         tests="tests/trainables/test_retriever.py::test_answers_are_those_of_the_model_in_its_dataset",

@@ -17,7 +17,8 @@ from trainables.checkpoint import MANIFEST, find_damage
 from trainables.data.vocabulary import Vocabulary
 from trainables.errors import CheckpointError, UserError
 from trainables.json_files import parse_state, read_state
-from trainables.serving.retriever import ABOUT, Retriever
+from trainables.serving.packed import ABOUT
+from trainables.serving.retriever import Retriever
 
 DEEP = "[" * 100_000
 

@@ -22,7 +22,8 @@ from trainables.metrics import retrieval_metrics
 from trainables.models import RetrievalModel, build_model, pair_model
 from trainables.plugins.model_contract import check_model
 from trainables.reports import EpochReport
-from trainables.serving.retriever import GALLERY, Retriever, write_retriever
+from trainables.serving.packed import GALLERY, write_retriever
+from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial
 
 CPU = torch.device("cpu")

@@ -21,8 +21,9 @@ from trainables.data.tfidf import TfidfSvd, fit_tfidf
 from trainables.errors import CheckpointError, DataError
 from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
 from trainables.models.backbones import build_backbone, weights_digest
+from trainables.serving.packed import ABOUT, GALLERY, MODEL, write_retriever
 from trainables.serving.picture_features import features_of_picture
-from trainables.serving.retriever import ABOUT, GALLERY, MODEL, Retriever, Served, _load_pyfunc, write_retriever
+from trainables.serving.retriever import Retriever, Served, _load_pyfunc
 from trainables.trial import run_trial
 
 DATA = tiny_dataset()

@@ -1,14 +1,9 @@
-"""A trained model packed with the encoded images and captions of a split, which answers queries without its dataset.
+"""Asks a packed model: a caption for images, or an image for captions.
 
-A folder holds ``model.safetensors``, ``gallery.safetensors`` (``images`` (I, E) and ``captions`` (C, E), float16; of a
-model that compares sets, the vectors of all sets and ``images.lengths`` and ``captions.lengths``) and
-``retriever.json`` (config, values of learned hyper-parameters of the loss, vocabulary, names). Nothing in it can run
-code, but for the model of a plug-in: the text of the plug-ins that a training depended on lies under ``plugins/``, and
-the text of a model's plug-in runs only for who trusts it. MLflow finds ``_load_pyfunc`` here, which makes of such a
-folder a model that it can serve.
+``packed.py`` says what the folder of a packed model holds. MLflow finds ``_load_pyfunc`` here, which makes of such a
+folder a model that MLflow can serve.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,33 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from trainables.checkpoint import BEST, read_file
-from trainables.config import LEARNED, TrialConfig
-from trainables.data.dataset import Dataset, Split
-from trainables.data.resident import ResidentSplit
-from trainables.data.strings import Strings
+from trainables.config import TrialConfig
 from trainables.data.tfidf import read_extractor
 from trainables.data.vocabulary import UNKNOWN, Vocabulary, tokenize
 from trainables.devices import choose_device
 from trainables.errors import CheckpointError, DataError
-from trainables.evaluation import encode_captions, encode_images, evaluating, load_best
-from trainables.files import write_whole
-from trainables.json_files import read_state
-from trainables.models import build_model
-from trainables.models.retrieval_model import RetrievalModel
-from trainables.representations import Gallery, converted, from_tensors, to_tensors
-from trainables.serving.packed_plugins import use_packed, write_plugins
+from trainables.evaluation import evaluating
+from trainables.representations import Gallery, converted, from_tensors
+from trainables.serving.packed import GALLERY, MODEL, TEXT_EXTRACTOR, build_unloaded, read_about
+from trainables.serving.packed_plugins import use_packed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-FORMAT = 1
-MODEL, GALLERY, ABOUT = "model.safetensors", "gallery.safetensors", "retriever.json"
-TEXT_EXTRACTOR = "text_extractor.safetensors"
-"""File of the extractor of caption features, for a model that reads such features."""
 
 TOP = 10
 """Default number of answers."""
@@ -71,63 +54,6 @@ class Answer:
     score: float
 
 
-def write_retriever(
-    folder: Path,
-    checkpoint: Path,
-    data: Dataset,
-    split: str,
-    *,
-    origin: Mapping[str, Any] | None = None,
-    text_extractor: Path | None = None,
-) -> None:
-    """Pack the best model of a checkpoint with the images and captions of a split.
-
-    Args:
-        folder: A new folder, which is made here.
-        checkpoint: An ``epoch_NNNN`` directory.
-        data: The dataset of the training.
-        split: Split whose images and captions are the answers.
-        origin: How features are made from a picture (the JSON that an extraction writes beside them), if known; without
-            it, a new picture can only be queried by its features.
-        text_extractor: Extractor of the captions' features, for a model that reads such features; without it, captions
-            outside the gallery cannot be queried.
-
-    Raises:
-        CheckpointError: If the checkpoint is damaged, or of other data.
-    """
-    model, config = load_best(checkpoint, data)
-    part = data.splits[split]
-    with evaluating(model):
-        resident = ResidentSplit(part, torch.device("cpu"), model.crop_size)
-        gallery = {"images": encode_images(model, resident), "captions": encode_captions(model, resident)}
-    folder.mkdir(parents=True)
-    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / MODEL)
-    kept = {name: converted(value, lambda numbers: numbers.half().contiguous()) for name, value in gallery.items()}
-    save_file({name: value for each in kept for name, value in to_tensors(each, kept[each]).items()}, folder / GALLERY)
-    if text_extractor is not None:
-        write_whole(folder / TEXT_EXTRACTOR, text_extractor.read_bytes())
-    caption_features = data.splits["train"].caption_features
-    about = {
-        "format": FORMAT,
-        "config": config.to_dict(),
-        "learned": read_file(checkpoint, BEST).get(LEARNED, {}),
-        "dataset": data.name,
-        "digest": data.digest,
-        "split": split,
-        "feature_shape": list(data.splits["train"].features.shape[1:]),
-        "caption_size": None if caption_features is None else caption_features.shape[-1],
-        "origin": None if origin is None else dict(origin),
-        "vocabulary": data.vocabulary.words,
-        "images": list(part.image_ids),
-        "filenames": list(part.filenames),
-        "captions": list(part.captions),
-        "image_of_caption": part.image_of_caption.tolist(),
-        "has_one_modality": part.labels is not None,
-        "plugins": write_plugins(folder, config),
-    }
-    write_whole(folder / ABOUT, json.dumps(about, ensure_ascii=False))
-
-
 class Retriever:
     """A packed model that answers queries.
 
@@ -139,14 +65,14 @@ class Retriever:
         """Load a packed model.
 
         Args:
-            folder: Folder of ``write_retriever``.
+            folder: Folder of ``packed.write_retriever``.
             device: See ``trainables.devices``.
             trust_plugins: Run the packed code of a plug-in's model; a warning names the plug-in.
 
         Raises:
             CheckpointError: If the folder holds something else, is damaged, or would run code that is not trusted.
         """
-        self.about = _read_about(folder)
+        self.about = read_about(folder)
         self._device = choose_device(device)
         use_packed(folder, self.about, trust=trust_plugins)
         self._config = TrialConfig.from_dict(self.about["config"])
@@ -154,8 +80,7 @@ class Retriever:
         try:
             tensors = load_file(folder / GALLERY)
             gallery = {name: from_tensors(name, tensors) for name in ("images", "captions")}
-            sizes = self.about["feature_shape"], self.about.get("caption_size")
-            self._model = _build(self._config, self._vocabulary, *sizes, bool(self.about.get("has_one_modality")))
+            self._model = build_unloaded(self._config, self._vocabulary, self.about)
             self._model.load_state_dict(load_file(folder / MODEL))
         except (OSError, KeyError, RuntimeError, SafetensorError) as error:
             raise CheckpointError(
@@ -364,41 +289,6 @@ def _load_pyfunc(path: str) -> Served:
     """Load a packed model for MLflow."""
     # MLflow has already run the packed code of this package, so its user trusts the model's folder.
     return Served(Retriever(Path(path), trust_plugins=True))
-
-
-def _read_about(folder: Path) -> dict[str, Any]:
-    try:
-        about = read_state(folder / ABOUT)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / ABOUT}: cannot be read: {error}; register the model again") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise CheckpointError(f"{folder / ABOUT}: not of format {FORMAT}; register the model again")
-    return about
-
-
-def _build(
-    config: TrialConfig,
-    vocabulary: Vocabulary,
-    feature_shape: Sequence[int],
-    caption_size: int | None,
-    has_one_modality: bool,
-) -> RetrievalModel:
-    """Make the model of a config from the sizes of its dataset."""
-    nothing = Strings.pack([])
-    empty = Split(
-        name="train",
-        features=np.zeros((1, *feature_shape), dtype=np.float32),
-        image_rows=np.zeros(0, dtype=np.int64),
-        image_ids=nothing,
-        filenames=nothing,
-        tokens=np.zeros(0, dtype=np.int32),
-        offsets=np.zeros(1, dtype=np.int64),
-        image_of_caption=np.zeros(0, dtype=np.int64),
-        captions=nothing,
-        caption_features=None if caption_size is None else np.zeros((1, caption_size), dtype=np.float32),
-        labels=np.zeros(0, dtype=np.int64) if has_one_modality else None,
-    )
-    return build_model(config, Dataset(config.dataset, "", vocabulary, {"train": empty}), pretrained=False)
 
 
 def _best(scores: Tensor, top: int) -> list[tuple[int, float]]:

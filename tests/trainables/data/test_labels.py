@@ -15,7 +15,8 @@ from trainables.data.dataset import check_modality, load_dataset
 from trainables.data.resident import ResidentSplit
 from trainables.errors import ConfigError, DataError
 from trainables.models import build_model
-from trainables.serving.retriever import Retriever, write_retriever
+from trainables.serving.packed import write_retriever
+from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial
 
 CLASSES = {"train": "abc", "val": "de", "test": "fg"}

@@ -20,7 +20,8 @@ from trainables.errors import CheckpointError, PluginError
 from trainables.fused.trials import FusedTrials
 from trainables.plugins.in_use import references
 from trainables.reports import EpochReport
-from trainables.serving.retriever import Retriever, write_retriever
+from trainables.serving.packed import write_retriever
+from trainables.serving.retriever import Retriever
 from trainables.trial import run_trial
 
 DATA = tiny_dataset()
