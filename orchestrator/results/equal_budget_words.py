@@ -1,9 +1,9 @@
 """Sentences about losses at equal budgets: which loss is ahead, where curves cross, and what more budget may gain."""
 
-from collections.abc import Sequence
+import math
 
 from orchestrator.results.candidates import Comparison, DatasetVerdict, Verdict
-from orchestrator.results.equal_budget_answers import Crossing, EqualBudget, LossComparison
+from orchestrator.results.equal_budget_answers import EqualBudget, LossComparison, Unit
 from orchestrator.results.needed_seeds import POWER, needed_seeds
 from orchestrator.results.spending import level_of_plan
 from orchestrator.results.verdict import LEVEL
@@ -45,14 +45,19 @@ def _comparison(one: LossComparison, found: EqualBudget) -> list[str]:
 
 
 def _crossing(one: LossComparison, found: EqualBudget) -> str:
-    parts = [_where(crossed, found.name_of(unit)) for unit, crossed in one.crossings.items() if crossed]
+    parts = [
+        ", ".join(f"from {_budget(each.at, unit)} {found.name_of(unit)} on {each.ahead} is ahead" for each in crossed)
+        for unit, crossed in one.crossings.items()
+        if crossed
+    ]
     if not parts:
         return f"the curves of {one.first} and {one.other} do not cross at any budget that both had"
     return f"the curves of {one.first} and {one.other} cross: {'; '.join(parts)}"
 
 
-def _where(crossed: Sequence[Crossing], unit: str) -> str:
-    return ", ".join(f"from {one.at:.3g} {unit} on {one.ahead} is ahead" for one in crossed)
+def _budget(at: float, unit: Unit) -> str:
+    """Return a budget as a number; of trials and epochs, which are spent whole, the next whole number."""
+    return f"{at:.3g}" if unit == "hours" else str(math.ceil(at))
 
 
 def _seeds(one: Comparison, effect: float, level: float) -> str:
