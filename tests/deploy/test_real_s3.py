@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -24,6 +25,16 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 """How a client of gRPC begins: with an empty frame of settings, which a server answers with its own."""
 
 
+class Server(NamedTuple):
+    """A store that runs."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    grpc_port: int
+    secrets: Path
+    log: Path
+
+
 def weed() -> str:
     """Return SeaweedFS's program, or skip."""
     there = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
@@ -32,9 +43,12 @@ def weed() -> str:
     return there
 
 
+SERVICE = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]["s3"]
+
+
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, Path]]:
-    """Yield the ports of S3 and of its gRPC, and the folder of the secrets."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Yield the running store."""
     program, folder = weed(), tmp_path_factory.mktemp("s3")
     secrets = folder / "secrets"
     subprocess.run([str(COMPOSE / "make-secrets.sh"), str(secrets)], check=True, capture_output=True)
@@ -46,7 +60,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, 
     (folder / "data").mkdir()
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     grpc = {name: free_port() for name in ports}
-    given = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]["s3"]["command"]
+    given = SERVICE["command"]
     replaced = {"-dir": folder / "data", "-s3.port": ports["s3"], "-s3.config": secrets / "s3_identities.json"}
     command = [f"{name}={replaced.get(name, value)}" if value else name for name, _, value in map(_parts, given)]
     command += [f"-{name}.port={ports[name]}" for name in ("master", "volume", "filer")]
@@ -55,10 +69,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, 
         process = subprocess.Popen([program, *command], cwd=folder, stdout=log, stderr=log)
     try:
         wait_for(ports["s3"], process, folder / "log")
-        yield ports["s3"], grpc["s3"], secrets
+        yield Server(process, ports["s3"], grpc["s3"], secrets, folder / "log")
     finally:
         process.kill()
         process.wait(30)
+
+
+@pytest.fixture
+def store(server: Server) -> tuple[int, int, Path]:
+    """Return the ports of S3 and of its gRPC, and the folder of the secrets."""
+    return server.port, server.grpc_port, server.secrets
 
 
 def _parts(argument: str) -> tuple[str, str, str]:
@@ -113,3 +133,11 @@ def test_the_key_of_the_store_opens_it_and_no_other_does(store: tuple[int, int, 
     assert good.get_object(Bucket="searches", Key="k")["Body"].read() == b"value"
     with pytest.raises(ClientError):
         client("guessed").list_buckets()
+
+
+def test_the_store_closes_its_volumes_within_the_time_that_it_is_given(server: Server) -> None:
+    """Last in this file, because it ends the store."""
+    given = SERVICE.get("stop_grace_period", "10s")
+    server.process.terminate()
+    assert server.process.wait(int(given[:-1]) * {"s": 1, "m": 60}[given[-1]]) == 0
+    assert "Shut down successfully" in server.log.read_text()
