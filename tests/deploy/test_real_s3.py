@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +46,10 @@ def weed() -> str:
 SERVICE = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]["s3"]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Yield the running store."""
-    program, folder = weed(), tmp_path_factory.mktemp("s3")
-    secrets = folder / "secrets"
+@contextmanager
+def running(folder: Path) -> Iterator[Server]:
+    """Run the store for the length of a ``with`` block."""
+    program, secrets = weed(), folder / "secrets"
     subprocess.run([str(COMPOSE / "make-secrets.sh"), str(secrets)], check=True, capture_output=True)
     text = (COMPOSE / "s3-security.toml").read_text()
     for name in ("cert", "key"):
@@ -60,9 +59,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (folder / "data").mkdir()
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     grpc = {name: free_port() for name in ports}
-    given = SERVICE["command"]
     replaced = {"-dir": folder / "data", "-s3.port": ports["s3"], "-s3.config": secrets / "s3_identities.json"}
-    command = [f"{name}={replaced.get(name, value)}" if value else name for name, _, value in map(_parts, given)]
+    command = [
+        f"{name}={replaced.get(name, value)}" if value else name for name, _, value in map(_parts, SERVICE["command"])
+    ]
     command += [f"-{name}.port={ports[name]}" for name in ("master", "volume", "filer")]
     command += [f"-{name}.port.grpc={port}" for name, port in grpc.items()]
     with (folder / "log").open("w") as log:
@@ -75,10 +75,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         process.wait(30)
 
 
-@pytest.fixture
-def store(server: Server) -> tuple[int, int, Path]:
-    """Return the ports of S3 and of its gRPC, and the folder of the secrets."""
-    return server.port, server.grpc_port, server.secrets
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int, Path]]:
+    """Yield the ports of S3 and of its gRPC, and the folder of the secrets."""
+    with running(tmp_path_factory.mktemp("s3")) as server:
+        yield server.port, server.grpc_port, server.secrets
 
 
 def _parts(argument: str) -> tuple[str, str, str]:
@@ -137,9 +138,9 @@ def test_the_key_of_the_store_opens_it_and_no_other_does(store: tuple[int, int, 
         client("guessed").list_buckets()
 
 
-def test_the_store_closes_its_volumes_within_the_time_that_it_is_given(server: Server) -> None:
-    """Last in this file, because it ends the store."""
+def test_the_store_closes_its_volumes_within_the_time_that_it_is_given(tmp_path: Path) -> None:
     given = SERVICE.get("stop_grace_period", "10s")
-    server.process.terminate()
-    assert server.process.wait(int(given[:-1]) * {"s": 1, "m": 60}[given[-1]]) == 0
-    assert "Shut down successfully" in server.log.read_text()
+    with running(tmp_path) as server:
+        server.process.terminate()
+        assert server.process.wait(int(given[:-1]) * {"s": 1, "m": 60}[given[-1]]) == 0
+        assert "Shut down successfully" in server.log.read_text()
