@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from tests.support.fake_workload import FakeWorkload
 from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
-TRIALS = 60
+TRIALS = 120
+"""Enough for a second actor to start on a machine that others keep busy, while one actor trains them for a second each."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,13 @@ class Attended(FakeWorkload):
             own.unlink(missing_ok=True)
 
 
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 2], ids=["as many as fit", "two"])
 def test_trials_shorter_than_an_actors_start_run_side_by_side(
@@ -57,6 +65,8 @@ def test_trials_shorter_than_an_actors_start_run_side_by_side(
         scheduler={"name": "none"},
         resources=resources,
     )
+    # An actor of the test before may still be ending: while it has its CPU, there is room for one alone.
+    wait_until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "all CPUs are free")
     run_search(experiment, Attended(folder=tmp_path), output, quiet=True)
     assert (tmp_path / "together").exists()
 
