@@ -19,7 +19,7 @@ from trainables.config import TrialConfig
 from trainables.reports import EpochReport
 
 TRIALS = 120
-"""Enough for a second actor to start on a machine that others keep busy, while one actor trains them for a second each."""
+"""So many that a second actor starts on a busy machine, too, while the first one trains a trial a second."""
 
 
 @dataclass(frozen=True)
