@@ -27,7 +27,7 @@ class Run:
         step: The newest step, 0 for none: the newest epoch of a trial, the number of ended trials of a study, the
             number of seeds of a candidate.
         tested: Whether the run has test metrics.
-        described: Whether the run has its config.
+        described: Whether the run has its params, and so the file of its config, which is sent before them.
         has_weights: Whether the run has the file of its best model.
         has_ranks: Whether the run has the files of the ranks of its queries.
     """
@@ -104,7 +104,7 @@ def existing_runs(client: "MlflowClient", experiment: str) -> Iterator[tuple[str
                         status=run.info.status,
                         step=int(max(metrics.get(name, 0) for name in STEPS)),
                         tested=any(metric.startswith("test/") for metric in metrics),
-                        described="described" in run.data.tags,
+                        described=bool(run.data.params),
                         has_weights="weights" in run.data.tags,
                         has_ranks="ranks" in run.data.tags,
                     ),

@@ -83,22 +83,25 @@ class Store:
         for trial_id in trials:
             trial = history.trials[trial_id]
             parent = self._find_study(trial, history)
-            run = self._find_trial(trial, history, parent.id)
+            # Tags that a run gets with its creation cost no request of their own.
+            end_tags = {**end_of(trial), **lineage_of(trial)}
+            run, was_made = self._find_trial(trial, history, parent.id, end_tags)
             batch = RunBatch(self._client, run)
+            texts: dict[str, str] = {}
             if not run.described:
                 self._client.log_inputs(run.id, datasets=[dataset_of(trial, history)])
                 # The config as it was at the start, because a param of MLflow cannot change.
-                self._describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
+                texts |= _describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
             _add_epochs(trial, run, batch, history)
             _add_test(trial, run, batch, history)
-            is_new = run.status != status[trial.state]
-            if is_new:
-                batch.add_tags({**end_of(trial), **lineage_of(trial)})
+            if run.status != status[trial.state]:
+                batch.add_tags({} if was_made else end_tags)
+                texts |= trial_artifacts(trial) if trial.has_ended else {}
+            # The files go first, because the params of the batch say that the file of the config has been sent.
+            send_texts(run, texts, self._uri)
             batch.send()
             self._send_weights(trial, run)
             self._send_ranks(trial, run)
-            if is_new and trial.has_ended:
-                send_texts(run, trial_artifacts(trial), self._uri)
             # Last, because a run that has its status lacks nothing.
             self._set_status(run, status[trial.state], trial.ended)
 
@@ -161,7 +164,8 @@ class Store:
             run = self._create(candidate_key(trial.id), name, {**tags, "mlflow.parentRunId": parent.id}, trial.created)
         batch = RunBatch(self._client, run)
         if not run.described:
-            self._describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
+            texts = _describe(run, batch, params_of(trial), "config.yaml", trial.config_in(1).to_dict())
+            send_texts(run, texts, self._uri)
         if run.step < candidate.seeds:
             self._client.update_run(run.id, name=name)
             batch.add_step(candidate.metrics, candidate.ended, candidate.seeds)
@@ -185,33 +189,24 @@ class Store:
         if not run.described:
             batch = RunBatch(self._client, run)
             params = {"sampler": history.experiment.sampler, "metric": history.metric}
-            self._describe(run, batch, params, "experiment.yaml", history.experiment.values)
+            send_texts(run, _describe(run, batch, params, "experiment.yaml", history.experiment.values), self._uri)
             batch.send()
             self._show(history)
         return run
 
-    def _find_trial(self, trial: Trial, history: History, parent: str) -> Run:
+    def _find_trial(self, trial: Trial, history: History, parent: str, end_tags: Mapping[str, str]) -> tuple[Run, bool]:
+        """Return the run of a trial, and whether it was made just now."""
         run = self._runs.get(trial.id)
-        if run is None:
-            tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
-            tags |= {**note_of(trial), "mlflow.parentRunId": parent}
-            run = self._create(trial.id, run_name(trial, history), tags, trial.created)
-        return run
+        if run is not None:
+            return run, False
+        tags = {**tags_of(trial, history), "kind": "trial", "study": trial.study, "trial": trial.id}
+        tags |= {**note_of(trial), "mlflow.parentRunId": parent, **end_tags}
+        return self._create(trial.id, run_name(trial, history), tags, trial.created), True
 
     def _create(self, key: str, name: str, tags: dict[str, Any], created: float) -> Run:
         made = self._client.create_run(self._experiment, start_time=round(created * 1000), tags=tags, run_name=name)
         run = self._runs[key] = Run(made.info.run_id, made.info.artifact_uri)
         return run
-
-    def _describe(
-        self, run: Run, batch: RunBatch, params: Mapping[str, Any], file: str, content: Mapping[str, Any]
-    ) -> None:
-        """Send the config as a file, then add the params with a tag that says that file and params have been sent."""
-        send_texts(run, {file: yaml.safe_dump(dict(content), sort_keys=False)}, self._uri)
-        batch.add_params(params)
-        batch.add_tags({"described": "true"})
-        # Where the request fails, the next attempt reads from the store what the run holds.
-        run.described = True
 
     def _send_weights(self, trial: Trial, run: Run) -> None:
         """Send the file of the best model, if it exists, then a tag that says so."""
@@ -238,6 +233,16 @@ class Store:
         else:
             self._client.set_terminated(run.id, status, end_time=round(ended * 1000) if ended else None)
         run.status = status
+
+
+def _describe(
+    run: Run, batch: RunBatch, params: Mapping[str, Any], file: str, content: Mapping[str, Any]
+) -> dict[str, str]:
+    """Add params, which say that a run is described, and return the file of its config, which is to be sent before."""
+    batch.add_params(params)
+    # Where a request fails, the next attempt reads from the store what the run holds.
+    run.described = True
+    return {file: yaml.safe_dump(dict(content), sort_keys=False)}
 
 
 def _add_epochs(trial: Trial, run: Run, batch: RunBatch, history: History) -> None:

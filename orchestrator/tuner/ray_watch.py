@@ -24,6 +24,9 @@ CORE = {"gcs_server": "its control store gcs_server died", "raylet": "its node m
 LOOK_SECONDS = 0.2
 """Seconds between two looks at the processes of Ray."""
 
+NOTE_SECONDS = 2.0
+"""Seconds between two notes of Ray's workers: psutil reads every process of the machine to find them."""
+
 ASK_SECONDS = 5.0
 """Seconds between two attempts to reach the head of a cluster."""
 
@@ -123,12 +126,15 @@ class OwnRay:
         self._started = processes
         self._core = {name: process for process in processes if (name := process.name()) in CORE}
         self._workers: list[psutil.Process] = []
+        self._noted_at = -NOTE_SECONDS
 
     def lost(self) -> list[str]:
         """Return which of the processes in ``CORE`` have ended."""
         gone = [CORE[name] for name, process in self._core.items() if not is_alive(process)]
-        if self._core and not gone:
-            # The workers are noted while the raylet lives: of a dead raylet nothing says which were its workers.
+        if self._core and not gone and time.monotonic() - self._noted_at >= NOTE_SECONDS:
+            # The workers are noted while the raylet lives: of a dead raylet nothing says which were its workers. A
+            # worker that is younger than the last note ends by itself, once its raylet has.
+            self._noted_at = time.monotonic()
             with suppress(psutil.Error):
                 workers = self._core["raylet"].children(recursive=True)
                 # A raylet that died during the call had no children left; the workers known before are kept.

@@ -3,7 +3,9 @@
 import json
 import random
 import shutil
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +256,62 @@ def test_many_metrics_go_in_batches(output: Path) -> None:
     tracker.close(60)
     assert tracker.problem is None
     assert_store_agrees(ledger.history, output)
+
+
+class Counting:
+    """A client that notes the names of its calls which write a trial's run."""
+
+    NOTED = ("create_run", "log_inputs", "log_batch", "set_tag", "update_run", "set_terminated")
+
+    def __init__(self, client: MlflowClient, calls: list[str]) -> None:
+        self._client, self._calls = client, calls
+
+    def __getattr__(self, name: str) -> Any:
+        self._calls += [name] if name in self.NOTED else []
+        return getattr(self._client, name)
+
+
+def test_a_trial_that_ends_soon_takes_one_request_of_each_kind(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
+    monkeypatch.setattr(tracker_module, "HOLD", 3600.0)
+    connect, calls = connection.connect, list[str]()
+    monkeypatch.setattr(connection, "connect", lambda uri, output: Counting(connect(uri, output), calls))
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    add_trial(ledger, [1.0])
+    # The last batch is of the curve of the study.
+    last = ["set_terminated", "log_batch"]
+    wait_until(lambda: calls[-2:] == last)
+    calls.clear()
+    trial = add_trial(ledger, [], state=TrialState.RUNNING)
+    # Passes of the tracker that leave the trial alone, because it has only begun.
+    time.sleep(0.3)
+    assert calls == []
+    ledger.report(trial, 1, {"val/rsum": 1.0}, TrialState.FINISHED)
+    wait_until(lambda: calls[-2:] == last)
+    assert calls == ["create_run", "log_inputs", "log_batch", *last]
+    append(ledger, "experiment_ended", outcome="finished")
+    tracker.close(30)
+    assert_store_agrees(ledger.history, output)
+    assert stored(output)[trial.id][0].data.tags["state"] == "finished"
+
+
+def test_a_trial_that_goes_on_has_its_run_while_it_trains(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker_module, "PAUSE", 0.01)
+    monkeypatch.setattr(tracker_module, "HOLD", 0.05)
+    ledger = Ledger(output / "journal.jsonl")
+    tracker = session(ledger, output)
+    trial = add_trial(ledger, [], state=TrialState.RUNNING)
+    wait_until(lambda: trial.id in stored(output))
+    assert stored(output)[trial.id][0].info.status == "RUNNING"
+    tracker.close(30)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_experiments_share_a_store(output: Path) -> None:

@@ -19,6 +19,7 @@ from orchestrator.tuner.ray_watch import CORE, JoinedRay, OwnRay, RayWork
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_watch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(ray_watch, "NOTE_SECONDS", 0.0)
     monkeypatch.setattr(ray_watch, "GRACE_SECONDS", 0.05)
 
 
