@@ -29,7 +29,7 @@ from orchestrator.regression.webpage import render_page
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
 from orchestrator.studies.planned import PlannedTrials
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.test_split import evaluate_on_test
 from orchestrator.workload.workload import Workload
 from trainables.errors import UserError
@@ -123,7 +123,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         from orchestrator.tuner.session import Session
 
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
-            with tracked(ledger, Tracker(here.uri, request.output, suite.name, ledger.past)) as tracker:
+            with tracked(TrackingProcess(here.uri, request.output, suite.name, ledger.path)) as tracking:
                 start(ledger, experiment, digests, directory, cluster)
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
@@ -135,7 +135,7 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
             # The rerun has ended, so no training resumes from these checkpoints.
             checkpoints.rewind({})
     summary = read_summary(directory)
-    return Rerun(directory, summary, found, summary.slipped, tracker.problem, past.warning)
+    return Rerun(directory, summary, found, summary.slipped, tracking.problem, past.warning)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from orchestrator.machines.environment import describe_environment
 from orchestrator.search.display import Progress, make_display
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.tracking import choose_uri
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.workload.workload import Workload
 from trainables.errors import ConfigError
 from trainables.files import make_writable, write_whole
@@ -93,14 +93,13 @@ def displayed(session: "Session", title: str, progress: Progress, *, quiet: bool
 
 
 @contextmanager
-def tracked(ledger: Ledger, tracker: Tracker) -> Iterator[Tracker]:
-    """Let a tracker follow the ledger during a ``with`` block, and close the tracker however the block ends."""
-    ledger.listeners.append(tracker.listen)
-    tracker.start()
+def tracked(tracking: TrackingProcess) -> Iterator[TrackingProcess]:
+    """Let a process deliver the journal during a ``with`` block, and close the process however the block ends."""
+    tracking.start()
     try:
-        yield tracker
+        yield tracking
     finally:
-        tracker.close(TRACKING_SECONDS)
+        tracking.close(TRACKING_SECONDS)
 
 
 def start(

@@ -33,7 +33,7 @@ from orchestrator.text.terminal import say
 from orchestrator.text.values import count_text
 from orchestrator.tracking import without_password
 from orchestrator.tracking.registry import Registered, register_all
-from orchestrator.tracking.tracker import Tracker
+from orchestrator.tracking.tracking_process import TrackingProcess
 from orchestrator.winners.champions import pack_champions
 from orchestrator.winners.test_split import evaluate_on_test, selected
 from orchestrator.winners.weights import write_files
@@ -125,8 +125,8 @@ def run_search(
             say(describe_start(experiment, ledger.history, directory))
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
-        tracking = Tracker(uri, output, experiment.name, ledger.past)
-        with closing(checkpoints), tracked(ledger, tracking) as tracker, answered(directory, ledger, stages):
+        tracking = TrackingProcess(uri, output, experiment.name, ledger.path)
+        with closing(checkpoints), tracked(tracking), answered(directory, ledger, stages):
             before = ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster, options)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
@@ -141,9 +141,9 @@ def run_search(
             ended_by = ended_by or before
             problems = conclude_search(ledger, workload, checkpoints, directory, ended_by)
     # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
-    registered, unregistered = register_all(uri, directory, tracker.problem)
+    registered, unregistered = register_all(uri, directory, tracking.problem)
     problems += unregistered
-    return SearchResult(ledger.history, directory, uri, tracker.problem, ended_by, registered, problems)
+    return SearchResult(ledger.history, directory, uri, tracking.problem, ended_by, registered, problems)
 
 
 def conclude_search(

@@ -19,8 +19,6 @@ from orchestrator.journal.trial import TrialState
 from orchestrator.journal.trial_records import TrialCreated, TrialStarted
 from orchestrator.tracking import STATUS, Store, first_line, store_failures, sync_command
 from orchestrator.tracking.breaker import Breaker
-from orchestrator.tracking.turns import SHORT_TURNS
-from trainables.extras import is_installed
 
 PAUSE = 0.5
 """Seconds between deliveries; the records of a trial in this time are sent in one request."""
@@ -33,8 +31,6 @@ LONGEST_PAUSE = 30.0
 
 ATTEMPTS = 3
 """Attempts at one delivery, a moment apart, before the store counts as not answering."""
-
-WITHOUT_MLFLOW = "which is not installed: pip install 'icr-orchestrator[tracking]'"
 
 
 class Tracker:
@@ -54,14 +50,11 @@ class Tracker:
         self._deadline: float | None = None
         self._store: Store | None = None
         self.problem: str | None = None
-        self._is_installed = is_installed("tracking")
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver; without MLflow everything is left to a later delivery."""
-        if self._is_installed:
-            SHORT_TURNS.begin()
-            self._thread.start()
+        """Begin to deliver."""
+        self._thread.start()
 
     def listen(self, record: Record) -> None:
         """Queue a new record of the journal; the call returns at once."""
@@ -69,11 +62,6 @@ class Tracker:
 
     def close(self, seconds: float) -> None:
         """Deliver the rest within some seconds; if the store answers, no run of this search stays RUNNING."""
-        if not self._is_installed:
-            self.problem = f"nothing is in MLflow, {WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
-            return
-        # From here on, only the delivering thread has work to do.
-        SHORT_TURNS.end()
         self._deadline = time.monotonic() + seconds
         self._thread.join(seconds + 5)
         if self._thread.is_alive() or self._due or not self._records.empty() or self.problem is not None:

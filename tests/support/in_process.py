@@ -2,10 +2,12 @@
 
 All else is the product: ``run_search`` with its lock, journal, studies, scheduler, retries, actors, checkpoints,
 budget, confirmation and test split. What is replaced is ``tuner.run.run_trials``, the two functions that run on Ray's
-workers, and, where nobody asks for it, the thread that delivers to MLflow.
+workers, and the process that delivers to MLflow: by a thread, or, where nobody asks for MLflow, by nothing.
 """
 
+import queue
 import random
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +21,10 @@ from ray.exceptions import RayError
 from ray.tune import PlacementGroupFactory
 
 from orchestrator.machines.nodes import Node
+from orchestrator.regression import rerun
 from orchestrator.search import search
 from orchestrator.studies.source import TrialSource
+from orchestrator.tracking.follow import Target, deliver
 from orchestrator.tuner import allocation, run
 from orchestrator.tuner.actor import TrialActor
 from orchestrator.tuner.allocation import allocate
@@ -125,7 +129,7 @@ def get(answer: Callable[[], Any]) -> Any:
 
 
 class Silent:
-    """A tracker that delivers nothing."""
+    """A process that delivers nothing."""
 
     problem = None
 
@@ -135,11 +139,34 @@ class Silent:
     def start(self) -> None:
         pass
 
-    def listen(self, record: object) -> None:
-        pass
-
     def close(self, seconds: float) -> None:
         pass
+
+
+class TrackingHere:
+    """What ``TrackingProcess`` starts a process for, in a thread: a process takes seconds to import MLflow."""
+
+    def __init__(self, uri: str, output: Path, experiment: str, journal: Path) -> None:
+        self._target = Target(uri, output, experiment, journal)
+        self._ends: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._deliver)
+        self.problem: str | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self, seconds: float) -> None:
+        self._ends.put(seconds)
+        self._thread.join()
+
+    def _deliver(self) -> None:
+        self.problem = deliver(self._target, self._wait)
+
+    def _wait(self, seconds: float) -> float | None:
+        try:
+            return self._ends.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
 
 @contextmanager
@@ -164,8 +191,9 @@ def without_ray(places: int = 1, gpus: int = 0, order: int = 0, *, tracked: bool
         patch.setattr(allocation, "_rates", OnRay(lambda workload, config: workload.rates(config)))
         patch.setattr(allocation, "_measure", OnRay(lambda workload, config: workload.measure(config)))
         patch.setattr(allocation, "ray", SimpleNamespace(get=get))
+        patch.setattr(rerun, "TrackingProcess", TrackingHere)
+        patch.setattr(search, "TrackingProcess", TrackingHere if tracked else Silent)
         if not tracked:
-            patch.setattr(search, "Tracker", Silent)
             patch.setattr(search, "register_all", lambda uri, directory, problem: ([], []))
         yield
 

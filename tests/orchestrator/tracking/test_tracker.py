@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from orchestrator import tracking
-from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
 from orchestrator.tracking import Store, connection, default_uri
@@ -24,6 +22,7 @@ from orchestrator.winners.kept_ranks import ranks_file
 from orchestrator.winners.weights import weights_file
 from tests.support.experiments import add_repeat, add_trial, make_experiment, open_test, start
 from tests.support.records import append
+from tests.support.stored_runs import assert_store_agrees, stored
 
 
 @pytest.fixture
@@ -39,39 +38,6 @@ def session(ledger: Ledger, output: Path) -> Tracker:
     tracker.start()
     start(ledger, make_experiment())
     return tracker
-
-
-def stored(output: Path) -> dict[str, Any]:
-    """Return the runs of the store by name: status, tags, params, and how often each step of a metric is there."""
-    client = MlflowClient(tracking_uri=default_uri(output))
-    experiment = client.get_experiment_by_name("tiny")
-    assert experiment is not None
-    found = {}
-    for run in client.search_runs([experiment.experiment_id]):
-        steps = Counter(
-            (name, point.step, point.value)
-            for name in run.data.metrics
-            for point in client.get_metric_history(run.info.run_id, name)
-        )
-        name = run.data.tags.get("trial") or run.data.tags.get("study") or run.info.run_name
-        assert name not in found, "one run a trial"
-        found[name] = (run, steps)
-    return found
-
-
-def assert_store_agrees(history: History, output: Path, *, running: str = "KILLED") -> None:
-    found = stored(output)
-    assert set(found) == set(history.trials) | {trial.study for trial in history.trials.values()}
-    for trial in history.trials.values():
-        run, steps = found[trial.id]
-        assert run.info.status == {**tracking.STATUS, TrialState.RUNNING: running}[trial.state]
-        assert run.data.params["training.epochs"] == "6"
-        assert run.data.tags["mlflow.parentRunId"] == found[trial.study][0].info.run_id
-        expected = {
-            (name, e, float(f"{value:.6g}")) for e, metrics in trial.epochs.items() for name, value in metrics.items()
-        }
-        assert {key for key in steps if key[0] != "epoch" and not key[0].startswith("test/")} == expected
-        assert set(steps.values()) <= {1}
 
 
 def test_a_search_is_in_the_store_with_all_that_people_compare(output: Path) -> None:
@@ -302,6 +268,8 @@ def test_a_trial_that_goes_on_has_its_run_while_it_trains(output: Path, monkeypa
     ledger = Ledger(output / "journal.jsonl")
     tracker = session(ledger, output)
     trial = add_trial(ledger, [], state=TrialState.RUNNING)
+    client = MlflowClient(tracking_uri=default_uri(output))
+    wait_until(lambda: client.get_experiment_by_name("tiny") is not None)
     wait_until(lambda: trial.id in stored(output))
     assert stored(output)[trial.id][0].info.status == "RUNNING"
     tracker.close(30)
@@ -381,19 +349,3 @@ def test_the_ranks_of_a_trial_are_sent_once_and_only_whole(output: Path, tmp_pat
         assert sent() == {"ranks_val.npz", "ranks_test.npz"}
     run = stored(output)[trial.id][0].info.run_id
     assert Path(client.download_artifacts(run, "ranks_test.npz", str(tmp_path))).read_bytes() == b"test"
-
-
-def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tracker_module, "is_installed", lambda extra: extra != "tracking")
-    ledger = Ledger(tmp_path / "journal.jsonl")
-    tracker = session(ledger, tmp_path)
-    add_trial(ledger, [1.0, 2.0])
-    tracker.close(1.0)
-    ledger.close()
-    assert tracker.problem == (
-        "nothing is in MLflow, which is not installed: pip install 'icr-orchestrator[tracking]'; "
-        f"then `orchestrator sync tiny --output {tmp_path}` delivers all of it"
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]

@@ -1,0 +1,115 @@
+"""The program of the process that delivers to MLflow: it follows the journal that a search writes.
+
+Standard input has the target as one line of JSON and, at the end of the search, the seconds that are left. The program
+then answers on standard output, as JSON, why something was not delivered, and ends. If standard input ends before, the
+search has died: this process ends at once, because the next start of the search delivers, too.
+"""
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orchestrator.journal.journal import JournalError
+from orchestrator.journal.reader import JournalReader
+from orchestrator.tracking.tracker import Tracker
+
+LOOK_SECONDS = 0.1
+"""Seconds between two looks at the journal."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is delivered, and where to.
+
+    Attributes:
+        uri: Address of MLflow's store, with its password.
+        output: Root of all output, where the default store lies.
+        experiment: Name of the experiment in MLflow.
+        journal: Path of the journal that is delivered.
+    """
+
+    uri: str
+    output: Path
+    experiment: str
+    journal: Path
+
+    def to_line(self) -> bytes:
+        """Return the target as one line of JSON."""
+        return json.dumps({name: str(value) for name, value in asdict(self).items()}).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "Target":
+        """Return the target of a line of ``to_line``."""
+        values = json.loads(line)
+        return cls(values["uri"], Path(values["output"]), values["experiment"], Path(values["journal"]))
+
+
+def deliver(target: Target, wait: Callable[[float], float | None]) -> str | None:
+    """Deliver a journal while it grows, and return why something was not delivered; ``None`` if all was.
+
+    Args:
+        target: What is delivered, and where to.
+        wait: Waits for some seconds; returns the seconds that are left once the search has ended, until then ``None``.
+    """
+    reader = JournalReader(target.journal)
+    problem: str | None = None
+    try:
+        past = list(reader.read_on())
+    except JournalError as error:
+        past, problem = [], str(error)
+    tracker = Tracker(target.uri, target.output, target.experiment, past)
+    tracker.start()
+    seconds: float | None = None
+    while seconds is None:
+        seconds = wait(LOOK_SECONDS)
+        # The search writes nothing after its end, so that this reading is whole where it is the last.
+        if problem is None and reader.has_news():
+            try:
+                for record in reader.read_on():
+                    tracker.listen(record)
+            except JournalError as error:
+                problem = str(error)
+    tracker.close(seconds)
+    return problem or tracker.problem
+
+
+def main() -> None:
+    """Deliver what standard input asks for."""
+    # A signal to the whole group, e.g. of a batch system, is for the search, which ends in order and then says so here.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    # What a library prints goes to standard error: standard output is for the answer alone.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    target = Target.from_line(sys.stdin.buffer.readline())
+    ends: queue.SimpleQueue[float] = queue.SimpleQueue()
+    threading.Thread(target=_read_end, args=(ends,), daemon=True).start()
+
+    def wait(seconds: float) -> float | None:
+        try:
+            return ends.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    answers.write(json.dumps(deliver(target, wait)).encode())
+    answers.close()
+    # A request to a store that does not answer would keep its thread, and so this process, alive.
+    os._exit(0)
+
+
+def _read_end(ends: "queue.SimpleQueue[float]") -> None:
+    """Pass on the seconds that are left; end this process when the search has ended or died."""
+    if line := sys.stdin.buffer.readline():
+        ends.put(float(line))
+        sys.stdin.buffer.readline()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The process that delivers to MLflow: it outlives no search, and whatever happens to it, nothing is lost."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.journal.ledger import Ledger
+from orchestrator.journal.trial import TrialState
+from orchestrator.tracking import default_uri, tracking_process
+from orchestrator.tracking.follow import Target, deliver
+from orchestrator.tracking.tracking_process import TrackingProcess
+from tests.support.experiments import add_trial, make_experiment, start
+from tests.support.records import append
+from tests.support.stored_runs import assert_store_agrees
+
+
+@pytest.fixture
+def output(tmp_path: Path, store_template: Path) -> Path:
+    shutil.copy(store_template, tmp_path / "mlflow.db")
+    return tmp_path
+
+
+@pytest.fixture
+def ledger(output: Path) -> Ledger:
+    ledger = Ledger(output / "journal.jsonl")
+    start(ledger, make_experiment())
+    return ledger
+
+
+def begin(output: Path) -> tuple[TrackingProcess, psutil.Process]:
+    """Begin to deliver, and return the process as the system sees it."""
+    tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
+    before = set(psutil.Process().children())
+    tracking.start()
+    (process,) = set(psutil.Process().children()) - before
+    return tracking, process
+
+
+def test_what_happened_before_and_meanwhile_is_in_the_store_at_the_end(output: Path, ledger: Ledger) -> None:
+    add_trial(ledger, [1.0, 2.0])
+    tracking, process = begin(output)
+    add_trial(ledger, [3.0])
+    # A batch system may send its signals to every process of a job.
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    process.terminate()
+    add_trial(ledger, [1.0], state=TrialState.DIVERGED)
+    append(ledger, "experiment_ended", outcome="finished")
+    tracking.close(60)
+    assert tracking.problem is None
+    assert not process.is_running()
+    assert_store_agrees(ledger.history, output)
+
+
+def test_a_process_that_was_killed_is_replaced_at_the_end(output: Path, ledger: Ledger) -> None:
+    tracking, process = begin(output)
+    process.kill()
+    process.wait(20)
+    add_trial(ledger, [1.0, 2.0])
+    append(ledger, "experiment_ended", outcome="finished")
+    tracking.close(60)
+    assert tracking.problem is None
+    assert_store_agrees(ledger.history, output)
+
+
+SEARCH = """
+import os, signal, sys, time
+from pathlib import Path
+from orchestrator.tracking.tracking_process import TrackingProcess
+output = Path(sys.argv[1])
+tracking = TrackingProcess(sys.argv[2], output, "tiny", output / "journal.jsonl")
+tracking.start()
+print(tracking._process.pid, flush=True)
+time.sleep(float(sys.argv[3]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0, 3], ids=["at once", "while it delivers"])
+def test_a_search_that_is_killed_takes_the_process_along(output: Path, ledger: Ledger, seconds: float) -> None:
+    add_trial(ledger, [1.0])
+    command = [sys.executable, "-c", SEARCH, str(output), default_uri(output), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as search:
+        assert search.stdout is not None
+        number = int(search.stdout.readline())
+    deadline = time.monotonic() + 60
+    while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import sys; sys.stdin.readline(); sys.exit(1)", "has ended"),
+        ("import time; time.sleep(600)", "did not answer"),
+    ],
+)
+def test_a_process_that_gives_no_answer_is_said_and_ended(
+    output: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
+) -> None:
+    monkeypatch.setattr(tracking_process, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(tracking_process, "START_SECONDS", 1.0)
+    tracking, process = begin(output)
+    tracking.close(0)
+    assert tracking.problem == (
+        f"the process that delivers to MLflow {reason}; "
+        f"`orchestrator sync tiny --output {output}` delivers what is missing there"
+    )
+    assert not process.is_running()
+
+
+def test_a_password_is_not_on_the_command_line(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking_process, "START_SECONDS", 0.0)
+    tracking = TrackingProcess("postgresql://me:secret@127.0.0.1:9/db", output, "tiny", output / "journal.jsonl")
+    tracking.start()
+    assert tracking._process is not None
+    assert "secret" not in " ".join(psutil.Process(tracking._process.pid).cmdline())
+    tracking.close(0)
+
+
+def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
+    add_trial(ledger, [1.0])
+    path = output / "journal.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content[:40] + b"?" + content[41:])
+    problem = deliver(Target(default_uri(output), output, "tiny", path), lambda seconds: 10.0)
+    assert problem is not None
+    assert f"{path}: line 1 is damaged" in problem
+
+
+def test_without_mlflow_nothing_is_sent_and_what_is_missing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking_process, "is_installed", lambda extra: extra != "tracking")
+    tracking = TrackingProcess(default_uri(tmp_path), tmp_path, "tiny", tmp_path / "journal.jsonl")
+    tracking.start()
+    tracking.close(1.0)
+    assert tracking.problem == (
+        "nothing is in MLflow, which is not installed: pip install 'icr-orchestrator[tracking]'; "
+        f"then `orchestrator sync tiny --output {tmp_path}` delivers all of it"
+    )
+    assert list(tmp_path.iterdir()) == []
