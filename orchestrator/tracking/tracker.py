@@ -117,6 +117,9 @@ class Tracker:
                 self._due |= {move.trial: 0.0 for move in record.moves}
 
     def _deliver(self, *, closing: bool) -> None:
+        if not self._history.experiment:
+            # The search has recorded no start, so there is nothing to show.
+            return
         if closing:
             # A request that timed out may have been carried out since: the last pass reads the store again.
             self._forget_store()
