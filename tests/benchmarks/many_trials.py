@@ -64,5 +64,8 @@ def rows(name: str, found: Measurement, ideal: float, note: str) -> Iterator[Row
     yield Row(f"{name}all trials", "s", found.seconds_a_trial * found.trials, ideal * LONGER, "the limit", 1.0)
     yield Row(f"{name}driver a trial", "s", found.processor_a_trial(), PROCESSOR, "the limit", 1.0, "processor")
     yield Row(f"{name}its last fifth of them", "s", ended, began, "from a tenth on, a fifth", None, "processor")
+    if found.delivering_a_trial:
+        note_on = "its start included; processor"
+        yield Row(f"{name}process that delivers, a trial", "s", found.delivering_a_trial, None, "", None, note_on)
     yield Row(f"{name}KB a trial", "KB", found.kilobytes_a_trial, STEEPEST, "the limit", 1.0)
     yield Row(f"{name}after the last trial", "s", found.seconds_after, None, "", None, note)

@@ -24,6 +24,7 @@ def test_many_trials_end_well_and_leave_little_behind(tmp_path: Path) -> None:
     assert set(states) == {TrialState.FINISHED, TrialState.STOPPED_EARLY}
     # Pools of Ray and MLflow still fill in the first few hundred trials; 5,000 are measured by the benchmark.
     assert found.kilobytes_a_trial < SLACK * STEEPEST
+    assert found.delivering_a_trial > 0
 
 
 SLACK = 3
@@ -35,9 +36,10 @@ def test_pace_and_slope_are_those_of_the_samples() -> None:
         Sample(5.0, 0, 1000.0),
         *(Sample(6.0 + n, 10 * n, 2000 + 70 * n) for n in range(1, 11)),
     ]
-    found = Measurement("ours", (*samples, Sample(99.0, 100, 2700.0)))
+    found = Measurement("ours", (*samples, Sample(98.0, 100, 2700.0, 9.0, 5.0), Sample(99.0, 100, 2700.0, 9.0)))
     assert found.seconds_a_trial == pytest.approx(0.1)
     assert found.kilobytes_a_trial == pytest.approx(7.0)
+    assert found.delivering_a_trial == pytest.approx(0.05)
 
 
 def test_the_processor_is_counted_from_the_first_trial_to_the_last() -> None:

@@ -16,11 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 
+from orchestrator.tracking.tracking_process import COMMAND
 from tests.benchmarks.command import main
 from tests.benchmarks.rows import Row
 from tests.support.experiments import make_experiment
@@ -54,12 +57,14 @@ class Sample:
         ended: Trials.
         kilobytes: Of memory that belongs to the driver alone.
         processor: Seconds that the driver's threads have taken of the processors.
+        delivering: Seconds that the driver's process which delivers to MLflow has taken of them; 0 where there is none.
     """
 
     seconds: float
     ended: int
     kilobytes: float
     processor: float = 0.0
+    delivering: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,11 @@ class Measurement:
         first = next(one for one in self.samples if one.ended >= max(1.0, begin * self.trials))
         last = next(one for one in self.samples if one.ended >= end * self.trials)
         return (last.processor - first.processor) / max(1, last.ended - first.ended)
+
+    @property
+    def delivering_a_trial(self) -> float:
+        """Seconds of the processors that the process which delivers to MLflow took a trial, its start included."""
+        return max(sample.delivering for sample in self.samples) / self.trials
 
     @property
     def kilobytes(self) -> float:
@@ -281,6 +291,7 @@ def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
     """Sample until the process ends."""
     samples: list[Sample] = []
     place, ended = 0, 0
+    delivering: int | None = None
     while process.poll() is None:
         if counted.exists():
             with counted.open("rb") as file:
@@ -289,7 +300,9 @@ def _watch(process: "subprocess.Popen[bytes]", counted: Path) -> list[Sample]:
             place += len(new)
             ended += sum(new.count(end) for end in ENDS) + new.count(b"ended\n")
         if (kilobytes := _private(process.pid)) > 0:
-            samples.append(Sample(time.monotonic(), ended, kilobytes, _processor(process.pid)))
+            delivering = delivering or _find_delivering(process.pid)
+            taken = _processor(process.pid), 0.0 if delivering is None else _processor(delivering)
+            samples.append(Sample(time.monotonic(), ended, kilobytes, *taken))
         time.sleep(0.5)
     return samples
 
@@ -302,6 +315,15 @@ def _private(pid: int) -> float:
         return 0.0
     fields = {name: float(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
     return fields.get("Private_Clean", 0.0) + fields.get("Private_Dirty", 0.0)
+
+
+def _find_delivering(pid: int) -> int | None:
+    """Return the number of the process that delivers to MLflow for a driver, or ``None``."""
+    with suppress(psutil.Error):
+        for child in psutil.Process(pid).children():
+            if COMMAND[-1] in child.cmdline():
+                return child.pid
+    return None
 
 
 def _processor(pid: int) -> float:
