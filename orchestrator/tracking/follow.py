@@ -18,6 +18,7 @@ from pathlib import Path
 from orchestrator.journal.journal import JournalError
 from orchestrator.journal.reader import JournalReader
 from orchestrator.tracking.tracker import Tracker
+from trainables.json_files import parse_state
 
 LOOK_SECONDS = 0.1
 """Seconds between two looks at the journal."""
@@ -46,7 +47,7 @@ class Target:
     @classmethod
     def from_line(cls, line: bytes) -> "Target":
         """Return the target of a line of ``to_line``."""
-        values = json.loads(line)
+        values = parse_state(line)
         return cls(values["uri"], Path(values["output"]), values["experiment"], Path(values["journal"]))
 
 

@@ -4,7 +4,6 @@ A trial costs MLflow's client about 40 ms of a processor, more than all else tha
 thread of the search, these 40 ms would be taken from the loop of Ray Tune, because one thread of Python runs at a time.
 """
 
-import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from orchestrator.tracking.address import sync_command
 from orchestrator.tracking.follow import Target
 from trainables.extras import is_installed
+from trainables.json_files import parse_state
 
 COMMAND = (sys.executable, "-P", "-m", "orchestrator.tracking.follow")
 """The process's program; ``-P`` keeps the folder where the user is from hiding modules of libraries."""
@@ -68,7 +68,7 @@ class TrackingProcess:
         with suppress(subprocess.TimeoutExpired):
             process.wait(seconds + START_SECONDS)
             if process.returncode == 0:
-                problem: str | None = json.loads(process.stdout.read())  # type: ignore[union-attr]
+                problem: str | None = parse_state(process.stdout.read())  # type: ignore[union-attr]
                 return problem
         reason = "did not answer" if process.returncode is None else "has ended"
         return f"the process that delivers to MLflow {reason}; `{self._sync_command}` delivers what is missing there"

@@ -70,6 +70,7 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, n
     assert_invariants(searches.output, log=workload.log, kills=1)
 
 
+@pytest.mark.soak
 def test_one_that_kills_every_engine_is_found_out(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(log=tmp_path / "trained.jsonl", troubles={0.2: Trouble("death")})
     searches.finish(fused(), workload)

@@ -42,7 +42,7 @@ def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches, t
     "is_orphan",
     [
         # What systemd starts has process 1 for its parent, which Ray takes for a raylet that is dead.
-        pytest.param(True, id="started by process 1"),
+        pytest.param(True, id="started by process 1", marks=pytest.mark.soak),
         pytest.param(False, id="started by another process", marks=pytest.mark.soak),
     ],
 )

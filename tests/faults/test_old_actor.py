@@ -89,6 +89,7 @@ def test_what_it_was_writing_never_appears(cluster: str, tmp_path: Path, claimed
         assert appeared == ["epoch_0001", "epoch_0002"]
 
 
+@pytest.mark.soak
 def test_frozen_actors_of_a_killed_driver_do_no_harm_when_they_wake(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
     process = searches.start(tiny(), workload, own_ray=True)

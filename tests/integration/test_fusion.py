@@ -61,6 +61,7 @@ def test_fused_trials_end_as_others_do(
     assert sorted(state for state, _, _ in fused.values()) == ["diverged", *["finished"] * 5]
 
 
+@pytest.mark.soak
 def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: Path) -> None:
     values = [round(0.02 * 1.25**number, 4) for number in range(14)]
     grid = {"sampler": "grid", "trials": 100, "space": {"nt_xent": {"temperature": {"values": values}}}}
@@ -95,6 +96,7 @@ def test_how_many_are_fused_is_measured_once(trials_run: None, output: Path) -> 
     assert measured["epochs_per_hour"] == {"1": 10.0, "4": 30.0}
 
 
+@pytest.mark.soak
 def test_real_trainings_learn_fused_what_they_learn_alone(
     ray_session: None, output: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -139,7 +139,7 @@ class Looking(FakeWorkload):
             yield EpochReport(told.epoch, {**told.metrics, "hidden": hidden}, told.is_best, told.save)
 
 
-@pytest.mark.parametrize("fuse", [1, 2])
+@pytest.mark.parametrize("fuse", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_trials_that_get_no_gpu_see_none(ray_session: None, output: Path, fuse: int) -> None:
     for module in (sys.modules[__name__], fake_workload):
         cloudpickle.register_pickle_by_value(module)
