@@ -27,6 +27,7 @@ include_patterns = [
     "docs/examples/**.py",
     "docs/site/api.md",
     "deploy/README.md",
+    "orchestrator/reference/README.md",
 ]
 exclude_patterns = ["docs/examples/**/__init__.py", "docs/examples/**/test_*.py"]
 source_suffix = {".md": "markdown", ".py": "script"}
