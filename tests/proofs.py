@@ -49,7 +49,7 @@ PROOFS = {
     "tests/test_site.py": ("docs/",),
     "tests/integration/test_own_loss.py": (),
     "tests/integration/test_begun_before.py": ("orchestrator/tuner/actor.py",),
-    "tests/integration/test_fusion.py": ("orchestrator/tuner/engines.py",),
+    "tests/integration/test_fusion.py": ("orchestrator/tuner/engines.py", "trainables/fused/"),
     "tests/integration/test_tune_places.py": ("orchestrator/tuner/tune_places.py",),
     "tests/integration/test_two_hosts.py": ("orchestrator/tuner/failures.py", "orchestrator/machines/cluster.py"),
     "tests/integration/test_stack.py": ("deploy/compose/", "deploy/image/"),

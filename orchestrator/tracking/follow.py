@@ -11,7 +11,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -51,12 +51,12 @@ class Target:
         return cls(values["uri"], Path(values["output"]), values["experiment"], Path(values["journal"]))
 
 
-def deliver(target: Target, wait: Callable[[float], float | None]) -> str | None:
+def deliver(target: Target, ends: "queue.SimpleQueue[float]") -> str | None:
     """Deliver a journal while it grows, and return why something was not delivered; ``None`` if all was.
 
     Args:
         target: What is delivered, and where to.
-        wait: Waits for some seconds; returns the seconds that are left once the search has ended, until then ``None``.
+        ends: Gets the seconds that are left, once the search has ended.
     """
     reader = JournalReader(target.journal)
     problem: str | None = None
@@ -68,7 +68,8 @@ def deliver(target: Target, wait: Callable[[float], float | None]) -> str | None
     tracker.start()
     seconds: float | None = None
     while seconds is None:
-        seconds = wait(LOOK_SECONDS)
+        with suppress(queue.Empty):
+            seconds = ends.get(timeout=LOOK_SECONDS)
         # The search writes nothing after its end, so that this reading is whole where it is the last.
         if problem is None and reader.has_news():
             try:
@@ -91,14 +92,7 @@ def main() -> None:
     target = Target.from_line(sys.stdin.buffer.readline())
     ends: queue.SimpleQueue[float] = queue.SimpleQueue()
     threading.Thread(target=_read_end, args=(ends,), daemon=True).start()
-
-    def wait(seconds: float) -> float | None:
-        try:
-            return ends.get(timeout=seconds)
-        except queue.Empty:
-            return None
-
-    answers.write(json.dumps(deliver(target, wait)).encode())
+    answers.write(json.dumps(deliver(target, ends)).encode())
     answers.close()
     # A request to a store that does not answer would keep its thread, and so this process, alive.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The thread that brings the journal's records to MLflow, so that no training waits for a tracking server.
+"""The thread that brings records to MLflow, in the process that delivers (``follow.py``) and in ``doctor``.
 
 A delivery that fails is tried again after the store has been read again. At the end of a search, the user is told what
 the store still lacks.

@@ -160,13 +160,7 @@ class TrackingHere:
         self._thread.join()
 
     def _deliver(self) -> None:
-        self.problem = deliver(self._target, self._wait)
-
-    def _wait(self, seconds: float) -> float | None:
-        try:
-            return self._ends.get(timeout=seconds)
-        except queue.Empty:
-            return None
+        self.problem = deliver(self._target, self._ends)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The process that delivers to MLflow: it outlives no search, and whatever happens to it, nothing is lost."""
 
+import queue
 import shutil
 import signal
 import subprocess
@@ -130,7 +131,9 @@ def test_a_damaged_journal_is_said(output: Path, ledger: Ledger) -> None:
     path = output / "journal.jsonl"
     content = path.read_bytes()
     path.write_bytes(content[:40] + b"?" + content[41:])
-    problem = deliver(Target(default_uri(output), output, "tiny", path), lambda seconds: 10.0)
+    ends: queue.SimpleQueue[float] = queue.SimpleQueue()
+    ends.put(10.0)
+    problem = deliver(Target(default_uri(output), output, "tiny", path), ends)
     assert problem is not None
     assert f"{path}: line 1 is damaged" in problem
 

@@ -93,6 +93,17 @@ def test_workers_of_a_raylet_that_dies_while_it_is_looked_at_are_killed(
     assert_all_end([*workers, *processes.values()])
 
 
+def test_the_workers_are_not_noted_at_every_look(
+    processes: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_watch, "NOTE_SECONDS", 3600.0)
+    own, notes = OwnRay(list(processes.values())), list[bool]()
+    monkeypatch.setattr(psutil.Process, "children", lambda process, recursive: notes.append(recursive) or [])
+    for _ in range(3):
+        assert own.lost() == []
+    assert notes == [True]
+
+
 def assert_all_end(processes: list[psutil.Process]) -> None:
     """Wait until the processes have ended, whether somebody has waited for them or not."""
     deadline = time.monotonic() + 60
