@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     str(path.relative_to(ROOT)) for pattern in ("*.md", "studies/*.md") for path in (ROOT / "docs").glob(pattern)
 )
-DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md", *PAGES]
+DOCUMENTS = ["README.md", "CHANGELOG.md", "deploy/README.md", "orchestrator/reference/README.md", *PAGES]
 FOLDERS = ("trainables/", "search_spaces/", "orchestrator/", "tests/", "deploy/", "docs/")
 
 
