@@ -89,7 +89,10 @@ def main() -> None:
     # What a library prints goes to standard error: standard output is for the answer alone.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    target = Target.from_line(sys.stdin.buffer.readline())
+    if not (line := sys.stdin.buffer.readline()):
+        # The search died before it said what is to be delivered.
+        os._exit(1)
+    target = Target.from_line(line)
     ends: queue.SimpleQueue[float] = queue.SimpleQueue()
     threading.Thread(target=_read_end, args=(ends,), daemon=True).start()
     answers.write(json.dumps(deliver(target, ends)).encode())

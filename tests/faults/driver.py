@@ -14,23 +14,15 @@ from orchestrator.experiment.yaml_files import validate
 from orchestrator.journal import ledger
 from orchestrator.journal.journal import Journal, Record
 from orchestrator.search import preparation, search
-from orchestrator.tracking import tracking_process
 from tests.faults import troubled_workload
 from tests.faults.troubled_workload import TroubledWorkload
 from tests.support import drifting_workload, fake_workload
 from tests.support.drifting_workload import DriftingWorkload
+from tests.support.forked_delivery import fork_delivery
 from trainables.errors import UserError
 
 MOMENTS = ("before", "torn", "after")
 """When a process dies that dies of writing a record: before it, with half of it written, or before it acts on it."""
-
-
-FOLLOW = """
-from orchestrator.tracking import follow, tracker
-tracker.LONGEST_PAUSE = {pause}
-follow.main()
-"""
-"""The program that delivers to MLflow, which leaves a server alone for other seconds than the product does."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,7 @@ def drive(
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(round(tracking.answer))
     preparation.TRACKING_SECONDS = tracking.end
-    tracking_process.COMMAND = (sys.executable, "-P", "-c", FOLLOW.format(pause=tracking.pause))
+    fork_delivery(tracking.pause)
     if death is not None:
         DeadlyJournal.death = death
         ledger.Journal = DeadlyJournal  # type: ignore[misc]

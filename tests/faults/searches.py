@@ -32,7 +32,7 @@ CONTEXT.set_forkserver_preload(
         "orchestrator.tuner.run",
         "orchestrator.studies.study",
         "orchestrator.tuner.scheduler",
-        "mlflow",
+        "mlflow.store.tracking.sqlalchemy_store",
         "tests.faults.driver",
     ]
 )

@@ -12,10 +12,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.forked_delivery import fork_delivery
+
 COMMANDS = multiprocessing.get_context("forkserver")
 COMMANDS.set_forkserver_preload(
-    ["orchestrator.cli", "orchestrator.tuner.run", "orchestrator.studies.study", "mlflow", "trainables.trial", __name__]
+    [
+        "orchestrator.cli",
+        "orchestrator.tuner.run",
+        "orchestrator.studies.study",
+        "mlflow.store.tracking.sqlalchemy_store",
+        "trainables.trial",
+        __name__,
+    ]
 )
+
+SEARCHES = ("search", "resume", "confirm", "regress")
+"""The commands that deliver to MLflow while trials run."""
 
 
 def run_forked(
@@ -46,6 +58,8 @@ def _be(arguments: Sequence[str], folder: Path, environment: dict[str, str], fil
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), descriptor)
     os.environ.clear()
     os.environ.update(environment)
+    if arguments[1] in SEARCHES:
+        fork_delivery()
     program = Path(sys.executable).with_name(arguments[0])
     sys.argv = [str(program), *arguments[1:]]
     runpy.run_path(str(program), run_name="__main__")
