@@ -112,6 +112,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.soak
 def test_a_disk_that_fills_up_stops_the_search_and_loses_nothing(
     small_disk: Path, store_template: Path, cluster: str, tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ def test_there_is_no_other_kind_of_record_to_be_killed_at() -> None:
         assert f'Death("{kind}", ' in Path(__file__).with_name(name).read_text()
 
 
+@pytest.mark.soak
 def test_stopped_in_every_polite_way(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(seconds=0.3, log=tmp_path / "trained.jsonl")
     snapshots: list[History] = []

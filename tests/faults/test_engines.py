@@ -55,7 +55,8 @@ def test_an_engine_that_hangs_is_killed_and_its_trials_resume_in_another(searche
 
 
 # Engines die with the engine directory, and alone where a trial kills them.
-@pytest.mark.parametrize("name", [pytest.param("FusedEngine", marks=pytest.mark.soak), "EngineDirectory"])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["FusedEngine", "EngineDirectory"])
 def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, name: str) -> None:
     workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl")
     process = searches.start(fused(), workload)

@@ -17,6 +17,7 @@ from tests.faults.troubled_workload import TroubledWorkload
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak
 def test_a_search_whose_ray_dies_ends_in_order_and_resumes(searches: Searches, tmp_path: Path) -> None:
     workload = TroubledWorkload(seconds=0.5, log=tmp_path / "trained.jsonl")
     snapshots: list[History] = []

@@ -99,6 +99,7 @@ def assert_tracked(searches: Searches, server: MlflowServer, workload: TroubledW
     assert_invariants(searches.output, log=workload.log, tracking_uri=server.uri, **judged)  # type: ignore[arg-type]
 
 
+@pytest.mark.soak
 def test_a_server_that_is_down_at_the_start_and_dies_midway_has_everything_in_the_end(
     searches: Searches, server: MlflowServer, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def search(environment: dict[str, str], *options: str) -> subprocess.CompletedPr
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
 
+@pytest.mark.soak
 def test_data_and_checkpoints_in_a_bucket(
     head: str, endpoint: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_pruned_trials_leave_their_places_to_others(ray_session: None, output: P
     assert max(trials, key=lambda trial: trials[trial][2]) == f"pets-vsepp-nt_xent-{best:04d}"
 
 
+@pytest.mark.soak
 def test_a_population_moves_as_it_does_alone(ray_session: None, output: Path, tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     training = {"epochs": 6}

@@ -55,6 +55,7 @@ run_search(load_experiment(experiment), workload, Path(output))
 """
 
 
+@pytest.mark.soak
 def test_fewer_share_a_gpu_after_memory_ran_out(output: Path) -> None:
     from orchestrator.journal.lock import make_scratch
 
