@@ -6,6 +6,7 @@ thread of the search, these 40 ms would be taken from the loop of Ray Tune, beca
 
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,9 @@ COMMAND = (sys.executable, "-P", "-m", "orchestrator.tracking.follow")
 
 START_SECONDS = 60.0
 """Seconds that the process may need at most until it answers, besides the seconds that it is given."""
+
+LOOK_SECONDS = 30.0
+"""Seconds between two looks whether the process runs: a killed one is replaced, one that cannot start not too often."""
 
 WITHOUT_MLFLOW = "nothing is in MLflow, which is not installed: pip install 'icr-orchestrator[tracking]'"
 
@@ -34,26 +38,41 @@ class TrackingProcess:
         self._target = Target(uri, output, experiment, journal)
         self._sync_command = sync_command(uri, output, experiment)
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_closing = threading.Event()
+        self._watch = threading.Thread(target=self._replace, name="tracking process", daemon=True)
         self.problem: str | None = None
 
     def start(self) -> None:
         """Begin to deliver; without MLflow everything is left to a later delivery."""
         if is_installed("tracking"):
             self._process = self._begin()
+            self._watch.start()
 
     def close(self, seconds: float) -> None:
         """Deliver the rest within some seconds; if the store answers, no run of this search stays RUNNING."""
         if self._process is None:
             self.problem = f"{WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
             return
-        if self._process.poll() is not None:
-            # Somebody killed it, or the memory ran out: the journal has everything that a new process needs.
-            self._end(self._process)
-            self._process = self._begin()
+        self._is_closing.set()
+        self._watch.join()
+        process = self._process = self._running(self._process)
         try:
-            self.problem = self._ask(self._process, seconds)
+            self.problem = self._ask(process, seconds)
         finally:
-            self._end(self._process)
+            self._end(process)
+
+    def _replace(self) -> None:
+        """Keep a process running until the search has ended."""
+        while self._process is not None and not self._is_closing.wait(LOOK_SECONDS):
+            self._process = self._running(self._process)
+
+    def _running(self, process: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":
+        """Return the process or, if the process has ended, a new one."""
+        if process.poll() is None:
+            return process
+        # Somebody killed it, or the memory ran out: the journal has everything that a new process needs.
+        self._end(process)
+        return self._begin()
 
     def _begin(self) -> "subprocess.Popen[bytes]":
         # A session of its own, so that Ctrl-C in a terminal reaches the search alone.

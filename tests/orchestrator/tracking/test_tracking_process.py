@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from mlflow import MlflowClient
 
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import TrialState
@@ -64,6 +65,23 @@ def test_a_process_that_was_killed_is_replaced_at_the_end(output: Path, ledger: 
     process.kill()
     process.wait(20)
     add_trial(ledger, [1.0, 2.0])
+    append(ledger, "experiment_ended", outcome="finished")
+    tracking.close(60)
+    assert tracking.problem is None
+    assert_store_agrees(ledger.history, output)
+
+
+def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on(
+    output: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking_process, "LOOK_SECONDS", 0.1)
+    tracking, process = begin(output)
+    process.kill()
+    add_trial(ledger, [1.0, 2.0])
+    client, deadline = MlflowClient(default_uri(output)), time.monotonic() + 60
+    while client.get_experiment_by_name("tiny") is None:
+        assert time.monotonic() < deadline, "nothing came to MLflow before the end of the search"
+        time.sleep(0.2)
     append(ledger, "experiment_ended", outcome="finished")
     tracking.close(60)
     assert tracking.problem is None
