@@ -5,13 +5,16 @@
 Trials of linear heads on both sides, on generated features, train as one stacked model: forward and backward pass,
 clipping, Adam. ``other`` is what the step's products alone, K (4 N (D_i + D_c) E + 6 N^2 E) floating-point operations,
 would take as ``torch.mm`` of (N, D) by (D, K E): the ratio is the share of the peak, measured in the same run and in
-turns. Times are of the process, not of the clock, so that other processes count as little as they can.
+turns. Trials in the same epoch share their batches; the trials of a search are in different epochs, and each has
+batches of its own: both are measured. Times are of the process, not of the clock, so that other processes count as
+little as they can.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,21 +45,22 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     torch.set_num_threads(options.threads)
     for batch_size in options.batch_sizes:
         data = make_data(batch_size, *options.inputs)
-        step = stacked_step(data, batch_size, options)
+        steps = {shared: stacked_step(data, batch_size, options, shared=shared) for shared in (True, False)}
         product, operations = plain_product(batch_size, options)
-        seconds = processor_seconds({"step": step, "product": product}, options.rounds)
+        seconds = processor_seconds({**steps, "product": product}, options.rounds)
         inside = operations_of_step(batch_size, options)
         peak = operations / seconds["product"]
-        note = f"{inside / seconds['step'] / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s, {options.threads} thread"
-        yield Row(
-            f"heads K={options.trials}, batches of {batch_size}",
-            "s",
-            seconds["step"],
-            inside / peak,
-            "its products as one torch.mm",
-            NEEDED.get((options.trials, batch_size)),
-            note,
-        )
+        for shared in steps:
+            note = f"{inside / seconds[shared] / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s, {options.threads} thread"
+            yield Row(
+                f"heads K={options.trials}, {'shared' if shared else 'own'} batches of {batch_size}",
+                "s",
+                seconds[shared],
+                inside / peak,
+                "its products as one torch.mm",
+                NEEDED.get((options.trials, batch_size)),
+                note,
+            )
 
 
 def make_data(batch_size: int, image_size: int, caption_size: int) -> Dataset:
@@ -77,14 +81,26 @@ def make_data(batch_size: int, image_size: int, caption_size: int) -> Dataset:
     return Dataset(made.name, made.digest, made.vocabulary, splits)
 
 
-def stacked_step(data: Dataset, batch_size: int, options: argparse.Namespace) -> Callable[[], None]:
-    """Return a function that takes the next step of all trials, which differ in their temperatures; warm."""
+def stacked_step(data: Dataset, batch_size: int, options: argparse.Namespace, *, shared: bool) -> Callable[[], None]:
+    """Return a function that takes the next step of all trials, which differ in their temperatures; warm.
+
+    Args:
+        data: The dataset.
+        batch_size: Pairs a batch.
+        options: Of the command line.
+        shared: Whether all trials have the same batches.
+    """
     training = TrainingConfig(batch_size=batch_size, embedding_size=options.embedding_size, learning_rate=1e-4)
     trials: list[Trial] = []
     for place in range(options.trials):
         parameters = {"temperature": 0.05 * 1.02**place}
         config = TrialConfig(
-            dataset="generated", model="head", loss="nt_xent", loss_parameters=parameters, training=training
+            dataset="generated",
+            model="head",
+            loss="nt_xent",
+            loss_parameters=parameters,
+            training=training,
+            seed=0 if shared else place,
         )
         trials.append(Trial(config, data, torch.device("cpu"), beside=trials[0] if trials else None))
         trials[-1].begin_epoch()
@@ -113,9 +129,9 @@ def operations_of_step(batch_size: int, options: argparse.Namespace) -> int:
     return options.trials * (heads + 6 * batch_size**2 * options.embedding_size)
 
 
-def processor_seconds(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def processor_seconds(runs: dict[Any, Callable[[], object]], rounds: int) -> dict[Any, float]:
     """Return the median processor time of each run, over rounds in which each is run once."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    seconds: dict[Any, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run_once in runs.items():
             started = time.process_time()

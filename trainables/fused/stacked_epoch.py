@@ -163,18 +163,17 @@ class StackedEpoch:
             loss = stack_losses([trial.loss for trial in neighbours.values()], self._device)
             learned = StackedParameters(loss, [trial.learned for trial in neighbours.values()])
             self._groups.append(_Group(part, sources.index(key[0]), loss, learned, self._streams[key]))
-        parts = [torch.full((group.part.stop - group.part.start,), group.source) for group in self._groups]
-        self._source = torch.cat(parts)
-        self._source_there = self._source.to(self._device)
+        self._sources = [group.source for group in self._groups for _ in range(group.part.start, group.part.stop)]
 
     def _losses(self, batches: list[Batch]) -> Tensor:
         """Return the loss of each trial, shape (K,)."""
         similarity = self._without_nan(similarities(self._model, self._lay(batches)))
         values = []
-        for group in self._groups:
-            batch = batches[group.source]
+        # Split at once: the gradient of each slice would be a matrix of zeros for the whole stack, K of them in all.
+        parts = similarity.split([group.part.stop - group.part.start for group in self._groups])
+        for group, part in zip(self._groups, parts, strict=True):
             with group.stream:
-                values.append(self._loss_of(group, similarity[group.part], batch))
+                values.append(self._loss_of(group, part, batches[group.source]))
         return torch.cat(values)
 
     def _loss_of(self, group: _Group, similarity: Tensor, batch: Batch) -> Tensor:
@@ -195,13 +194,13 @@ class StackedEpoch:
     def _lay(self, batches: list[Batch]) -> Batch:
         """Return images and captions of each trial; the leading dimension is 1 where all trials share them."""
         longest = max(batch.tokens.shape[-1] for batch in batches)
-        images = torch.stack([batch.images for batch in batches])
-        tokens = torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batches])
-        lengths = torch.stack([batch.lengths for batch in batches])
-        if len(batches) > 1:
-            images, tokens = images[self._source_there], tokens[self._source_there]
-            lengths = lengths[self._source]
-        return replace(batches[0], images=images, tokens=tokens, lengths=lengths)
+        batch_of_trial = batches if len(batches) == 1 else [batches[source] for source in self._sources]
+        return replace(
+            batches[0],
+            images=torch.stack([batch.images for batch in batch_of_trial]),
+            tokens=torch.stack([pad(batch.tokens, (0, longest - batch.tokens.shape[-1])) for batch in batch_of_trial]),
+            lengths=torch.stack([batch.lengths for batch in batch_of_trial]),
+        )
 
     def _without_nan(self, similarity: Tensor) -> Tensor:
         """Replace the similarities of trials that have diverged by 0, because losses on a CPU refuse NaN."""
