@@ -7,6 +7,7 @@ its trials. A candidate without a value (diverged, failed) counts as the worst o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 
 import numpy as np
@@ -23,6 +24,7 @@ from orchestrator.results.equal_budget_answers import (
     Unit,
 )
 from orchestrator.results.expected_best import (
+    Curve,
     Values,
     best_quantiles,
     chance_to_improve,
@@ -57,6 +59,11 @@ class SearchedLoss:
     values: Values
     epochs: float
     hours: float
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The expected best value over the number of candidates that are drawn."""
+        return Curve(self.values)
 
     def cost(self, unit: Unit) -> float:
         """Return the mean cost of a candidate in the given unit."""
@@ -151,7 +158,7 @@ def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
     crossed = {}
     for unit in UNITS:
         costs = (first.cost(unit), other.cost(unit))
-        found = crossings(first.values, other.values, costs) if min(costs) > 0 else []
+        found = crossings(first.curve, other.curve, costs) if min(costs) > 0 else []
         crossed[unit] = [Crossing(at, first.label if ahead else other.label) for at, ahead in found]
     return LossComparison(
         first=first.label,

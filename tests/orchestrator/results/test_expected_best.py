@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.results.expected_best import (
-    at_budgets,
+    Curve,
     best_quantiles,
     chance_to_improve,
     crossings,
@@ -51,18 +51,18 @@ def test_it_is_unbiased_where_drawing_with_replacement_is_too_low() -> None:
 
 def test_between_whole_numbers_of_trials_a_budget_is_on_a_straight_line() -> None:
     values = np.array([1.0, 2.0, 4.0])
-    found = at_budgets(values, 10.0, np.array([10.0, 15.0, 20.0, 30.0]))
+    found = Curve(values).at_budgets(10.0, np.array([10.0, 15.0, 20.0, 30.0]))
     assert found == pytest.approx([7 / 3, (7 / 3 + 10 / 3) / 2, 10 / 3, 4.0])
 
 
 def test_a_loss_that_is_good_on_average_is_overtaken_by_one_with_the_best_trial() -> None:
-    steady, lucky = np.array([5.0, 5.1, 5.2, 5.3]), np.array([1.0, 2.0, 3.0, 9.0])
+    steady, lucky = Curve(np.array([5.0, 5.1, 5.2, 5.3])), Curve(np.array([1.0, 2.0, 3.0, 9.0]))
     (crossing,) = crossings(steady, lucky, (1.0, 1.0))
     assert crossing[1] is False
     at = crossing[0]
-    assert at_budgets(steady, 1.0, np.array([at - 0.1]))[0] > at_budgets(lucky, 1.0, np.array([at - 0.1]))[0]
-    assert at_budgets(steady, 1.0, np.array([at + 0.1]))[0] < at_budgets(lucky, 1.0, np.array([at + 0.1]))[0]
-    assert crossings(steady, steady - 1, (1.0, 1.0)) == []
+    assert steady.at_budgets(1.0, np.array([at - 0.1]))[0] > lucky.at_budgets(1.0, np.array([at - 0.1]))[0]
+    assert steady.at_budgets(1.0, np.array([at + 0.1]))[0] < lucky.at_budgets(1.0, np.array([at + 0.1]))[0]
+    assert crossings(steady, Curve(np.array([4.0, 4.1, 4.2, 4.3])), (1.0, 1.0)) == []
     assert crossings(steady, lucky, (1.0, 100.0)) == [], "no budget pays for a trial of both"
 
 
