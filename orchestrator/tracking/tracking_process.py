@@ -38,41 +38,50 @@ class TrackingProcess:
         self._target = Target(uri, output, experiment, journal)
         self._sync_command = sync_command(uri, output, experiment)
         self._process: subprocess.Popen[bytes] | None = None
+        self._refusal = ""
         self._is_closing = threading.Event()
-        self._watch = threading.Thread(target=self._replace, name="tracking process", daemon=True)
+        self._watch = threading.Thread(target=self._keep, name="tracking process", daemon=True)
         self.problem: str | None = None
 
     def start(self) -> None:
         """Begin to deliver; without MLflow everything is left to a later delivery."""
         if is_installed("tracking"):
-            self._process = self._begin()
+            self._look()
             self._watch.start()
 
     def close(self, seconds: float) -> None:
         """Deliver the rest within some seconds; if the store answers, no run of this search stays RUNNING."""
-        if self._process is None:
+        if self._watch.ident is None:
             self.problem = f"{WITHOUT_MLFLOW}; then `{self._sync_command}` delivers all of it"
             return
         self._is_closing.set()
         self._watch.join()
-        process = self._process = self._running(self._process)
+        self._look()
+        if self._process is None:
+            self.problem = self._undelivered(f"cannot be started ({self._refusal})")
+            return
         try:
-            self.problem = self._ask(process, seconds)
+            self.problem = self._ask(self._process, seconds)
         finally:
-            self._end(process)
+            self._end(self._process)
 
-    def _replace(self) -> None:
+    def _keep(self) -> None:
         """Keep a process running until the search has ended."""
-        while self._process is not None and not self._is_closing.wait(LOOK_SECONDS):
-            self._process = self._running(self._process)
+        while not self._is_closing.wait(LOOK_SECONDS):
+            self._look()
 
-    def _running(self, process: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":
-        """Return the process or, if the process has ended, a new one."""
-        if process.poll() is None:
-            return process
-        # Somebody killed it, or the memory ran out: the journal has everything that a new process needs.
-        self._end(process)
-        return self._begin()
+    def _look(self) -> None:
+        """Begin a process if none runs: the journal has everything that a new process needs."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                return
+            # Somebody killed it, or the memory ran out.
+            self._end(self._process)
+        try:
+            self._process = self._begin()
+        except OSError as error:
+            # The machine has no memory or no process left. The search goes on, and the next look tries again.
+            self._process, self._refusal = None, error.strerror or type(error).__name__
 
     def _begin(self) -> "subprocess.Popen[bytes]":
         # A session of its own, so that Ctrl-C in a terminal reaches the search alone.
@@ -90,6 +99,9 @@ class TrackingProcess:
                 problem: str | None = parse_state(process.stdout.read())  # type: ignore[union-attr]
                 return problem
         reason = "did not answer" if process.returncode is None else "has ended"
+        return self._undelivered(reason)
+
+    def _undelivered(self, reason: str) -> str:
         return f"the process that delivers to MLflow {reason}; `{self._sync_command}` delivers what is missing there"
 
     def _end(self, process: "subprocess.Popen[bytes]") -> None:

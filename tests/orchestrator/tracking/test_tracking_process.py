@@ -1,11 +1,15 @@
 """The process that delivers to MLflow: it outlives no search, and whatever happens to it, nothing is lost."""
 
+import errno
+import os
 import queue
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -86,6 +90,36 @@ def test_a_process_that_was_killed_is_replaced_while_the_search_goes_on(
     tracking.close(60)
     assert tracking.problem is None
     assert_store_agrees(ledger.history, output)
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Refuse to start processes, as a machine without memory does, and note each attempt."""
+    attempts: list[str] = []
+
+    def begin(self: TrackingProcess) -> None:
+        attempts.append(threading.current_thread().name)
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrackingProcess, "_begin", begin)
+        patched.setattr(tracking_process, "LOOK_SECONDS", 0.1)
+        yield attempts
+
+
+def test_a_machine_that_can_start_no_process_leaves_the_delivery_to_sync(output: Path, refuse: list[str]) -> None:
+    tracking = TrackingProcess(default_uri(output), output, "tiny", output / "journal.jsonl")
+    tracking.start()
+    deadline = time.monotonic() + 60
+    while len(refuse) < 3:
+        assert time.monotonic() < deadline, "no second attempt"
+        time.sleep(0.05)
+    tracking.close(60)
+    assert set(refuse) == {"MainThread", "tracking process"}
+    assert tracking.problem == (
+        f"the process that delivers to MLflow cannot be started (Cannot allocate memory); "
+        f"`orchestrator sync tiny --output {output}` delivers what is missing there"
+    )
 
 
 SEARCH = """
