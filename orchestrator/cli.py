@@ -41,6 +41,7 @@ from orchestrator.commands import (
     ui,
     watch,
 )
+from orchestrator.machines.sigterm import sigterm_as_ctrl_c
 from orchestrator.text.addresses import hide_arguments, without_password
 from orchestrator.text.terminal import say
 from trainables.errors import WANT_OF_MEMORY, DivergedError, UserError
@@ -136,7 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # What is there at the end goes with the process: a last collection would take a tenth of a second of any command.
     atexit.register(gc.freeze)
     try:
-        app(args=arguments)
+        with sigterm_as_ctrl_c():
+            app(args=arguments)
     except UserError as error:
         word = "interrupted" if error.exit_code == 130 else "error"
         say(f"{word}: {without_password(str(error))}", error=True)

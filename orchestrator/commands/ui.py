@@ -1,7 +1,6 @@
 """``orchestrator ui``: MLflow's pages about the searches, on the loopback address."""
 
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -44,7 +43,6 @@ def serve(uri: str, port: int) -> int:
     environment = {**os.environ, **quiet, **store}
     place = ["--host", HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
     command = [sys.executable, "-m", "mlflow", "ui", *place]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with bound_process(command, environment) as server:
         try:
             return server.wait()

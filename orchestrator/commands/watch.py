@@ -1,7 +1,6 @@
 """``orchestrator watch``: live pages about experiments, in the browser."""
 
 import os
-import signal
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +42,6 @@ def watch(
     if len(directories) == 1:
         base, mark, query = address.partition("?")
         address = f"{base}e/{quote(directories[0].name)}/{mark}{query}"
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     say(f"watch at {address} (Ctrl-C ends it)")
     if open_page:
         webbrowser.open(address)

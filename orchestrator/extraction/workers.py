@@ -77,7 +77,6 @@ def extract_on_workers(
     """
     told = threading.Event()
     work = RayWork(partial(_deal_out, plan, shards, load_encoder, crew, on_result))
-    # In this order, because starting Ray replaces the handler of SIGTERM.
     with ray_runtime(scratch) as own, _listening(told):
         lost = work.finish(own, lambda: None, told.is_set)
     if told.is_set():

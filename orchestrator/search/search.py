@@ -16,6 +16,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
+from orchestrator.machines.sigterm import sigterm_as_ctrl_c
 from orchestrator.results.summary import summarise
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.preparation import (
@@ -165,13 +166,14 @@ def conclude_search(
 
 @contextmanager
 def answered(directory: Path, ledger: Ledger, stages: Collection[Stage]) -> Iterator[None]:
-    """Answer a Ctrl-C that comes while no trial runs, e.g. while Ray starts, like a Ctrl-C while trials run.
+    """Answer a Ctrl-C or SIGTERM that comes while no trial runs, e.g. while Ray starts, as while trials run.
 
     Raises:
         SearchInterruptedError: In place of ``KeyboardInterrupt``.
     """
     try:
-        yield
+        with sigterm_as_ctrl_c():
+            yield
     except KeyboardInterrupt:
         # Printed before MLflow gets its last records, which may take seconds.
         say("stopping; what the journal holds is kept", error=True)

@@ -75,7 +75,7 @@ def run_trials(session: Session, source: TrialSource, scheduler: RecordingSchedu
     )
     session.announce(_beginning(session))
     work = RayWork(partial(_tune, session, tune_config, run_config, interruption.stop_all))
-    # In this order, because the start of Ray replaces the handler of SIGTERM.
+    # In this order, because a signal while Ray starts is to end the search at once: Ray's start takes seconds.
     with ray_runtime(session.scratch, session.cluster.address) as runtime, interruption.listening():
         lost = work.finish(runtime, session.ledger.take_over, lambda: interruption.signal is not None)
     if lost and interruption.signal is None:

@@ -15,6 +15,7 @@ import orchestrator
 import search_spaces
 import trainables
 from orchestrator.machines.cluster import ClusterError
+from orchestrator.machines.sigterm import kept_sigterm_handler
 from orchestrator.tuner.ray_watch import JoinedRay, OwnRay, Ray
 
 NO_GPU_MEANS_NONE = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
@@ -29,8 +30,8 @@ OBJECT_STORE_BYTES = 100 * 2**20
 def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     """Start a Ray of our own on this machine and end it, or join a cluster and leave it.
 
-    A Ray that the process has already started or joined is used as it is. The ``with`` block gets an object that tells
-    whether Ray is gone.
+    A Ray that the process has already started or joined is used as it is. Signals are handled as before. The
+    ``with`` block gets an object that tells whether Ray is gone.
 
     Raises:
         ClusterError: If the cluster cannot be joined, or Ray cannot be started.
@@ -41,11 +42,12 @@ def ray_runtime(scratch: Path, address: str | None = None) -> Iterator[Ray]:
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     before = set(psutil.Process().children())
-    if address is None:
-        _start(scratch)
-    else:
-        _join(address)
     try:
+        with kept_sigterm_handler():
+            if address is None:
+                _start(scratch)
+            else:
+                _join(address)
         started = [process for process in psutil.Process().children() if process not in before]
         yield OwnRay(started) if address is None else JoinedRay(address)
     finally:

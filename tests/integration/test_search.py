@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +200,28 @@ def test_told_to_stop_a_search_ends_cleanly_and_can_be_resumed(ray_session: None
     assert {run.info.status for run in runs} <= {"KILLED", "FINISHED"}
     search(experiment, output, FakeWorkload())
     assert_invariants(output)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("started_by_ray", ["gcs_server", "raylet", "ray::"])
+def test_told_to_stop_while_ray_starts_a_search_says_how_to_resume(output: Path, started_by_ray: str) -> None:
+    with process(output, grid([0.3, 0.05]), 0.5) as started:
+        wait_for(lambda: any(started_by_ray in " ".join(cmdline) for cmdline in commands_below(started)), started)
+        started.send_signal(signal.SIGTERM)
+        children = psutil.Process(started.pid).children(recursive=True)
+        _, errors = started.communicate(timeout=60)
+        # Two agents of Ray look only now and then whether their raylet has died.
+        _, alive = psutil.wait_procs(children, timeout=90)
+    assert (started.returncode, alive) == (130, [])
+    assert "resume with: orchestrator resume tiny" in errors
+    assert "Traceback" not in errors
+
+
+def commands_below(started: subprocess.Popen[str]) -> Iterator[list[str]]:
+    """Yield the command lines of the processes that a process has started."""
+    for child in psutil.Process(started.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            yield child.cmdline()
 
 
 def test_a_real_search_from_the_command_line(output: Path) -> None:

@@ -1,7 +1,9 @@
 """The clock of the live table, and how far it says that an epoch is."""
 
+import os
+import signal
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -10,7 +12,7 @@ from orchestrator.journal.trial import Stage, TrialState
 from orchestrator.search import heartbeat
 from orchestrator.search.heartbeat import EpochClock, Heartbeat
 from orchestrator.search.search import SearchInterruptedError, answered
-from tests.support.experiments import add_trial, make_experiment
+from tests.support.experiments import add_trial
 
 
 @pytest.fixture
@@ -65,21 +67,17 @@ def test_a_trial_that_began_before_this_process_says_nothing(ledger: Ledger) -> 
     assert EpochClock(ledger.history).progress(trial) == ""
 
 
-@contextmanager
-def interrupted() -> Iterator[None]:
-    yield
-    raise KeyboardInterrupt
-
-
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize(
     ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
 )
-def test_ctrl_c_while_ray_starts_is_answered_with_the_command_that_resumes(
-    ledger: Ledger, capsys: pytest.CaptureFixture[str], stages: tuple[Stage, ...], verb: str
+def test_a_signal_while_ray_starts_is_answered_with_the_command_that_resumes(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str], stages: tuple[Stage, ...], verb: str, number: int
 ) -> None:
     directory = ledger.path.parent
-    with pytest.raises(SearchInterruptedError) as raised, answered(directory, ledger, stages), interrupted():
-        assert make_experiment().name == ledger.history.name
+    with pytest.raises(SearchInterruptedError) as raised, answered(directory, ledger, stages):
+        os.kill(os.getpid(), number)
+        time.sleep(60)
     assert raised.value.exit_code == 130
     assert f"resume with: orchestrator {verb} {directory.name} --output " in str(raised.value)
     assert capsys.readouterr().err == "stopping; what the journal holds is kept\n"
