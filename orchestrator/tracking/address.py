@@ -52,6 +52,11 @@ def is_server(uri: str) -> bool:
     return urlsplit(uri).scheme in ("http", "https")
 
 
+def is_database(uri: str) -> bool:
+    """Say whether a store is a database that this process opens itself."""
+    return urlsplit(uri).scheme.partition("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
+
+
 def sync_command(uri: str, output: Path, *experiments: str) -> str:
     """Return the command line that brings a store up to date, ready to be pasted."""
     return _command("sync", uri, output, experiments)

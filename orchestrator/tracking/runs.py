@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.tracking import connection
+from orchestrator.tracking.address import is_database
 from orchestrator.tracking.relocation import artifacts_of
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def find_or_make(client: "MlflowClient", name: str, uri: str, output: Path) -> s
     found = find_experiment(client, name)
     if found is not None:
         return str(found.experiment_id)
-    # A server chooses where its artifacts go; a database file needs to be told.
-    location = artifacts_of(output, name) if uri.startswith("sqlite:") else None
+    # A server chooses where its artifacts go. Of a database MLflow would put them under the folder where the user is.
+    location = artifacts_of(output, name) if is_database(uri) else None
     return str(client.create_experiment(name, artifact_location=location))
 
 
