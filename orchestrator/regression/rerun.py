@@ -26,6 +26,7 @@ from orchestrator.regression.runs import cell_runs
 from orchestrator.regression.suite import Suite
 from orchestrator.regression.verdict import SuiteResult, judge_suite
 from orchestrator.regression.webpage import render_page
+from orchestrator.search.answered import answered
 from orchestrator.search.display import Progress
 from orchestrator.search.preparation import displayed, open_checkpoints, opened, start, tracked
 from orchestrator.studies.planned import PlannedTrials
@@ -123,7 +124,8 @@ def rerun(request: Request, workload: Workload, *, quiet: bool = False) -> Rerun
         from orchestrator.tuner.session import Session
 
         with closing(Ledger(directory / JOURNAL_FILE)) as ledger, ExitStack() as stack:
-            with tracked(TrackingProcess(here.uri, request.output, suite.name, ledger.path)) as tracking:
+            process = TrackingProcess(here.uri, request.output, suite.name, ledger.path)
+            with tracked(process) as tracking, answered(lambda: _interrupted(directory)):
                 start(ledger, experiment, digests, directory, cluster)
                 ledger.append(SuiteStarted(suite=suite.model_dump(mode="json")))
                 checkpoints = stack.enter_context(closing(open_checkpoints(cluster, ledger.history, directory)))
@@ -202,9 +204,13 @@ def _train(work: Work, seeds: Mapping[str, int], *, quiet: bool) -> None:
         signal = run_trials(shown, source, RecordingScheduler(ledger))
     if signal is not None:
         ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
-        raise RerunInterruptedError(f"{work.directory}: resume with the same command")
+        raise _interrupted(work.directory)
     if work.suite.published:
         evaluate_on_test(ledger, work.session.workload, work.session.checkpoints, work.directory, _finished(ledger))
+
+
+def _interrupted(directory: Path) -> RerunInterruptedError:
+    return RerunInterruptedError(f"{directory}: resume with the same command")
 
 
 def _finished(ledger: Ledger) -> list[Trial]:

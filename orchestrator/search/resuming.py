@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from orchestrator.experiment.yaml_files import Document, override, validate
 from orchestrator.journal.directory import JOURNAL_FILE
 from orchestrator.journal.history import History
 from orchestrator.journal.read_history import read_history
+from orchestrator.journal.trial import Stage
 from orchestrator.results.confirmation import choose_candidates
 from trainables.errors import ConfigError
 
@@ -75,6 +76,12 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
     options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
     verbs = _verb(history) if verb is None else [verb]
     return shlex.join(["orchestrator", *verbs, resolved.name, *place, *options])
+
+
+def how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:
+    """Return a text with an experiment's directory, and the command that resumes its interrupted stages."""
+    command = command_to_resume(directory, history, None if Stage.SEARCH in stages else "confirm")
+    return f"{directory}: " + (f"resume with: {command}" if command else "resume with the same command")
 
 
 def _verb(history: History) -> list[str]:

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Stage
 from orchestrator.machines.cluster import Cluster, prepare_joining
-from orchestrator.machines.sigterm import sigterm_as_ctrl_c
 from orchestrator.results.summary import summarise
+from orchestrator.search.answered import answered
 from orchestrator.search.budget import SPENT, Meter
 from orchestrator.search.preparation import (
     check_unchanged,
@@ -26,7 +26,7 @@ from orchestrator.search.preparation import (
     start,
     tracked,
 )
-from orchestrator.search.resuming import command_to_resume
+from orchestrator.search.resuming import how_to_resume
 from orchestrator.search.stages import run_stages
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.warm_start import read_sources, start_warm
@@ -127,7 +127,11 @@ def run_search(
         meter = Meter(experiment.budget, ledger.history)
         ledger.listeners.append(meter.listen)
         tracking = TrackingProcess(uri, output, experiment.name, ledger.path)
-        with closing(checkpoints), tracked(tracking), answered(directory, ledger, stages):
+
+        def interrupted() -> SearchInterruptedError:
+            return SearchInterruptedError(how_to_resume(directory, ledger.history, stages))
+
+        with closing(checkpoints), tracked(tracking), answered(interrupted):
             before = ledger.history.ended_by or "trials"
             start(ledger, experiment, digests, directory, cluster, options)
             for sentence in (*overlaps(experiment), *start_warm(experiment, sources, ledger)):
@@ -138,7 +142,7 @@ def run_search(
             signal, ended_by = run_stages(session, meter, stages, quiet)
             if signal is not None:
                 ledger.append(ExperimentEnded(outcome="interrupted", ended_by="signal"))
-                raise SearchInterruptedError(_how_to_resume(directory, ledger.history, stages))
+                raise interrupted()
             ended_by = ended_by or before
             problems = conclude_search(ledger, workload, checkpoints, directory, ended_by)
     # After the delivery to MLflow, because a version in the registry belongs to the run of its trial.
@@ -162,28 +166,6 @@ def conclude_search(
     ledger.append(ExperimentEnded(outcome=outcome, ended_by=ended_by))
     write_whole(directory / "summary.json", json.dumps(summarise(ledger.history), indent=2) + "\n")
     return [*unwritten, *pack_champions(ledger.history, workload, checkpoints, directory)]
-
-
-@contextmanager
-def answered(directory: Path, ledger: Ledger, stages: Collection[Stage]) -> Iterator[None]:
-    """Answer a Ctrl-C or SIGTERM that comes while no trial runs, e.g. while Ray starts, as while trials run.
-
-    Raises:
-        SearchInterruptedError: In place of ``KeyboardInterrupt``.
-    """
-    try:
-        with sigterm_as_ctrl_c():
-            yield
-    except KeyboardInterrupt:
-        # Printed before MLflow gets its last records, which may take seconds.
-        say("stopping; what the journal holds is kept", error=True)
-        raise SearchInterruptedError(_how_to_resume(directory, ledger.history, stages)) from None
-
-
-def _how_to_resume(directory: Path, history: History, stages: Collection[Stage]) -> str:
-    verb = None if Stage.SEARCH in stages else "confirm"
-    command = command_to_resume(directory, history, verb)
-    return f"{directory}: " + (f"resume with: {command}" if command else "resume with the same command")
 
 
 def describe_start(experiment: Experiment, history: History, directory: Path) -> str:

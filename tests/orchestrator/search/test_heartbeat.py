@@ -1,17 +1,13 @@
 """The clock of the live table, and how far it says that an epoch is."""
 
-import os
-import signal
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from orchestrator.journal.ledger import Ledger
-from orchestrator.journal.trial import Stage, TrialState
+from orchestrator.journal.trial import TrialState
 from orchestrator.search import heartbeat
 from orchestrator.search.heartbeat import EpochClock, Heartbeat
-from orchestrator.search.search import SearchInterruptedError, answered
 from tests.support.experiments import add_trial
 
 
@@ -65,19 +61,3 @@ def test_an_epoch_is_told_by_the_pace_of_those_before(ledger: Ledger, clock: lis
 def test_a_trial_that_began_before_this_process_says_nothing(ledger: Ledger) -> None:
     trial = add_trial(ledger, [1.0], state=TrialState.RUNNING)
     assert EpochClock(ledger.history).progress(trial) == ""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize(
-    ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
-)
-def test_a_signal_while_ray_starts_is_answered_with_the_command_that_resumes(
-    ledger: Ledger, capsys: pytest.CaptureFixture[str], stages: tuple[Stage, ...], verb: str, number: int
-) -> None:
-    directory = ledger.path.parent
-    with pytest.raises(SearchInterruptedError) as raised, answered(directory, ledger, stages):
-        os.kill(os.getpid(), number)
-        time.sleep(60)
-    assert raised.value.exit_code == 130
-    assert f"resume with: orchestrator {verb} {directory.name} --output " in str(raised.value)
-    assert capsys.readouterr().err == "stopping; what the journal holds is kept\n"

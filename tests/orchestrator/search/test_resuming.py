@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import main
+from orchestrator.journal.history import History
 from orchestrator.journal.ledger import Ledger
-from orchestrator.search.resuming import check_folder, extend_experiment, read_experiment
+from orchestrator.journal.read_history import read_history
+from orchestrator.journal.trial import Stage
+from orchestrator.search.resuming import check_folder, extend_experiment, how_to_resume, read_experiment
 from tests.support.experiments import add_trial, make_experiment, start
 from tests.support.records import append
 from trainables.errors import ConfigError, UserError
@@ -23,6 +26,21 @@ def begun(folder: Path, **changes: Any) -> Path:
     start(ledger, make_experiment(**changes))
     ledger.close()
     return folder
+
+
+@pytest.mark.parametrize(
+    ("stages", "verb"), [((Stage.SEARCH, Stage.CONFIRM), "resume"), ((Stage.CONFIRM,), "confirm")], ids=str
+)
+def test_an_interrupted_experiment_is_resumed_by_the_command_that_began_its_stages(
+    tmp_path: Path, stages: tuple[Stage, ...], verb: str
+) -> None:
+    folder = begun(tmp_path / "tiny")
+    text = how_to_resume(folder, read_history(folder), stages)
+    assert text.startswith(f"{folder}: resume with: orchestrator {verb} tiny --output ")
+
+
+def test_without_a_record_of_a_start_the_same_command_resumes(tmp_path: Path) -> None:
+    assert how_to_resume(tmp_path, History(), (Stage.SEARCH,)) == f"{tmp_path}: resume with the same command"
 
 
 def test_an_experiment_is_read_back_from_its_journal(tmp_path: Path) -> None:
