@@ -14,7 +14,7 @@ EVERYONE_MAY = {"journal", "text", "reference"}
 """Rooms that every other room of ``orchestrator`` may import, beside ``trainables`` and ``search_spaces``."""
 
 MAY_IMPORT = {
-    "cli": {"commands"},
+    "cli": {"commands", "machines"},
     "commands": {
         "doctor",
         "experiment",

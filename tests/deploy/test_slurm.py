@@ -27,7 +27,11 @@ PROGRAMS = {
       [ "$1" != health-check ] || { [ "$HEAD" = well ]; exit; }
       for argument in "$@"; do case "$argument" in --temp-dir=*) mkdir -p "${argument#--temp-dir=}";; esac; done
       trap 'kill $!; exit 0' TERM; sleep 600 & wait $!""",
-    "python": """echo x >> counted; [ "$(wc -l < counted)" -lt 3 ] && echo 1 || echo "$JOINED" """,
+    # Other nodes join when their step runs, however late that is.
+    "python": """echo x >> counted; [ "$(wc -l < counted)" -ge 3 ] || { echo 1; exit; }
+      case "$NODES" in *" "*)
+        for _ in {1..600}; do grep -q '^ray start --block' said && break; sleep 0.1; done;;
+      esac; echo "$JOINED" """,
     "orchestrator": """echo "orchestrator $*" >> said; cat "$RAY_AUTH_TOKEN_PATH" > token
       trap 'echo told >> said; exit 130' TERM; echo searching >> said
       for _ in $(seq "$TENTHS"); do sleep 0.1; done; exit "$CODE" """,

@@ -3,11 +3,20 @@
 import os
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from orchestrator.search.answered import answered
 from trainables.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let the tests be interrupted: what a shell started in the background ignores SIGINT."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
