@@ -27,7 +27,7 @@ PROOFS = {
     "tests/faults/test_restarted_head.py": (),
     "tests/faults/test_tracking_server.py": ("orchestrator/tracking/",),
     "tests/orchestrator/extraction/test_extraction.py": ("orchestrator/extraction/",),
-    "tests/integration/test_search.py": ("orchestrator/tuner/",),
+    "tests/integration/test_search.py": ("orchestrator/tuner/", "orchestrator/machines/sigterm.py"),
     "tests/integration/test_confirm.py": ("orchestrator/winners/", "orchestrator/studies/planned.py"),
     "tests/integration/test_regress.py": ("orchestrator/regression/rerun.py",),
     "tests/integration/test_cluster_search.py": ("orchestrator/storage/", "orchestrator/machines/cluster.py"),

@@ -117,7 +117,7 @@ def lead_probability(first: Values, second: Values, draws: int, *, seed: int = 0
 
     def resampled(values: Values) -> Values:
         count, order = len(values), np.argsort(values)
-        ordered, weights = values[order], _chosen(0, draws - 1, len(values), draws)
+        ordered, weights = values[order], _chosen(0, draws - 1, count, draws)
         # Sorted as small integers, the ranks of a resample take a quarter of the time that its values take.
         ranks = np.argsort(order).astype(np.min_scalar_type(count))
         blocks = (ranks[generator.integers(0, count, (BLOCK, count))] for _ in range(RESAMPLES // BLOCK))
