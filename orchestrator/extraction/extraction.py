@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.journal.lock import hold, make_scratch
+from orchestrator.machines.sigterm import sigterm_as_ctrl_c
 from trainables.backbone_names import check_backbone, check_weights
 from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
 from trainables.data.pictures.images import check_links, list_images
 from trainables.data.source import Source, find_source
-from trainables.errors import ConfigError, DataError
+from trainables.errors import ConfigError, DataError, UserError
 from trainables.extras import require
 from trainables.files import make_writable
 
@@ -27,8 +28,17 @@ KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "reg
 SHARDS = ".extract"
 """Folder of the shards, beside the features; it is removed when the shards are joined."""
 
+KEPT = "finished shards are kept"
+"""What is said of an extraction that ends before it is done."""
+
 Progress = Callable[[int, int], None]
 """Called with the number of images that are done and the number of all images."""
+
+
+class ExtractionInterruptedError(UserError):
+    """An extraction that a signal ended; the same command resumes it."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +111,7 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
         AlreadyRunningError: If another process writes to the same folder.
         ConfigError: If the request is refused, or the folder already holds other features.
         DataError: If captions, images or weights are refused; finished shards are kept for the next call.
+        ExtractionInterruptedError: If Ctrl-C or SIGTERM ended it; finished shards are kept for the next call.
     """
     require("pictures", "`orchestrator data extract`")
     if request.workers > 1:
@@ -112,7 +123,11 @@ def extract_features(request: ExtractionRequest, on_progress: Progress) -> Extra
     plan, encode = _prepare(request, out, images, paths)
     plan.folder.mkdir(exist_ok=True)
     with make_scratch() as scratch, hold(plan.folder, scratch):
-        extracted = _extract(request, plan, encode, scratch, on_progress)
+        try:
+            with sigterm_as_ctrl_c():
+                extracted = _extract(request, plan, encode, scratch, on_progress)
+        except KeyboardInterrupt:
+            raise ExtractionInterruptedError(f"{out}: {KEPT}: resume with the same command") from None
         from trainables.data.extract import join_shards
 
         files = join_shards(plan, out)

@@ -4,10 +4,7 @@ Any number of workers can compute the shards of one folder, because each shard d
 appears whole. A worker reports each finished shard; a shard that a dying worker leaves is computed by the next call.
 """
 
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -17,24 +14,17 @@ from typing import Any, cast
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from orchestrator.extraction.extraction import KEPT
 from orchestrator.tuner.ray_watch import RayLostError, RayWork
 from orchestrator.tuner.runtime import ray_runtime
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards
 from trainables.errors import UserError
-
-KEPT = "finished shards are kept"
 
 
 class WorkerDiedError(UserError):
     """A worker that was killed, or ran out of memory."""
 
     exit_code = 1
-
-
-class ExtractionInterruptedError(UserError):
-    """An extraction that was told to stop; the same command resumes it."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True)
@@ -73,29 +63,18 @@ def extract_on_workers(
     Raises:
         UserError: If a worker raised an error or died.
         RayLostError: If a process of Ray itself died.
-        ExtractionInterruptedError: If SIGTERM ended it.
+        KeyboardInterrupt: If Ctrl-C, or a SIGTERM that is handled like it, ended the wait; Ray is then killed.
     """
-    told = threading.Event()
     work = RayWork(partial(_deal_out, plan, shards, load_encoder, crew, on_result))
-    with ray_runtime(scratch) as own, _listening(told):
-        lost = work.finish(own, lambda: None, told.is_set)
-    if told.is_set():
-        raise ExtractionInterruptedError(f"{plan.folder.parent}: {KEPT}: resume with the same command")
+    with ray_runtime(scratch) as own:
+        try:
+            lost = work.finish(own, lambda: None)
+        except KeyboardInterrupt:
+            # Killed, for Ray may have got the signal too, and a Ray that ends by itself ends this process with it.
+            own.kill()
+            raise
     if lost:
         raise RayLostError(plan.folder.parent, lost, KEPT)
-
-
-@contextmanager
-def _listening(told: threading.Event) -> Iterator[None]:
-    """Note SIGTERM during a ``with`` block."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: told.set())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _deal_out(

@@ -37,8 +37,8 @@ os.environ |= {
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     # Ray warns of many worker processes for few CPUs, which trials that are fused or share a GPU need, and prints the
-    # last output of a raylet that died, which does not help users.
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "worker processes have been started|Raylet is terminated",
+    # last output of a raylet that died, and guesses why it died, which does not help users.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "worker processes have been started|Raylet is terminated|has been marked dead",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",

@@ -141,8 +141,13 @@ class Snapshot:
 
 def snapshot(trial: Trial) -> Snapshot:
     parameters = {name: value for name, value in trial.model.named_parameters() if not SHIFTS.search(name)}
-    parameters |= {f"loss.{name}": one.raw for name, one in trial.learned.each.items()}
     gradients = {name: value.grad.clone() for name, value in parameters.items() if value.grad is not None}
+    learned = [one.raw for one in trial.learned.each.values()]
+    if learned:
+        # The numbers that a loss learns are one vector here: the gradient of a bias has no relative precision where
+        # it passes through 0, as the difference between what the positives and the negatives ask for.
+        parameters["loss"] = torch.stack(learned)  # type: ignore[assignment]
+        gradients["loss"] = torch.stack([value.grad for value in learned if value.grad is not None])
     statistics = {name: value for name, value in trial.model.named_buffers() if not SHIFTS.search(name)}
     return Snapshot({name: value.detach().clone() for name, value in (parameters | statistics).items()}, gradients)
 

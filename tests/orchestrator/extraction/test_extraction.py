@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -13,6 +15,7 @@ import psutil
 import pytest
 import torch
 
+import trainables.data.extract
 from tests.support.commands import run_command
 from trainables.data.dataset import load_dataset
 from trainables.data.features import images_digest
@@ -120,6 +123,30 @@ def kill_with_workers(process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_finished_shards_and_says_so(
+    photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    # A shell that starts tests in the background has SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    finished = trainables.data.extract.extract_shards
+
+    def one_shard(*arguments: Any) -> Iterator[Any]:
+        yield next(iter(finished(*arguments)))
+        os.kill(os.getpid(), number)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(trainables.data.extract, "extract_shards", one_shard)
+            assert call("photos", *NETWORK) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told = capsys.readouterr().err
+    assert f"interrupted: {photos}: finished shards are kept: resume with the same command" in told
+    assert call("photos", *NETWORK, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["extracted"] == IMAGES - 2
 
 
 def test_one_split_alone(photos: Path, tmp_path: Path) -> None:

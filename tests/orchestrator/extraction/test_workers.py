@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.extraction import workers
-from orchestrator.extraction.workers import Crew, ExtractionInterruptedError, extract_on_workers
+from orchestrator.extraction.workers import Crew, extract_on_workers
+from orchestrator.machines.sigterm import sigterm_as_ctrl_c
 from orchestrator.tuner import ray_watch
 from orchestrator.tuner.ray_watch import RayLostError
 from trainables.data.extract import Plan, ShardResult
@@ -72,15 +73,13 @@ def test_a_ray_that_is_gone_is_one_sentence_that_says_what_is_kept(
 
 
 @pytest.mark.parametrize("gone", [[], ["its node manager raylet died"]], ids=["alone", "with Ray"])
-def test_a_signal_is_an_interruption_whether_ray_gets_it_as_well_or_not(
+def test_a_signal_kills_ray_whether_ray_gets_the_signal_as_well_or_not(
     extract: Callable[[DeadRay], None], gone: list[str]
 ) -> None:
-    before = signal.getsignal(signal.SIGTERM)
     dead = DeadRay(gone, look=lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(ExtractionInterruptedError, match="shards are kept: resume with the same command") as caught:
+    with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c():
         extract(dead)
-    assert caught.value.exit_code == 130 and dead.killed
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert dead.killed
 
 
 def test_what_a_worker_finds_wrong_is_raised(
