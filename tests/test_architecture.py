@@ -59,7 +59,7 @@ MAY_IMPORT = {
         "workload",
     },
     "doctor": {"experiment", "machines", "results", "storage", "tracking"},
-    "extraction": {"tuner"},
+    "extraction": {"machines", "tuner"},
     "tracking": {"experiment", "results", "winners"},
     "tuner": {"experiment", "machines", "storage", "studies", "workload"},
     "forecast": {"experiment", "machines", "studies", "workload"},

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.extraction.interrupted import KEPT, ExtractionInterruptedError
 from orchestrator.journal.lock import hold, make_scratch
 from orchestrator.machines.sigterm import sigterm_as_ctrl_c
 from trainables.backbone_names import check_backbone, check_weights
@@ -15,7 +16,7 @@ from trainables.data.corpus import SPLITS, Image, check_corpus
 from trainables.data.features import images_digest
 from trainables.data.pictures.images import check_links, list_images
 from trainables.data.source import Source, find_source
-from trainables.errors import ConfigError, DataError, UserError
+from trainables.errors import ConfigError, DataError
 from trainables.extras import require
 from trainables.files import make_writable
 
@@ -28,17 +29,8 @@ KINDS = {"global": ("global",), "regions": ("regions",), "both": ("global", "reg
 SHARDS = ".extract"
 """Folder of the shards, beside the features; it is removed when the shards are joined."""
 
-KEPT = "finished shards are kept"
-"""What is said of an extraction that ends before it is done."""
-
 Progress = Callable[[int, int], None]
 """Called with the number of images that are done and the number of all images."""
-
-
-class ExtractionInterruptedError(UserError):
-    """An extraction that a signal ended; the same command resumes it."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True, kw_only=True)

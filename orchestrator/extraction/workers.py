@@ -14,7 +14,7 @@ from typing import Any, cast
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from orchestrator.extraction.extraction import KEPT
+from orchestrator.extraction.interrupted import KEPT
 from orchestrator.tuner.ray_watch import RayLostError, RayWork
 from orchestrator.tuner.runtime import ray_runtime
 from trainables.data.extract import Encoder, Plan, ShardResult, extract_shards

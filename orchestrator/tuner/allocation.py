@@ -8,6 +8,7 @@ import ray
 from ray.exceptions import RayError
 
 from orchestrator.journal.experiment_records import Footprint, FusionMeasured, LimitNoted, MemoryMeasured
+from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
 from orchestrator.machines.gpu_share import choose_share, describe_fusion, describe_limit
 from orchestrator.machines.nodes import Node, check_fits, total
 from orchestrator.workload.workload import Workload
@@ -103,7 +104,8 @@ def measure_fusion(session: "Session", *, has_gpu: bool) -> dict[str, int]:
     return {cell.name: session.ledger.history.fusions[cell.name] for cell in session.experiment.cells()}
 
 
-@ray.remote(max_calls=1, max_retries=1)
+# The process is one like that of an engine.
+@ray.remote(max_calls=1, max_retries=1, runtime_env={"env_vars": KEEP_FREED_MEMORY})
 def _rates(workload: Workload, config: TrialConfig) -> Mapping[int, float]:
     return workload.rates(config)
 

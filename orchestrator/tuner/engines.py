@@ -26,6 +26,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
 from orchestrator.tuner.lockstep import EpochBarrier
 from orchestrator.tuner.ray_watch import is_alive
 from orchestrator.workload.workload import Stream, TrialRunner, Workload
@@ -35,18 +36,6 @@ from trainables.reports import EpochReport
 
 THREADS = 4
 """Threads of an engine per trial: one thread waits for a round while others save a checkpoint or let a trial leave."""
-
-KEEP_FREED_MEMORY = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(2**30),
-    "MALLOC_TRIM_THRESHOLD_": str(2**31),
-}
-"""Variables with which the C library keeps up to 2 GiB that an engine frees, for the next step of the same sizes.
-
-By default the C library gives the tensors of many trials back to the kernel after each step, and the kernel fills the
-memory of the next step with zeros first, which took a quarter of the time of 64 stacked heads on a CPU. The training of
-one trial gained nothing. Only glibc reads the variables, when a process starts.
-"""
 
 ANSWER_SECONDS = 60.0
 """Seconds after which an engine that has not even said how many trials it has is taken to hang."""

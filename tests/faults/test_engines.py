@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from orchestrator.journal.journal import read_journal
+from orchestrator.machines.freed_memory import KEEP_FREED_MEMORY
 from tests.faults.invariants import assert_invariants
 from tests.faults.searches import Searches, grid, live_actors
 from tests.faults.troubled_workload import Trouble, TroubledWorkload, read_log
@@ -61,7 +62,9 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, n
     workload = TroubledWorkload(seconds=0.7, log=tmp_path / "trained.jsonl")
     process = searches.start(fused(), workload)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
-    for found in kinds_of_actors()[name]:
+    actors = kinds_of_actors()
+    assert all(engine.environ().items() >= KEEP_FREED_MEMORY.items() for engine in actors["FusedEngine"])
+    for found in actors[name]:
         found.kill()
     process.join(240)
     assert process.exitcode == 0, searches.errors()
