@@ -1,7 +1,9 @@
 """A Ray for all tests of a process, on a machine that may be too busy to start one at the first try."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from unittest.mock import patch
 
 import psutil
 
@@ -15,8 +17,13 @@ TRIES = 5
 
 @contextmanager
 def shared_ray() -> Iterator[None]:
-    """Start a Ray for the length of a ``with`` block."""
+    """Start a Ray for the length of a ``with`` block.
+
+    Ray gives its workers the least share of a busy machine. Other tests make this machine busy, and once they left so
+    little for minutes that no second worker started; the workers of this Ray get as much as the tests.
+    """
     with ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, {"RAY_worker_niceness": "0"}))
         for left in reversed(range(TRIES)):
             before = set(psutil.Process().children())
             try:
