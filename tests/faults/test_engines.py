@@ -63,6 +63,7 @@ def test_a_dead_one_costs_an_epoch_at_most(searches: Searches, tmp_path: Path, n
     process = searches.start(fused(), workload)
     searches.wait_for(lambda history: any(trial.epochs for trial in history.running()), process)
     actors = kinds_of_actors()
+    assert actors["FusedEngine"]
     assert all(engine.environ().items() >= KEEP_FREED_MEMORY.items() for engine in actors["FusedEngine"])
     for found in actors[name]:
         found.kill()
