@@ -2,7 +2,8 @@
 
 On a CPU the words of captions stay memory-mapped; on a GPU they lie in its memory. Features lie in the memory of the
 device where they are small enough. Other features are read from their file batch by batch; the system's cache of the
-file serves all trials of a machine. Pixels are decoded from the image files. A ``draw`` is the seed of an epoch's random views of the images; without it no view is random.
+file serves all trials of a machine. Pixels are decoded from the image files. A ``draw`` is the seed of an epoch's
+random views of the images; without it no view is random.
 """
 
 import warnings
@@ -139,7 +140,7 @@ class _Pixels:
 
 
 class _Rows:
-    """Rows of an array: in the device's memory where they fit, else read from the file, whose cache all trials share."""
+    """Rows of an array: in the device's memory where they fit, else read from the file; all trials share its cache."""
 
     def __init__(self, array: np.ndarray, rows: np.ndarray, device: torch.device) -> None:
         self._array, self._rows, self._device = array, rows, device
