@@ -28,8 +28,8 @@ COPIED_BYTES = 64 << 20
 IN_MEMORY_BYTES = 192 << 20
 """Largest features of a split, in bytes, of which a process that trains on a CPU keeps its own copy.
 
-Frozen features of both sides are as small (Flickr30k's captions, 512 numbers of float16 each: 141 MiB). Reading them
-row by row took a tenth of the time of stacked heads. Features of regions are larger, and their trainings slower.
+Frozen features of both sides are as small (Flickr30k's captions, 512 numbers of float16 each: 141 MiB). Reading a batch
+of them row by row took 1.8 ms, six times as long as from memory, and each stacked trial may have batches of its own.
 """
 
 
