@@ -1,7 +1,6 @@
 """``orchestrator search``: an experiment from its YAML file to its winners."""
 
 import json
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from orchestrator.commands.options import (
     Storage,
     TrackingUri,
 )
+from orchestrator.text.paths import path_text
 from orchestrator.text.terminal import say
 from trainables.errors import ConfigError
 from trainables.extras import require
@@ -167,7 +167,7 @@ def _print(result: "SearchResult", output: Path) -> None:
     for model in result.registered:
         alias = "the champion" if model.is_champion else "behind the champion"
         say(f"registered: {model.name} version {model.version}, {alias}")
-    say(f"summary: {os.path.relpath(result.directory / 'summary.json')}")
+    say(f"summary: {path_text(result.directory / 'summary.json')}")
     say(f"compare in the browser: {pages_command(result.tracking_uri, output)}")
 
 
@@ -177,7 +177,7 @@ def _exit(result: "SearchResult", experiment: "Experiment") -> None:
 
     if result.ended_by in SPENT:
         limit = f"budget.{result.ended_by}={getattr(experiment.budget, result.ended_by):g}"
-        way_out = f"resume with `orchestrator extend {os.path.relpath(result.directory)}` or a larger --set {limit}"
+        way_out = f"resume with `orchestrator extend {path_text(result.directory)}` or a larger --set {limit}"
         say(f"budget spent: {limit} ended the search; {way_out}", error=True)
         raise typer.Exit(4)
     if set(find_champions(result.history)) != set(experiment.datasets):

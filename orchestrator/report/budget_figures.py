@@ -7,6 +7,7 @@ from orchestrator.report.figures import COLOURS, Figure, Json, Option, Panel, ax
 from orchestrator.report.studies import Study, renamed
 from orchestrator.results.equal_budget_answers import UNITS, EqualBudget, LossCurve, Unit
 from orchestrator.results.equal_budget_words import describe_budgets
+from orchestrator.results.optimism import Optimism, describe_optimism
 from orchestrator.results.race import Race, Round
 from orchestrator.results.race_words import describe_race
 
@@ -34,7 +35,7 @@ def budget_figure(found: Mapping[str, EqualBudget], studies: Sequence[Study]) ->
     )
 
 
-def incumbent_figure(found: Mapping[str, EqualBudget]) -> Figure:
+def incumbent_figure(found: Mapping[str, Optimism]) -> Figure:
     """Return the value of the search's leader over the search, beside the values that fresh seeds confirmed."""
     return Figure(
         key="incumbents",
@@ -117,11 +118,11 @@ def _band_and_line(loss: LossCurve, unit: Unit, shade: str) -> list[Json]:
     return [band, line]
 
 
-def _known(found: EqualBudget) -> bool:
+def _known(found: Optimism) -> bool:
     return any(one.confirmed is not None for one in found.incumbents)
 
 
-def _incumbents(found: EqualBudget) -> Panel:
+def _incumbents(found: Optimism) -> Panel:
     every = found.incumbents
     known = [(one, one.confirmed) for one in every if one.confirmed is not None]
     last = max(found.ended, every[-1].after)
@@ -147,7 +148,7 @@ def _incumbents(found: EqualBudget) -> Panel:
         "marker": {"color": "--c2", "size": 9},
     }
     layout = {"xaxis": whole("trials that have ended", last), "yaxis": axis(short(found.metric))}
-    return Panel("", [line, points], layout)
+    return Panel(_caption(describe_optimism(found)), [line, points], layout)
 
 
 def _race(race: Race, metric: str, names: Mapping[str, str]) -> Panel:

@@ -37,6 +37,7 @@ from orchestrator.results.comparability import comparability
 from orchestrator.results.confirming import races_of
 from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.judged import judged_sentences
+from orchestrator.results.optimism import optimism_of
 from orchestrator.results.pareto import goals_of
 from orchestrator.text.values import count_text, metric_text
 
@@ -171,7 +172,7 @@ def figure_makers(history: History, studies: Sequence[Study], extras: Extras) ->
         "trials": lambda: over_trials(studies),
         "curves": lambda: learning_curves(studies),
         "budget": lambda: budget_figure(budgets(), studies),
-        "incumbents": lambda: incumbent_figure(budgets()),
+        "incumbents": lambda: incumbent_figure(optimism_of(history) if history.experiment else {}),
         "race": races,
         "early": lambda: early_figure(studies),
         "parallel": lambda: space()["parallel"],

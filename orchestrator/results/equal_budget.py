@@ -1,11 +1,11 @@
-"""Computes from a journal which loss is ahead at which budget, and how optimistic a search is.
+"""Computes from a journal which loss is ahead at which budget.
 
 The unit is a candidate: all trials of a search with equal settings, whatever their seeds. The value of a candidate is
 the mean over its finished trials or, without any, over its trials that were stopped early; its cost is the cost of all
 its trials. A candidate without a value (diverged, failed) counts as the worst of its loss, so that failures count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -18,7 +18,6 @@ from orchestrator.results.equal_budget_answers import (
     UNITS,
     Crossing,
     EqualBudget,
-    Incumbent,
     LossComparison,
     LossCurve,
     Unit,
@@ -79,15 +78,11 @@ def equal_budgets(history: History) -> dict[str, EqualBudget]:
         losses = searched_losses(trials, metric, gpus or 1.0)
         if not losses:
             continue
-        confirmed = _confirmed(history, metric)
         found[dataset] = EqualBudget(
             metric=metric,
             hours_are="GPU hours" if gpus else "trial hours",
             losses=[_curve(loss) for loss in losses],
             comparisons=[_compare(losses[0], other) for other in losses[1:]],
-            ended=sum(trial.has_ended for trial in trials),
-            incumbents=_incumbents(trials, metric, confirmed),
-            flattery=_flattery(trials, metric, confirmed),
         )
     return found
 
@@ -171,37 +166,3 @@ def _compare(first: SearchedLoss, other: SearchedLoss) -> LossComparison:
         further_trials=len(other.values),
         chance=chance_to_improve(len(other.values), len(other.values)),
     )
-
-
-def _confirmed(history: History, metric: str) -> dict[str, tuple[float, int]]:
-    """Return candidate -> mean value of its repeats with fresh seeds, and the number of repeats."""
-    values: dict[str, list[float]] = {}
-    for trial in history.stage(Stage.CONFIRM):
-        if trial.state is TrialState.FINISHED and trial.candidate is not None:
-            values.setdefault(trial.candidate, []).append(trial.epochs[trial.best_epoch or 0][metric])
-    return {candidate: (float(np.mean(found)), len(found)) for candidate, found in values.items()}
-
-
-def _incumbents(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tuple[float, int]]) -> list[Incumbent]:
-    """Return the trials whose value was the highest so far when they ended, oldest first."""
-    ended = [trial for trial in trials if trial.has_ended]
-    found: list[Incumbent] = []
-    best = -np.inf
-    for after, trial in enumerate(sorted(ended, key=lambda one: (one.ended_after or 0.0, one.id)), start=1):
-        value = trial.epochs[trial.best_epoch or 0][metric] if trial.state is TrialState.FINISHED else -np.inf
-        if value > best:
-            best = value
-            mean, seeds = confirmed.get(trial.id, (None, 0))
-            found.append(Incumbent(after, trial.id, value, mean, seeds))
-    return found
-
-
-def _flattery(trials: Sequence[Trial], metric: str, confirmed: Mapping[str, tuple[float, int]]) -> float | None:
-    # Published settings that the search stopped early are left out: with fresh seeds they are trained to their end,
-    # which alone makes their values higher.
-    excess = [
-        trial.epochs[trial.best_epoch][metric] - confirmed[trial.id][0]
-        for trial in trials
-        if trial.id in confirmed and trial.best_epoch and trial.state is TrialState.FINISHED
-    ]
-    return float(np.mean(excess)) if excess else None

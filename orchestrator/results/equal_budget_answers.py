@@ -1,4 +1,4 @@
-"""Losses at equal budgets as values: curves, comparisons, and the leaders over time; see ``equal_budget.py``."""
+"""Losses at equal budgets as values: curves and comparisons; see ``equal_budget.py``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -82,46 +82,20 @@ class LossComparison:
 
 
 @dataclass(frozen=True)
-class Incumbent:
-    """A trial whose value was the highest of the search when the trial ended.
-
-    Attributes:
-        after: Number of trials that had ended by then, this trial included.
-        trial: Id of the trial.
-        value: Value of the trial in the search.
-        confirmed: Mean value of the trial's repeats with fresh seeds; ``None`` without repeats.
-        seeds: Number of these repeats.
-    """
-
-    after: int
-    trial: str
-    value: float
-    confirmed: float | None
-    seeds: int
-
-
-@dataclass(frozen=True)
 class EqualBudget:
-    """The losses of a dataset at equal budgets, and the optimism of the search.
+    """The losses of a dataset at equal budgets.
 
     Attributes:
         metric: Metric on val, which selects.
         hours_are: ``GPU hours``, or ``trial hours`` where the GPUs of a trial are not known.
         losses: Curves of the losses, the best loss first.
         comparisons: The best loss compared with each other loss.
-        ended: Number of ended trials of the search.
-        incumbents: Leaders of the search, oldest first.
-        flattery: Mean value of the confirmed candidates in the search minus their mean value with fresh seeds, over the
-            candidates that the search trained to their end; ``None`` without such a candidate.
     """
 
     metric: str
     hours_are: str
     losses: Sequence[LossCurve]
     comparisons: Sequence[LossComparison]
-    ended: int
-    incumbents: Sequence[Incumbent]
-    flattery: float | None
 
     def name_of(self, unit: Unit) -> str:
         """Return the name of a unit for people."""

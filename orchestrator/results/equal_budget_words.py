@@ -11,14 +11,7 @@ from orchestrator.results.verdict import LEVEL
 
 def describe_budgets(found: EqualBudget) -> list[str]:
     """Return sentences about the losses of a dataset at equal budgets."""
-    sentences = [sentence for one in found.comparisons for sentence in _comparison(one, found)]
-    if found.flattery is not None:
-        more = "higher" if found.flattery >= 0 else "lower"
-        sentences.append(
-            f"in the search, {found.metric} of the confirmed candidates that it trained to their end was "
-            f"{abs(found.flattery):.2f} {more} than with fresh seeds, on average"
-        )
-    return sentences
+    return [sentence for one in found.comparisons for sentence in _comparison(one, found)]
 
 
 def describe_seeds(verdict: DatasetVerdict, looks: int) -> list[str]:

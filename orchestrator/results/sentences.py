@@ -3,6 +3,7 @@
 from orchestrator.results.candidates import Candidate, Comparison, DatasetVerdict, Standing
 from orchestrator.results.equal_budget_words import describe_budgets, describe_seeds
 from orchestrator.results.judged import describe_judged
+from orchestrator.results.optimism import describe_optimism
 from orchestrator.results.outside import OUTSIDE
 from orchestrator.results.race_words import describe_race
 from orchestrator.results.statistics import Interval
@@ -32,6 +33,8 @@ def statements(dataset: str, summary: Summary, *, brief: bool = False) -> list[s
         sentences += describe_seeds(verdict, summary.confirm_looks.get(dataset, 0))
     if dataset in summary.equal_budget:
         sentences += describe_budgets(summary.equal_budget[dataset])
+    if dataset in summary.optimism:
+        sentences += describe_optimism(summary.optimism[dataset])
     opened = summary.test_openings.get(dataset, 0)
     sentences += [f"the test split was opened {'once' if opened == 1 else f'{opened} times'}"] if opened else []
     return [*sentences, *(sentence.rstrip(".") for sentence in summary.caveats.get(dataset, ()))]

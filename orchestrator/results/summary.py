@@ -17,6 +17,7 @@ from orchestrator.results.early_epochs import EarlyEpochs, describe_early_epochs
 from orchestrator.results.equal_budget import equal_budgets
 from orchestrator.results.equal_budget_answers import EqualBudget
 from orchestrator.results.judged import JudgedVerdict, judged_verdicts
+from orchestrator.results.optimism import Optimism, optimism_of
 from orchestrator.results.pareto import goals_of, pareto_fronts, values_at_best
 from orchestrator.results.race import Race
 from orchestrator.results.space_edges import Edge, describe_edges, space_edges
@@ -37,6 +38,7 @@ class Summary:
         verdicts: Dataset -> verdict, where the confirmation of the dataset is over.
         races: Dataset -> race, where the confirmation of the dataset is a race.
         equal_budget: Dataset -> comparison of its losses at equal budgets.
+        optimism: Dataset -> how much higher the search's values were than those of fresh seeds.
         judged: Dataset that has a verdict -> verdicts by people's judgements of pairs; empty where the dataset has no
             judgements.
         confirm_looks: Dataset -> how often its test split was opened for repeats.
@@ -55,6 +57,7 @@ class Summary:
     verdicts: Mapping[str, DatasetVerdict]
     races: Mapping[str, Race]
     equal_budget: Mapping[str, EqualBudget]
+    optimism: Mapping[str, Optimism]
     judged: Mapping[str, Sequence[JudgedVerdict]]
     confirm_looks: Mapping[str, int]
     test_openings: Mapping[str, int]
@@ -73,6 +76,7 @@ class Summary:
             "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
             "races": {dataset: race.to_dict() for dataset, race in self.races.items()},
             "equal_budget": {dataset: found.to_dict() for dataset, found in self.equal_budget.items()},
+            "optimism": {dataset: found.to_dict() for dataset, found in self.optimism.items()},
             "judged": {dataset: [one.to_dict() for one in judged] for dataset, judged in self.judged.items()},
             "confirm_looks": dict(self.confirm_looks),
             "test_openings": dict(self.test_openings),
@@ -105,6 +109,7 @@ def conclude(history: History) -> Summary:
         verdicts=verdicts,
         races=races_of(history),
         equal_budget=equal_budgets(history),
+        optimism=optimism_of(history),
         judged={dataset: judged_verdicts(history, verdict) for dataset, verdict in verdicts.items()},
         confirm_looks=dict(history.confirm_looks),
         test_openings=dict(history.test_openings),

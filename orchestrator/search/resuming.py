@@ -1,6 +1,5 @@
 """Reads an experiment from its journal, to resume it without its YAML file."""
 
-import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from orchestrator.journal.history import History
 from orchestrator.journal.read_history import read_history
 from orchestrator.journal.trial import Stage
 from orchestrator.results.confirmation import choose_candidates
+from orchestrator.text.paths import path_text
 from trainables.errors import ConfigError
 
 
@@ -72,7 +72,7 @@ def command_to_resume(directory: Path, history: History, verb: str | None = None
     if history.finished or not history.experiment:
         return None
     resolved = directory.resolve()
-    place = ["--output", os.path.relpath(resolved.parent)]
+    place = ["--output", path_text(resolved.parent)]
     options = [part for name, value in history.options.items() for part in (f"--{name}", value)]
     verbs = _verb(history) if verb is None else [verb]
     return shlex.join(["orchestrator", *verbs, resolved.name, *place, *options])

@@ -1,7 +1,6 @@
 """A search from its description to its winners: the story that ``run_search`` tells from top to bottom."""
 
 import json
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from orchestrator.search.resuming import how_to_resume
 from orchestrator.search.stages import run_stages
 from orchestrator.storage.checkpoints import Checkpoints
 from orchestrator.studies.warm_start import read_sources, start_warm
+from orchestrator.text.paths import path_text
 from orchestrator.text.terminal import say
 from orchestrator.text.values import count_text
 from orchestrator.tracking import without_password
@@ -176,4 +176,4 @@ def describe_start(experiment: Experiment, history: History, directory: Path) ->
     done = f", {ended} of them ended before" if ended else ""
     words = f"{count_text(len(cells), 'study')}, {count_text(trials, 'trial')}{done}"
     then = "" if experiment.confirm is None else ", then a confirmation with fresh seeds"
-    return f"{experiment.name}: {words}{then}\nfiles: {os.path.relpath(directory)}"
+    return f"{experiment.name}: {words}{then}\nfiles: {path_text(directory)}"

@@ -13,8 +13,8 @@ from orchestrator.journal.ledger import Ledger
 from orchestrator.journal.trial import Trial, TrialState
 from orchestrator.report.page import build_page
 from orchestrator.results.equal_budget import FEWEST, equal_budgets, searched_losses
-from orchestrator.results.equal_budget_answers import Incumbent
 from orchestrator.results.needed_seeds import MOST, needed_seeds
+from orchestrator.results.optimism import Incumbent, optimism_of
 from orchestrator.results.sentences import statements
 from orchestrator.results.summary import conclude
 from orchestrator.tables import FORMATS
@@ -118,7 +118,19 @@ def test_a_candidate_that_the_search_stopped_early_says_nothing_about_the_optimi
     stopped = add(ledger, "nt_xent", 10.0, end=TrialState.STOPPED_EARLY)
     repeats = [add_repeat(ledger, trial, n, 100 + n, 55.0) for trial in (best, stopped) for n in range(2)]
     open_test(ledger, repeats)
-    assert equal_budgets(ledger.history)["pets"].flattery == pytest.approx(60 - 55)
+    assert optimism_of(ledger.history)["pets"].excess == pytest.approx(60 - 55)
+
+
+def test_a_search_too_small_for_curves_still_tells_its_optimism(tmp_path: Path) -> None:
+    ledger = begin(tmp_path)
+    best = add(ledger, "nt_xent", 60.0)
+    assert build_page(ledger.history).figures["incumbents"].options == [], "no fresh seeds yet"
+    open_test(ledger, [add_repeat(ledger, best, n, 100 + n, 57.0) for n in range(2)])
+    assert equal_budgets(ledger.history) == {}
+    assert optimism_of(ledger.history)["pets"].incumbents == [Incumbent(1, best.id, 60.0, 57.0, 2)]
+    (option,) = build_page(ledger.history).figures["incumbents"].options
+    assert "3.00 higher than with fresh seeds" in option.panels[0].caption
+    assert any("3.00 higher than with fresh seeds" in one for one in statements("pets", conclude(ledger.history)))
 
 
 def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> None:
@@ -128,11 +140,11 @@ def test_the_incumbents_stand_beside_what_fresh_seeds_gave(tmp_path: Path) -> No
     values = ((best, (54.0, 56.0)), (steady, (52.0, 53.0)))
     repeats = [add_repeat(ledger, trial, n, 100 + n, value) for trial, each in values for n, value in enumerate(each)]
     open_test(ledger, repeats)
-    found = equal_budgets(ledger.history)["pets"]
+    found = optimism_of(ledger.history)["pets"]
     assert found.ended == 8
     assert [(one.after, one.value) for one in found.incumbents] == [(1, 50), (2, 51), (3, 52), (4, 53), (8, 60)]
     assert found.incumbents[-1] == Incumbent(after=8, trial=best.id, value=60.0, confirmed=55.0, seeds=2)
-    assert found.flattery == pytest.approx((60 - 55 + 53 - 52.5) / 2)
+    assert found.excess == pytest.approx((60 - 55 + 53 - 52.5) / 2)
     said = statements("pets", conclude(ledger.history))
     assert (
         "in the search, val/rsum of the confirmed candidates that it trained to their end was 2.75 higher than with "

@@ -17,8 +17,9 @@ from orchestrator.results.candidates import (
     Verdict,
 )
 from orchestrator.results.early_epochs import EarlyEpochs
-from orchestrator.results.equal_budget_answers import Crossing, EqualBudget, Incumbent, LossComparison, LossCurve
+from orchestrator.results.equal_budget_answers import Crossing, EqualBudget, LossComparison, LossCurve
 from orchestrator.results.judged import JudgedVerdict
+from orchestrator.results.optimism import Incumbent, Optimism
 from orchestrator.results.race import Race, Round
 from orchestrator.results.statistics import Interval, Measure
 from orchestrator.results.summary import summarise
@@ -142,9 +143,6 @@ BUDGET = EqualBudget(
     comparisons=[
         LossComparison("x", "y", 4, 7.0, 0.8, {"trials": [Crossing(2.5, "x")], "epochs": [], "hours": []}, 4, 0.5)
     ],
-    ended=8,
-    incumbents=[Incumbent(1, "a", 3.0, None, 0)],
-    flattery=0.25,
 )
 WRITTEN_BUDGET = {
     "metric": "val/rsum",
@@ -175,9 +173,6 @@ WRITTEN_BUDGET = {
             "chance": 0.5,
         }
     ],
-    "ended": 8,
-    "incumbents": [{"after": 1, "trial": "a", "value": 3.0, "confirmed": None, "seeds": 0}],
-    "flattery": 0.25,
 }
 
 
@@ -187,6 +182,16 @@ WRITTEN_BUDGET = {
         pytest.param(ANSWERED, WRITTEN_ANSWER, id="verdict"),
         pytest.param(RACE, WRITTEN_RACE, id="race"),
         pytest.param(BUDGET, WRITTEN_BUDGET, id="equal budget"),
+        pytest.param(
+            Optimism("val/rsum", 8, [Incumbent(1, "a", 3.0, None, 0)], 0.25),
+            {
+                "metric": "val/rsum",
+                "ended": 8,
+                "incumbents": [{"after": 1, "trial": "a", "value": 3.0, "confirmed": None, "seeds": 0}],
+                "excess": 0.25,
+            },
+            id="optimism",
+        ),
         pytest.param(
             JudgedVerdict("eccv", True, {"rsum": ANSWERED}, 0.5),
             {
@@ -229,6 +234,7 @@ def test_a_summary_has_the_keys_that_it_had(ledger: Ledger) -> None:
         "verdicts",
         "races",
         "equal_budget",
+        "optimism",
         "judged",
         "confirm_looks",
         "test_openings",
